@@ -62,7 +62,7 @@ let
   # others have ended keeps one of the processors.
   apart = {
     attached = [
-      "arms"
+      "variants"
       "attached"
       "background"
       "remote_clients"

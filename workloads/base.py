@@ -43,7 +43,7 @@ def role_kind(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Headline:
+class PrimaryMetric:
     """What a step is judged by: the rate at which all roles of one kind make progress, in `unit`.
 
     `live` is false where progress comes in lumps, so that a rate says nothing before the step has ended. By "time" it
@@ -57,7 +57,7 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Background:
     """A further load of a step, beside that which the step is of: judged by itself, by its rate in `unit`.
 
     All its connections have one `role`, which is its name and no other's; `ages` and `threads` are theirs.
@@ -79,11 +79,11 @@ class Step:
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
     `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`). By "time" where they last so
     long whatever is done in them: then they are as long as the page's END_NS says, once that is set. By "work" where
-    that is fixed, and as much for each client: then the headline's roles obey the quota, too, and make a statement a
-    round. Clients that are not `gated` know no gate: they and their server processes are stopped between slices, and
+    that is fixed, and as much for each client: then the primary roles obey the quota, too, and make a statement
+    a round. Clients that are not `gated` know no gate: they and their server processes are stopped between slices, and
     their launcher tells later what was done in each (`workloads.turns`). Neighbours that are `interchangeable` are done
     in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
-    several roles has `threads`. Roles of further loads, `beside`, come after those of the step's own.
+    several roles has `threads`. Roles of further loads, `background`, come after those of the step's own.
 
     `needs` are names of what a build must have (`engine.builds.features`) or of programs of the plan: the step is
     left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
@@ -94,7 +94,7 @@ class Step:
     name: str
     kind: str
     record: Record
-    headline: Headline | None = None
+    primary_metric: PrimaryMetric | None = None
     roles: tuple[Role, ...] = ()
     connections: int = 0
     work: int = 0
@@ -111,11 +111,11 @@ class Step:
     named: bool = False
     preparation_s: float = 0.0
     apart: bool = False
-    beside: tuple[Beside, ...] = ()
+    background: tuple[Background, ...] = ()
 
     def watched(self, role: str) -> tuple[Ages, int]:
         """Where ages of a role's statements come from, and how many threads its client process has."""
-        found = next((each for each in self.beside if each.role == role), None)
+        found = next((each for each in self.background if each.role == role), None)
         return (found.ages, found.threads) if found else (self.ages, self.threads)
 
 
@@ -262,7 +262,7 @@ class Listing:
 
 
 class Workload(Protocol):
-    """The members of a workload. Whatever takes a record also takes those of older versions."""
+    """The members of a workload."""
 
     name: str
     description: str

@@ -57,9 +57,9 @@ def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysi
 
     Those before are at the pairs that were planned, the last at the pairs that there are.
     """
-    parts = sum(look.level for look in manifest.looks)
+    parts = sum(look.level for look in manifest.interim_analyses)
     done: list[Analysis] = []
-    for look in manifest.looks:
+    for look in manifest.interim_analyses:
         done.append((min(pairs, look.pairs), part * look.level / parts))
         if pairs <= look.pairs:
             return done

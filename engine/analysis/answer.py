@@ -18,8 +18,8 @@ from engine.results.comparison import (
     CHANGED,
     CPU,
     DELETE_PLAN,
-    HEADLINES,
     MIN_PAIRS,
+    PRIMARY_METRICS,
     RATE,
     TIME,
     Answer,
@@ -35,10 +35,10 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
     """A sentence for each subject that is compared with the base, doubles left out; a second where the CPU differs."""
     found = []
     for subject in cells.others:
-        if not subject.arm:
+        if not subject.control:
             name = cells.names[subject]
             own = [ratio for ratio in ratios if ratio.subject == name]
-            rates, costs = ([r for r in own if r.metric in metrics] for metrics in (HEADLINES, (CPU,)))
+            rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
             further = _of_further(cells, subject, own)
             sentences = (_of_rates(cells, subject, rates), *further, *_of_cpu(rates, costs), *_of_planning(own))
             found.append(Answer(name, " ".join(sentences)))

@@ -50,8 +50,8 @@ from engine.analysis import statistics, verdicts
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import StepResult
 from engine.core.wait_kinds import by_kind, shares
-from engine.journal.totals import RoleTotals, judged_by, ops
-from engine.results.comparison import HEADLINES, TIME, Ratio
+from engine.journal.totals import RoleTotals, ops
+from engine.results.comparison import PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
 from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
@@ -75,7 +75,7 @@ def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribu
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
     for ratio in ratios:
-        if ratio.metric not in HEADLINES or ratio.arm or ratio.verdict == "same" or ratio.ratio is None:
+        if ratio.metric not in PRIMARY_METRICS or ratio.control or ratio.verdict == "same" or ratio.ratio is None:
             continue
         pairs = verdicts.counted_pairs(cells, ratio.step, subjects[ratio.subject])
         results = [tuple(cell.steps[ratio.step] for cell in pair) for pair in pairs]
@@ -92,16 +92,12 @@ def attribution(
     Whether there is a difference is what the `ratio` of rates or times says, or else the pairs' own.
     """
     every = [result for pair in pairs for result in pair]
-    headline = judged_by(every[0].kind, every[0].totals)
+    primary = every[0].totals.primary_metric
     split = all(phases_of(result) for result in every)
     looked = all(role.waits for result in every for role in _roles(result))
     both = [tuple(parts_of(result, split=split, waits=looked) for result in pair) for pair in pairs]
     split_up = [(base, other) for base, other in both if base is not None and other is not None]
-    if (
-        headline is None
-        or len(split_up) < len(pairs)
-        or not all(_adds_up(parts) for pair in split_up for parts in pair)
-    ):
+    if primary is None or len(split_up) < len(pairs) or not all(_adds_up(parts) for pair in split_up for parts in pair):
         return None
     names = _in_order(name for pair in split_up for parts in pair for name in parts)
     logs = [logs_of(pair, names) for pair in split_up]
@@ -121,7 +117,7 @@ def attribution(
     unclear = [part for part in sized if not part.known and (part.share or 0.0) >= LEAST][:MOST_NAMED]
     base_us, us = (fmean(sum(pair[place].values()) for pair in split_up) for place in (0, 1))
     return Attribution(
-        step, subject, headline.role, base_us, us, low, high, len(both), parts,
+        step, subject, primary.role, base_us, us, low, high, len(both), parts,
         causes=() if reason else tuple(part.name for part in causes),
         unexplained=None if reason else 1.0 - sum(part.share or 0.0 for part in known),
         reason=reason,
@@ -136,10 +132,10 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
     With `split` the server's CPU time is by phase, where phases are known; without `waits` no part of it is by looks.
     """
     totals, count = result.totals, ops(result.kind, result.totals)
-    headline, roles = judged_by(result.kind, totals), _roles(result)
-    if headline is not None and headline.by == "time":
+    primary, roles = totals.primary_metric, _roles(result)
+    if primary is not None and primary.by == "time":
         return _timed_parts(result)
-    if headline is None or not roles or not count or totals.apart:
+    if primary is None or not roles or not count or totals.apart:
         return None
 
     def per_op(of: Iterable[int]) -> float:
@@ -278,5 +274,5 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 def _roles(result: StepResult) -> list[RoleTotals]:
-    headline = judged_by(result.kind, result.totals)
-    return result.totals.of_kind(headline.role) if headline is not None else []
+    primary = result.totals.primary_metric
+    return result.totals.of_kind(primary.role) if primary is not None else []

@@ -73,7 +73,7 @@ class ComparedCells:
     def metrics(self) -> tuple[Metric, ...]:
         """The figures that are compared: those of all steps, then rate and response time of each further load."""
         units = {name: unit for cell in self.cells for step in cell.steps.values()
-                 for name, unit in step.totals.beside.items()}  # fmt: skip
+                 for name, unit in step.totals.background.items()}  # fmt: skip
         further = (
             (Metric(f"{name}.{RATE}", f"{name} {unit}"), Metric(f"{name}.{P99}", f"{name} p99 us", "less"))
             for name, unit in units.items()

@@ -61,19 +61,19 @@ def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
 
 
 def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
-    """What a step did per second, of all its headline's connections: (seconds since it began at its end, rate).
+    """A step's rate by second, over all connections of its primary metric: (seconds since the step began, rate).
 
     The sliver that the step's end left over is left out.
     """
-    headline = step.headline
+    primary = step.primary_metric
     kinds = {role.id: role_kind(role.name) for role in reader.roles(step.id)}
-    counts = reader.counts(step.id) if headline is not None else []
+    counts = reader.counts(step.id) if primary is not None else []
     found = []
     for t_ns, tick in groupby(counts, attrgetter("t_ns")):
-        own = [each for each in tick if headline is not None and kinds.get(each.role_id) == headline.role]
+        own = [each for each in tick if primary is not None and kinds.get(each.role_id) == primary.role]
         length_ns = max((each.dt_ns for each in own), default=0)
-        if length_ns >= SLIVER_NS and headline is not None:
-            done = sum(progress(headline.role, each) for each in own)
+        if length_ns >= SLIVER_NS and primary is not None:
+            done = sum(progress(primary.role, each) for each in own)
             found.append(((t_ns - step.started_ns) / 1e9, done * 1e9 / length_ns))
     return found
 

@@ -14,13 +14,11 @@ from engine.analysis import kernel_differences
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.run_results import CellResult, Environment, RunResult, StepResult
 from engine.core.errors import UserError
-from engine.core.model import PROBED_ARM, Subject, config_key
+from engine.core.model import PROBED, Subject, config_key
 from engine.core.record import converted
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from engine.journal.totals import RoleTotals
 from engine.results.comparison import Check
-from workloads import workload
-from workloads.names import UnknownName
 
 # Gauges move all the time: they are compared between the cells of a pair, not between runs of different days.
 PASSING = {"cpu": ("mhz", "probe_us")}  # as all of `state`
@@ -69,7 +67,7 @@ def measured_in(run: RunResult) -> str:
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
-    besides += ["servers that were running already"] if manifest.attached else []
+    besides += ["servers that were running already"] if manifest.external else []
     besides += [f"--stop {manifest.stop}"] if manifest.sliced and manifest.stop != "busy" else []
     return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
 
@@ -165,18 +163,9 @@ def releases_of(run: RunResult) -> Iterable[str]:
 def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
     """What a manifest says of its workload (`identity`, `non_default`), as the type that it has.
 
-    Where it is older than that, what the workload says, if it is known. Raises UserError where that makes no sense.
+    Raises UserError where it is missing or makes no sense.
     """
-    if record.get(member) is not None:
-        return converted(record[member], of, f"manifest.json: workload: {member}")
-    try:
-        known = workload(str(record.get("name")))
-    except (UnknownName, ValueError):
-        return of()
-    try:
-        return converted(getattr(known, member)(record), of, f"manifest.json: workload: {member}")
-    except (UnknownName, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(f"manifest.json: workload: {error}") from None
+    return converted(record.get(member), of, f"manifest.json: workload: {member}")
 
 
 def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
@@ -234,7 +223,7 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
     text = f"{len(names)} differ: {', '.join(names)}"
     if not names:
         yield "settings", True, "the same"
-    elif runs[0].manifest.attached is not None:
+    elif runs[0].manifest.external is not None:
         yield "settings", False, f"{text}; pgbed sets none on servers that were running already"
     elif base.config != subject.config:
         yield "settings", True, f"{text}; these are what is compared"
@@ -295,7 +284,7 @@ def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[Found]:
             for step in (base.steps[name], other.steps[name]):
                 found.setdefault(name, set()).add(" ".join(sorted(step.totals.observers)) or "none")
     text = ", ".join(sorted(set().union(*found.values())))
-    if subject.arm == PROBED_ARM and found:
+    if subject.control == PROBED and found:
         yield "probes", True, f"{text}; their cost is compared"
     elif found:
         yield "probes", all(len(names) == 1 for names in found.values()), text
@@ -320,7 +309,7 @@ def _tolerated(rows: int, role: RoleTotals | None) -> float:
 
 
 def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Differences of two workloads: (what, ours, theirs); keys that only one has (a newer minor) are passed over."""
+    """Differences of two workloads: (what, ours, theirs); keys that only one has are passed over."""
     for key in ("name", "clients"):
         if key in ours and key in theirs and ours[key] != theirs[key]:
             yield key, str(ours[key]), str(theirs[key])

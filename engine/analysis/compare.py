@@ -14,7 +14,6 @@ from engine.analysis.sweeps import findings, sweeps
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject, subject_names
 from engine.core.record import converted
-from engine.journal.totals import judged_by
 from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
 
@@ -35,7 +34,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         step.name: judged.unit
         for cell in cells.cells
         for step in cell.steps.values()
-        if (judged := judged_by(step.kind, step.totals)) is not None
+        if (judged := step.totals.primary_metric) is not None
     }
     swept, attributions = sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
     comparison = Comparison(
@@ -105,9 +104,9 @@ def _base(wanted: str, names: dict[Subject, str]) -> Subject:
     # A full name wins over a label that several subjects share; of those the first planned is meant.
     for place in range(6):
         for subject in names:
-            if subject.arm == "" and calls(subject)[place] == wanted:
+            if subject.control == "" and calls(subject)[place] == wanted:
                 return subject
-    raise unknown("base", wanted, [name for subject, name in names.items() if subject.arm == ""])
+    raise unknown("base", wanted, [name for subject, name in names.items() if subject.control == ""])
 
 
 def _left_out(cells: ComparedCells) -> Iterable[LeftOutCell]:

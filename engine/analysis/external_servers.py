@@ -11,13 +11,13 @@ SETTINGS_NAMED = 8
 
 def unjudged(cells: ComparedCells) -> bool:
     """Whether there are no verdicts, because nobody has accepted that others may have used the servers."""
-    manifests = [run.manifest.attached for run in cells.runs]
+    manifests = [run.manifest.external for run in cells.runs]
     return any(attached is not None and not attached.accept_foreign_load for attached in manifests)
 
 
 def findings(cells: ComparedCells) -> list[str]:
     """What must be said beside the figures, a sentence each; nothing of servers of pgbed's own."""
-    attached = [run.manifest for run in cells.runs if run.manifest.attached is not None]
+    attached = [run.manifest for run in cells.runs if run.manifest.external is not None]
     found = [sentence for manifest in attached for sentence in _of_run(manifest)]
     if attached and not unjudged(cells):
         found.append("verdicts were asked for although others may have used these servers meanwhile")
@@ -25,7 +25,7 @@ def findings(cells: ComparedCells) -> list[str]:
 
 
 def _of_run(manifest: Manifest) -> list[str]:
-    assert manifest.attached is not None
+    assert manifest.external is not None
     servers = ", ".join(f"{build.label} ({build.server})" for build in manifest.builds)
     found = [
         f"servers that were running already: {servers}; not visible from outside: CPU, run queue, memory and stops of "
@@ -33,10 +33,10 @@ def _of_run(manifest: Manifest) -> list[str]:
         "WAL and what statistics views count of a whole server include what others did there; causes of stalls go by "
         "wait events alone",
     ]
-    if not manifest.attached.checkpoint:
+    if not manifest.external.checkpoint:
         found.append("no CHECKPOINT was done before steps, on none of the servers: not on all of them the role may")
-    if manifest.attached.scratch_database:
-        found.append(f"all cells worked in database {manifest.attached.scratch_database}, emptied after each")
+    if manifest.external.scratch_database:
+        found.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
     base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.base)].settings)
     for build in manifest.builds:
         own = dict(manifest.configs[config_key(manifest.cells[0].subject.config, build.label)].settings)

@@ -49,7 +49,7 @@ def without(comparison: Comparison, name: str, step: str) -> int:
 
 def idle(comparison: Comparison, name: str, step: str) -> int:
     """In how many cells of a subject nothing was done in a step, in which the baseline did something."""
-    metric, base = comparison.judged_by(step), _by_place(comparison, comparison.baseline_of(name), step)
+    metric, base = comparison.primary_metric(step), _by_place(comparison, comparison.baseline_of(name), step)
     own = _by_place(comparison, name, step)
     return sum(bool(base[place].figure(metric)) and not own[place].figure(metric) for place in own.keys() & base.keys())
 

@@ -35,7 +35,7 @@ def look(run: Path) -> Seen:
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
-    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.arm]
+    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.control]
     unknown = {
         ratio.step
         for ratio in rates
@@ -73,7 +73,7 @@ def scatter_between(run: Path) -> float:
     from engine.analysis.slice_verdicts import log_ratios, self_check, steps_of
 
     cells, found = compared_cells([run]), []
-    for subject in (subject for subject in cells.others if not subject.arm):
+    for subject in (subject for subject in cells.others if not subject.control):
         steps = steps_of(cells, subject)
         ratios = [log_ratios(pairs, step, RATE) for pairs, step in steps]
         known = [pairs for pairs in ratios if len(pairs) >= MIN_PAIRS]

@@ -17,7 +17,7 @@ from engine.core import wait_kinds
 from engine.core.perf_events import per_op
 from engine.core.record import converted
 from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
-from engine.journal.totals import FirstEnd, StepTotals, Timing, judged_by, ops, rows, sla, time_s
+from engine.journal.totals import FirstEnd, StepTotals, Timing, ops, rows, sla, time_s
 from engine.results.cell_step import StatementTime
 from probes import figures
 from workloads import histogram
@@ -86,18 +86,18 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     phases, coverage and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
 
     What backends and clients of further loads did is left out; what server processes do for all, such as writing WAL,
-    and what the device does, cannot be parted, and is all in these figures. `beside` are the further loads' own.
+    and what the device does, cannot be parted, and is all in these figures. `background` are the further loads' own.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
-    headline = judged_by(kind, totals)
-    others = [totals.roles[name] for name in totals.beside if name in totals.roles]
+    primary = totals.primary_metric
+    others = [totals.roles[name] for name in totals.background if name in totals.roles]
 
     def own(of_all: int | None, of_role: str) -> int | None:
         used = [getattr(other, of_role) for other in others]
         return None if of_all is None or None in used else max(0, of_all - sum(used))
 
     return {
-        "rate_per_s": _per(count, totals.seconds) if headline and headline.by == "rate" else None,
+        "rate_per_s": _per(count, totals.seconds) if primary and primary.by == "rate" else None,
         **_first_end(totals),
         "instructions_per_op": _instructions(totals, count),
         "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
@@ -114,18 +114,18 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         **_timed(kind, totals),
         **figures.step_figures(
             totals.probes,
-            [name for name in totals.roles if name not in totals.beside],
+            [name for name in totals.roles if name not in totals.background],
             count,
             totals.wall_seconds or totals.seconds,
         ),
         "delete_plan_us": _planning_us(totals, "delete"),
-        "beside": {name: beside_figures(totals, name) for name in totals.beside if name in totals.roles},
+        "background": {name: background_figures(totals, name) for name in totals.background if name in totals.roles},
     }
 
 
 def _planning_us(totals: StepTotals, kind: str) -> float | None:
     """What planning a statement took in the roles of a kind; None where it was not counted for all of the step."""
-    names = [name for name in totals.roles if role_kind(name) == kind and name not in totals.beside]
+    names = [name for name in totals.roles if role_kind(name) == kind and name not in totals.background]
     seconds = totals.wall_seconds or totals.seconds
     plans = [figures.planning(totals.probes.get(name, {}), seconds) for name in names]
     if any(plan is None or plan["withheld"] for plan in plans):
@@ -136,11 +136,11 @@ def _planning_us(totals: StepTotals, kind: str) -> float | None:
 def _instructions(totals: StepTotals, count: float) -> float | None:
     """Of all server processes that server CPU is of; None where they were not counted."""
     found = [counts["instructions"].count for role, counts in totals.counters.items()
-             if role not in totals.beside and "instructions" in counts]  # fmt: skip
+             if role not in totals.background and "instructions" in counts]  # fmt: skip
     return _per(sum(found), count) if found else None
 
 
-def beside_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
+def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
     """What is known of a further load: its rate, how long its transactions took, CPU time of its own backends each.
 
     Under a rate limit the time runs from when a transaction was due.
@@ -196,8 +196,8 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
 
 def max_op_s(kind: str, totals: StepTotals) -> float | None:
     """The longest insert (query steps: query) over all clients, in seconds; in l.x the longest index build."""
-    headline = judged_by(kind, totals)
-    roles = (totals.of_kind(headline.role) if headline else []) or totals.of_kind("insert")
+    primary = totals.primary_metric
+    roles = (totals.of_kind(primary.role) if primary else []) or totals.of_kind("insert")
     return max((role.max_ns for role in roles), default=0) / 1e9 if roles else None
 
 
@@ -210,7 +210,7 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     which `paired` are bound to their backend's CPU. Of transactions those of `workloads.page.OUTCOMES` that there were.
     """
     role = totals.roles[name]
-    count = role.statements if name in totals.beside else ops(kind, totals)
+    count = role.statements if name in totals.background else ops(kind, totals)
     figures: dict[str, float | None] = {
         "statements": role.statements,
         "rows": role.rows,
@@ -360,7 +360,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         },
         "observers": totals.observers,
         "counters": {
-            name: per_op(counts, totals.roles[name].statements if name in totals.beside else ops(kind, totals))
+            name: per_op(counts, totals.roles[name].statements if name in totals.background else ops(kind, totals))
             for name, counts in totals.counters.items()
         },
         "counters_notes": (totals.counters_note,) if totals.counters_note else (),
@@ -368,7 +368,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
         "waits": {name: wait_kinds.shares(role.waits) for name, role in totals.roles.items() if role.waits},
-        "wait_looks": {name: role.wait_looks for name, role in totals.roles.items() if role.waits},
+        "wait_samples": {name: role.wait_samples for name, role in totals.roles.items() if role.waits},
         "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
         "sla": sla(kind, totals),
         "saturated": saturated(totals),

@@ -19,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.model import LEVEL, Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
-from engine.results.comparison import HEADLINES, MIN_PAIRS, RATE
+from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE
 
 if TYPE_CHECKING:
     from engine.analysis.cells import Pair
@@ -105,7 +105,7 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
     host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
         return False
-    if manifest.attached is not None:  # the noise of other servers
+    if manifest.external is not None:  # the noise of other servers
         return False
     return manifest.interleave == design and (manifest.aa or design == "slices")
 
@@ -118,7 +118,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
     run = load(folder)
     ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
     for double, found in _pairs(run):
-        for step in _steps(found) if double.arm == "aa" else ():
+        for step in _steps(found) if double.control == "aa" else ():
             ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(steady(found, step), step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
@@ -181,7 +181,7 @@ def _pairs(run: RunResult) -> Iterator[tuple[Subject, list[Pair]]]:
     finished = [cell for cell in run.cells if cell.state == "finished"]
     subjects = list(dict.fromkeys(cell.cell.subject for cell in run.cells))
     for subject in subjects:
-        base = replace(subject, arm="") if subject.arm else replace(subjects[0], config=subject.config)
+        base = replace(subject, control="") if subject.control else replace(subjects[0], config=subject.config)
         if subject != base:
             yield subject, pairs(finished, base, subject)
 
@@ -201,4 +201,4 @@ def _quotients(pairs: list[Pair], step: str) -> list[float]:
 
 def _headline(step: StepResult) -> float | None:
     """What it is judged by."""
-    return next((value for name in HEADLINES if (value := step.figures[name]) is not None), None)
+    return next((value for name in PRIMARY_METRICS if (value := step.figures[name]) is not None), None)

@@ -20,7 +20,7 @@ from statistics import fmean, variance
 
 from engine.analysis.cells import ComparedCells
 from engine.analysis.statistics import ALPHA, Estimate, f_tail, t_tails
-from engine.results.comparison import HEADLINES, MachineEffect, Ratio
+from engine.results.comparison import PRIMARY_METRICS, MachineEffect, Ratio
 from engine.results.slice_ratio import ratio_of
 
 
@@ -108,7 +108,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     """How pairs of several machines were pooled, which of them disagrees, and what was measured in a sandbox."""
     boxed = [run.name for run in cells.runs if run.sandboxed]
     found = [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
-    pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in HEADLINES]
+    pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in PRIMARY_METRICS]
     if not pooled:
         return found
     machine_of = machines_of(cells)

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.core.model import PROBED_ARM
+from engine.core.model import PROBED
 from engine.core.record import converted, parsed
 from engine.host.files import read_plain
-from engine.results.comparison import CPU, HEADLINES, RATE, TIME, Comparison
+from engine.results.comparison import CPU, PRIMARY_METRICS, RATE, TIME, Comparison
 
-METRICS = (*HEADLINES, CPU)
+METRICS = (*PRIMARY_METRICS, CPU)
 FILE = "probe-cost.json"
 
 
@@ -54,7 +54,7 @@ def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
             comparison.runs[0],
         )
         for ratio in comparison.ratios
-        if ratio.arm == PROBED_ARM and ratio.metric in METRICS
+        if ratio.control == PROBED and ratio.metric in METRICS
     )
 
 

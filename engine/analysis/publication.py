@@ -58,7 +58,7 @@ def _table(
     else:
         base = our_base = ""
         shown = list(table.subjects)
-    others = [each.name for each in comparison.subjects if not each.arm and each.name not in matched.values()]
+    others = [each.name for each in comparison.subjects if not each.control and each.name not in matched.values()]
     if table.among == "build" and (base not in matched or any(subject in matched for subject in shown)):
         others = []  # of other builds nothing was published: ours stand there where none has the name of one
     elif len({getattr(each, table.among) for each in comparison.subjects}) == 1 and against == "subject":
@@ -79,7 +79,7 @@ def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tu
     """The published subjects that we have, each with the name of ours: the first of its build, config or kernel."""
     ours: dict[str, str] = {}
     for each in comparison.subjects:
-        if not each.arm:
+        if not each.control:
             label = getattr(each, table.among)
             ours.setdefault(label.replace("-prebuilt", "") if table.among == "build" else label, each.name)
     for subject in table.subjects:

@@ -36,7 +36,7 @@ class StepResult:
     def figure(self, metric: str) -> float | None:
         """One of its figures; of a further load as LOAD.FIGURE."""
         load, _, name = metric.rpartition(".")
-        value: float | None = self.figures["beside"].get(load, {}).get(name) if load else self.figures[name]
+        value: float | None = self.figures["background"].get(load, {}).get(name) if load else self.figures[name]
         return value
 
     @property
@@ -179,7 +179,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
             timed = reader.transactions(row.id) if transactions.LOAD in totals.report else ()
             figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals, row, timed)}
-            every = [figures, *figures["beside"].values()]
+            every = [figures, *figures["background"].values()]
             invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")

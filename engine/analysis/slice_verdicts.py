@@ -100,10 +100,11 @@ def reasons(pair: Pair, step: str) -> list[str]:
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
     rows = [cell.steps[step].slices for cell in pair]
-    leak = max(leak_share(own) or 0.0 for own in rows)
+    leak = max(spill_over_share(own) or 0.0 for own in rows)
     # Clients' parts are known by their mean: where their ends lie evenly, the last came half of what was ragged later.
     ragged = max(
-        _part(sum(row.ragged_ns for row in own), sum(row.counted_ns + row.ragged_ns / 2 for row in own)) for own in rows
+        _part(sum(row.imbalance_ns for row in own), sum(row.counted_ns + row.imbalance_ns / 2 for row in own))
+        for own in rows
     )
     found = []
     if leak > MOST_LEAK:
@@ -195,11 +196,11 @@ def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
         yield late, early
 
 
-def leak_share(rows: Iterable[SliceRow]) -> float | None:
+def spill_over_share(rows: Iterable[SliceRow]) -> float | None:
     """CPU time that a server used in others' slices as a part of what it used in its own; None where that is 0."""
     rows = list(rows)
     own_ns = sum(row.cpu_ns for row in rows)
-    return sum(row.leak_ns for row in rows) / own_ns if own_ns else None
+    return sum(row.spill_over_ns for row in rows) / own_ns if own_ns else None
 
 
 def whole_blocks(pair: Pair, step: str) -> list[Block]:

@@ -13,12 +13,11 @@ from engine.analysis.compare import compared_cells
 from engine.analysis.foreign_load import MachineInterval, machine, mean
 from engine.analysis.run_results import CellResult
 from engine.analysis.slice_estimates import SelfCheck, within_pair
-from engine.analysis.slice_verdicts import Block, leak_share
+from engine.analysis.slice_verdicts import Block, spill_over_share
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
-from engine.journal.totals import judged_by
 from engine.results.comparison import RATE
 from engine.results.slice_ratio import ratio_of
 from engine.results.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
@@ -43,7 +42,7 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
         subject: slice_verdicts.self_check(slice_verdicts.steps_of(cells, subject), RATE) for subject in cells.others
     }
     results = [result for subject in cells.names for result in cells.of(subject, step)]
-    judged = judged_by(results[0].kind, results[0].totals)
+    judged = results[0].totals.primary_metric
     in_rows = judged is not None and judged.role in COUNTED_IN_ROWS
     return SlicedStep(
         step=step,
@@ -91,8 +90,8 @@ def _pair(
         low=bounds[0] if bounds else None,
         high=bounds[1] if bounds else None,
         typical=ratio_of(typical.log_ratio) if typical else None,
-        base_leak_share=leak_share(base.steps[step].slices),
-        other_leak_share=leak_share(other.steps[step].slices),
+        base_spill_over_share=spill_over_share(base.steps[step].slices),
+        other_spill_over_share=spill_over_share(other.steps[step].slices),
         left_out="; ".join(pair_drift(*pair, step)),
         cpus=threads if isinstance(threads, int) else None,
         blocks=_blocks(
@@ -164,7 +163,7 @@ def _side(rows: Sequence[SliceRow], in_rows: bool) -> SlicedSide:
         rate_per_s=_rate(rows, in_rows),
         server_cpu_us_per_op=sum(row.cpu_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         runq_us_per_op=sum(row.runq_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
-        leak_share=leak_share(rows),
+        spill_over_share=spill_over_share(rows),
     )
 
 

@@ -14,7 +14,6 @@ from engine.analysis.cells import ComparedCells
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
-from engine.journal.totals import judged_by
 from engine.results.comparison import CHANGED, RATE, Ratio
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
@@ -99,7 +98,7 @@ def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChan
             for point in points:
                 for cell in own:
                     step = cell.steps.get(point.step)
-                    judged = judged_by(step.kind, step.totals) if step is not None else None
+                    judged = step.totals.primary_metric if step is not None else None
                     if step is None or judged is None or not judged.live:
                         continue
                     found = change_points.levels(change_points.rates_of(reader, reader.step(step.id)))

@@ -2,8 +2,8 @@
 
 What the finished steps of each run came to is kept beside the runs, in one file that is made anew for a run that has
 changed since: ten thousand cells are then read in the time of one file. Points of one series were measured alike:
-workload and its options, design, config, kernel, arm, route and the machine. A point is the median of a run's cells of
-one build. How changes are told from chance is in `engine.analysis.trend_changes`.
+workload and its options, design, config, kernel, control, route and the machine. A point is the median of a run's
+cells of one build. How changes are told from chance is in `engine.analysis.trend_changes`.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
         base = subject.build == manifest.base
         workload = str(manifest.workload_of(subject).get("name", ""))
         place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""), workload)
-        if cell.state == "finished" and not subject.arm:
+        if cell.state == "finished" and not subject.control:
             cells.setdefault(place, []).append(cell)
     for (name, build, base, version, workload), own in cells.items():
         for step in own[0].steps:

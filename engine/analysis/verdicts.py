@@ -44,8 +44,8 @@ from engine.analysis import (
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.run_results import StepResult
 from engine.builds import features
-from engine.core.model import PROBED_ARM, Subject
-from engine.results.comparison import CHANGED, FAMILIES, HEADLINES, MIN_PAIRS, RATE, Metric, Ratio, Spread
+from engine.core.model import PROBED, Subject
+from engine.results.comparison import CHANGED, FAMILIES, MIN_PAIRS, PRIMARY_METRICS, RATE, Metric, Ratio, Spread
 from engine.results.slice_ratio import ratio_of
 
 
@@ -79,9 +79,9 @@ class _Measured:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Those that are judged together: a headline's metric of all steps, or all causes; doubles by themselves."""
+        """Those that are judged together: a primary metric of all steps, or all causes; doubles by themselves."""
         figure = _figure(self.metric)
-        return RATE if figure in HEADLINES else figure if figure in FAMILIES else "", self.blank.arm
+        return RATE if figure in PRIMARY_METRICS else figure if figure in FAMILIES else "", self.blank.control
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
         if len(each.quotients) > 1:
             families.setdefault(each.family, []).append(each)
     places: dict[int, _Place] = {}
-    for (headline, _), tests in families.items():
+    for (primary, _), tests in families.items():
         p_values = [statistics.p_value(test.evidence) for test in tests]
-        if headline:
+        if primary:
             same = statistics.holm_levels(
                 [statistics.same_p_value(test.evidence, cells.margin) for test in tests], cells.level
             )
@@ -124,13 +124,13 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     shrink = alpha_spending.shrink(cells.runs)
     alone = _Place(cells.level, cells.level, 1)
     judged = {id(each): _judged(each, cells, places.get(id(each), alone), shrink) for each in measured}
-    for tests in (tests for (headline, _), tests in families.items() if headline):
+    for tests in (tests for (primary, _), tests in families.items() if primary):
         named = [test for test in tests if judged[id(test)].verdict in CHANGED]
         for test in named:
             bounds = statistics.paired_interval(test.evidence, 1 - cells.level * len(named) / len(tests))
             judged[id(test)] = replace(judged[id(test)], joint_low=bounds.low, joint_high=bounds.high)
     found = list(judged.values())
-    floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.arm == "aa"}
+    floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
     return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
 
 
@@ -188,11 +188,11 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
         return None
-    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in HEADLINES else ()))
+    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in PRIMARY_METRICS else ()))
     blank = Ratio(
         step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
-        config=subject.config, kernel=subject.kernel, arm=subject.arm, workload=subject.workload, reasons=reasons,
-        left_out=sides.left_out,
+        config=subject.config, kernel=subject.kernel, control=subject.control, workload=subject.workload,
+        reasons=reasons, left_out=sides.left_out,
     )  # fmt: skip
     if max(*base_values, *values) <= NEGLIGIBLE.get(metric.name, 0.0):
         return _Measured(replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",)), metric, [])
@@ -257,7 +257,7 @@ def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Mea
 
 
 def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Callable[[int], float]) -> Ratio:
-    """A ratio with its interval and, for a headline, its verdict, at the levels that its place in its family gives."""
+    """A ratio with its interval and, for a primary metric, its verdict at the level of its place in its family."""
     evidence, metric, blank = measured.evidence, measured.metric, measured.blank
     if not measured.quotients:
         return blank
@@ -271,8 +271,8 @@ def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Ca
     if not measured.family[0]:
         certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= place.differs
         withheld = bool(blank.reasons)
-        stands_out = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
-        return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", stands_out=stands_out)
+        flagged = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
+        return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", flagged=flagged)
     judgement = statistics.judge(evidence, cells.margin, metric.better, place.differs, place.same, shrink)
     verdict, reasons = judgement.verdict, blank.reasons
     if verdict in (*CHANGED, "same"):
@@ -305,12 +305,12 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
     reasons = [reason for side in both for reason in comparability.run_reasons(cells.runs, side)]
     for base, other in pairs:
         reasons += comparability.work_reasons(base.steps[step], other.steps[step], base.cell.repeat)
-        if subject.arm != PROBED_ARM:
+        if subject.control != PROBED:
             reasons += comparability.probe_reasons(base.steps[step], other.steps[step], base.cell.repeat)
     reasons += kernel_differences.reasons(cells.runs, *both)
     observers = {result.totals.observers for side in both for result in cells.of(side, step)}
     known = any(reason.startswith(comparability.DIFFERENT_PROBES) for reason in reasons)
-    if subject.arm != PROBED_ARM and len(observers) > 1 and not known:
+    if subject.control != PROBED and len(observers) > 1 and not known:
         reasons.append(f"{comparability.DIFFERENT_PROBES}: some of the cells were probed, others not")
     for side in both:
         judged = [result.figures["sla"] for result in cells.of(side, step) if result.figures["sla"] is not None]
@@ -339,7 +339,7 @@ def _saturation(cells: ComparedCells, sides: _Sides, metric: Metric) -> list[str
 
 
 def _is_further(results: Sequence[StepResult], role: str) -> bool:
-    return any(role in result.totals.beside for result in results)
+    return any(role in result.totals.background for result in results)
 
 
 def _modes(cells: ComparedCells, measured: _Measured) -> list[str]:
@@ -372,7 +372,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     """What a reader must know that the tables do not show, one sentence each."""
     found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
     found += [text for run in cells.runs for text in features.sentences(features.recorded(run.manifest.workload))]
-    rates = {(each.step, each.subject): each for each in spread if each.metric in HEADLINES}
+    rates = {(each.step, each.subject): each for each in spread if each.metric in PRIMARY_METRICS}
     for step in cells.steps:
         for subject, name in cells.names.items():
             of_rate = rates.get((step, name))
@@ -393,7 +393,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
         "do not trust effects of that size in this step"
         for ratio in judged
-        if ratio.arm == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
+        if ratio.control == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
     ]
     return tuple(dict.fromkeys(found))
 

@@ -67,7 +67,7 @@ def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
     """Why the commit that is tried can be held against neither end; empty where it can be."""
     if fault != "failed" and (failed := faults.lost(comparison, TRIED)):
         return f"does not run: {failed[0].text}"
-    ratio = comparison.ratio(TRIED, step, comparison.judged_by(step))
+    ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))
     if fault == "slower" and ratio is not None and ratio.verdict == "withheld":
         return f"cannot be judged: {'; '.join(ratio.remarks)}"
     return ""
@@ -86,7 +86,7 @@ def _slowest(
     comparison: Comparison, asked: Sequence[str], named: str | None, *, last: bool, where: str
 ) -> Ratio | None:
     """The step that became slowest; None where there may be one yet. Raises UserError where there is none."""
-    rates = [comparison.ratio(BAD, step, comparison.judged_by(step)) for step in asked]
+    rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in asked]
     known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
     if slower := [ratio for ratio in known if ratio.verdict == "slower"]:
         return max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)))

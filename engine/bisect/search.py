@@ -27,7 +27,7 @@ from engine.builds.commit_log import Commit
 from engine.builds.nix import BuildFailed
 from engine.builds.source_tree import SHOWN_HEX
 from engine.core.errors import UserError, unknown
-from engine.core.model import LOOKS
+from engine.core.model import INTERIM_ANALYSES
 from engine.core.text import visible
 from engine.host import disk
 from engine.plan import planfile
@@ -209,7 +209,7 @@ class _Bisection:
                 state.measured.append(self._measure(end_commits)[0])
                 self._write()
             runs = [self.folder / run for run in state.measured]
-            level, last = LOOKS[len(runs) - 1].level, len(runs) == len(LOOKS)
+            level, last = INTERIM_ANALYSES[len(runs) - 1].level, len(runs) == len(INTERIM_ANALYSES)
             comparison, steps = compare(runs, GOOD, level), self._steps() or _step_names(self.search.asked)
             where = f"see bench compare {' '.join(map(str, runs))}; --again measures anew"
             chosen = ends.difference(comparison, steps, self.search.step, level, last=last, where=where)
@@ -238,7 +238,7 @@ class _Bisection:
             sure=now.of(found),
             message=commit_log.message_of(search.repository, commit),
             ends=state.ends_text,
-            ratio=comparison.ratio("found", state.step, comparison.judged_by(state.step)),
+            ratio=comparison.ratio("found", state.step, comparison.primary_metric(state.step)),
             counts=Counts(*counts) if state.fault != "slower" else None,
             judgements=len(state.judged),
             run=run,
@@ -249,7 +249,7 @@ class _Bisection:
         )
 
     def _flame(self, run: str, comparison: Comparison) -> str:
-        """The page of the headline role's stacks, coloured by what changed; empty where there are none."""
+        """The page of the primary role's stacks, coloured by what changed; empty where there are none."""
         from engine.report import flame
 
         step, folder = self.state.step, self.folder / run
@@ -332,7 +332,7 @@ def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict
     from engine.analysis.comparability import steady
     from engine.analysis.compare import compared_cells
 
-    metric = comparison.judged_by(step)
+    metric = comparison.primary_metric(step)
     cells = compared_cells([run], comparison.base)
     (subject,) = [subject for subject, called in cells.names.items() if called == name]
     found = {}

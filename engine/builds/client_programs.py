@@ -87,7 +87,7 @@ def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
     """The programs of that name on this machine, with their versions."""
     on_path, of_postgres = shutil.which(name), KNOWN[name]
     candidates = [
-        *((build.version, build.bin / name) for build in found if of_postgres and not build.attached),
+        *((build.version, build.bin / name) for build in found if of_postgres and not build.external),
         *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
         *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}") if of_postgres),
     ]

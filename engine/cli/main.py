@@ -234,7 +234,7 @@ def compare(
             f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
             "those of a server that has the machine to itself: run with --interleave cells to stand beside them"
         )
-    if published and any(build.attached for build in comparison.builds):
+    if published and any(build.external for build in comparison.builds):
         raise UserError("--published: figures of servers that were running already do not stand beside published ones")
     judged = _gate(comparison, folders, tolerate, junit) if gate else None
     if form == "json":

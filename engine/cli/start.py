@@ -83,10 +83,10 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
         console.say(f"probes: {', '.join(manifest.observers)}")
     for line in prospect.notices:
         console.say(line)
-    where = f"in {out}" if manifest.attached is None else "on each server"
+    where = f"in {out}" if manifest.external is None else "on each server"
     console.say(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk {where}")
     subjects = len({cell.subject for cell in manifest.cells})
-    if subjects > 1 and manifest.attached is None:
+    if subjects > 1 and manifest.external is None:
         pairs = prospect.guess.cells // subjects
         console.say(noise.summary(prospect.guess.noise, pairs, manifest.interleave))
 
@@ -101,8 +101,12 @@ def _amount(prospect: Prospect) -> str:
     if not manifest.sliced:
         return f"{guess.cells} cells of about {span(guess.cell_s)} each, {in_all}"
     pairs = guess.cells // servers
-    least = f"{manifest.looks[0].pairs} to " if manifest.looks and pairs > manifest.looks[0].pairs else ""
-    ends = ", ends as soon as every step is known" if manifest.looks else ""
+    least = (
+        f"{manifest.interim_analyses[0].pairs} to "
+        if manifest.interim_analyses and pairs > manifest.interim_analyses[0].pairs
+        else ""
+    )
+    ends = ", ends as soon as every step is known" if manifest.interim_analyses else ""
     query = f", {guess.query_step_s:.0f} s of it for each step of a fixed length" if guess.query_step_s else ""
     of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"
@@ -120,13 +124,13 @@ def start(
     database_path(run)  # before anything is written: not every file system's paths are SQLite's
     account = unprivileged()
     for build in prospect.manifest.builds:
-        check_places(None if build.attached else build, account, run, socket_base(account))
+        check_places(None if build.external else build, account, run, socket_base(account))
     try:
         make_passable(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     own_folder(out)  # again, now that it is there
-    if prospect.manifest.attached is None:
+    if prospect.manifest.external is None:
         disk.check(out, prospect.guess.needed_bytes)
     if prospect.manifest.rebooting:
         resume_unit.check_free(run)
@@ -354,7 +358,7 @@ def _conclude(run: Path, code: int, console: PlainConsole) -> int:
         return 1
     comparison = compare([run])
     render.print_comparison(comparison, console, brief=True)
-    if manifest.probes_in_arm:
+    if manifest.probes_in_control:
         probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
     console.say(f"every cell, response times, stalls and sizes: bench compare {reference(run)}")
     return code

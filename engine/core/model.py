@@ -17,7 +17,7 @@ from engine.core.route import SOCKET, Route
 LEVEL = 0.05  # how often a family of verdicts may be wrong
 Interleave = Literal["cells", "slices"]
 Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
-SCHEMA = (1, 7)  # of the journal: major, minor
+SCHEMA = "1.0"  # of the manifest and the journal
 
 
 def workload_title(workload: Mapping[str, Any]) -> str:
@@ -32,7 +32,7 @@ class Build:
     `label` is what the user types (`16.3`, `17beta1-builtin`, `16.3-prebuilt`, or a name given to a
     local install). `prefix` is the install folder that holds `bin/postgres`. `digest` names the exact
     binaries: the store path's hash part, or the sha256 of `bin/postgres` for a local install.
-    `provenance` is `source`, `prebuilt`, `local`, or `attached`: a server that was running already, at `server`, of
+    `provenance` is `source`, `prebuilt`, `local`, or `external`: a server that was running already, at `server`, of
     which there is no `prefix`, and whose `digest` names the cluster and its version. `initdb_args` are added to every
     `initdb`. `source` says what a tree or a revision was: its commit, and the hash of what differs from it.
     """
@@ -50,9 +50,9 @@ class Build:
     source: str = ""
 
     @property
-    def attached(self) -> bool:
+    def external(self) -> bool:
         """Whether it is a server that was running already."""
-        return self.provenance == "attached"
+        return self.provenance == "external"
 
     @property
     def major(self) -> int:
@@ -84,28 +84,28 @@ class Config:
     device: tuple[tuple[str, str], ...] = ()
 
 
-PROBED_ARM = "probed"
-ARMS = {"": "", "aa": " A/A", PROBED_ARM: " probed"}  # what tables add to a double's name
+PROBED = "probed"
+CONTROLS = {"": "", "aa": " A/A", PROBED: " probed"}  # what tables add to a double's name
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What is compared: one build under one config, kernel and workload.
 
-    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `control` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
     `workload` is one of `Manifest.variants`; empty where all subjects have the same.
     """
 
     build: str
     config: str
     kernel: str = HOST
-    arm: str = ""
+    control: str = ""
     workload: str = ""
 
     @property
     def name(self) -> str:
         """Its name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the double."""
-        return " ".join(filter(None, (self.build, self.workload))) + ARMS.get(self.arm, f" {self.arm}")
+        return " ".join(filter(None, (self.build, self.workload))) + CONTROLS.get(self.control, f" {self.control}")
 
 
 def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Subject:
@@ -114,8 +114,8 @@ def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Su
     A double (A/A, probed) with what it doubles; one of another workload than the base with its own build under that
     of the base, if there is such a one among the `subjects`.
     """
-    if subject.arm:
-        return replace(subject, arm="")
+    if subject.control:
+        return replace(subject, control="")
     under = replace(subject, workload=base.workload)
     return under if subject.workload != base.workload and under in subjects else base
 
@@ -134,7 +134,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InterimAnalysis:
     """A moment at which a run may end because all is known: after so many pairs; `level` is its share of the error."""
 
     pairs: int
@@ -143,7 +143,7 @@ class Look:
 
 # Of --until-known: in the proportion of these levels looks share what a run may spend: see
 # `engine.analysis.alpha_spending`. Numbers of pairs are even: then each server was the first as often as the other.
-LOOKS = (Look(4, 0.02), Look(6, 0.01), Look(8, 0.01))
+INTERIM_ANALYSES = (InterimAnalysis(4, 0.02), InterimAnalysis(6, 0.01), InterimAnalysis(8, 0.01))
 PAIRS = 6  # of a run in slices, unless another number is given
 
 
@@ -156,13 +156,14 @@ def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
     parts = ("build", "config", "kernel", "workload")
     differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
     return {
-        subject: "/".join(getattr(subject, part) for part in differing) + ARMS.get(subject.arm, f" {subject.arm}")
+        subject: "/".join(getattr(subject, part) for part in differing)
+        + CONTROLS.get(subject.control, f" {subject.control}")
         for subject in subjects
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class ExternalServers:
     """How servers are used that were running already.
 
     `accept_foreign_load`: verdicts are given although others may use them. `scratch_database`: the empty database to
@@ -178,7 +179,7 @@ class Attached:
 class Manifest:
     """All that is decided before the first cell, and what it was decided on: `manifest.json`.
 
-    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, knobs). Where
+    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, options). Where
     workloads are compared, `variants` are all of them by what they are called, and it is the first. `configs` maps
     "config/build" to the settings as they apply to that build.
     """
@@ -208,14 +209,14 @@ class Manifest:
     interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is
     stop: Stopping = "busy"
-    looks: tuple[Look, ...] = ()  # after which it may end, in order; none: all repeats are run
+    interim_analyses: tuple[InterimAnalysis, ...] = ()  # after which it may end, in order; none: all repeats are run
     minutes: float | None = None  # the time that all repeats may take; then `repeats` are the most
     kernels: tuple[Kernel, ...] = ()  # that are booted: all but the host's
     guest: GuestMachine | None = None  # where they are; without it this machine is booted into them
     tunables: tuple[tuple[str, str], ...] = ()  # of the scheduler, in all cells
     route: Route = SOCKET  # how clients reach their server
-    probes_in_arm: bool = False  # only cells of arm `probed` are probed: the run measures what the probes cost
-    attached: Attached | None = None  # all its builds are servers that were running already
+    probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures what the probes cost
+    external: ExternalServers | None = None  # all its builds are servers that were running already
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
@@ -223,7 +224,7 @@ class Manifest:
 
     def record(self) -> dict[str, Any]:
         """The JSON form."""
-        return {"schema": list(SCHEMA), **msgspec.to_builtins(self)}
+        return {"schema": SCHEMA, **msgspec.to_builtins(self)}
 
     def build(self, label: str) -> Build:
         """The build of a label."""

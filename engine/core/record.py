@@ -1,6 +1,6 @@
 """Records read back, JSON and TOML: parsed and validated, with the file and the place in the message.
 
-Keys that a type does not know are passed over: a newer minor schema wrote them.
+Keys that a type does not know are passed over.
 """
 
 from __future__ import annotations

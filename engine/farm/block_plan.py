@@ -156,7 +156,7 @@ def _files(request: Request) -> Iterable[tuple[str, str]]:
     for option in options_of(workload(request.workload).options):
         if "FILE" in (option.metavar or "") and (value := request.options.get(option.name)):
             yield option.name, value[0] if isinstance(value, tuple | list) else str(value)
-    yield from (("workload", arm) for arm in request.variants if "/" in arm)
+    yield from (("workload", variant) for variant in request.variants if "/" in variant)
     yield from (("with", each) for each in request.with_options if "/" in each)
 
 

@@ -14,8 +14,6 @@ from engine.core.model import SCHEMA
 from engine.host.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
-# By later minor versions; those of new journals: schema.sql.
-ADDED_COLUMNS = tuple(("slice", name, "INTEGER NOT NULL DEFAULT 0") for name in ("ragged_ns", "early_ns", "early_ops"))
 WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 
@@ -67,11 +65,15 @@ def is_log(path: Path) -> bool:
 
 
 def check_schema(connection: sqlite3.Connection, run: Path) -> None:
-    """Refuses a journal of another major schema with a UserError; newer minor ones are read."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_major'").fetchone()
-    found = str(row[0]) if row else "none"
-    if found != str(SCHEMA[0]):
-        raise UserError(f"{run}: journal schema {found}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it")
+    """Raise UserError for a journal of another schema."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    refuse_schema(run, str(row[0]) if row else "none")
+
+
+def refuse_schema(run: Path, schema: str) -> None:
+    """Raise UserError where the schema of a run's record is not the one that is read here."""
+    if schema != SCHEMA:
+        raise UserError(f"{run}: schema {schema}, this pgbed reads {SCHEMA}; use the pgbed that made it")
 
 
 def make_database(path: Path) -> None:
@@ -82,21 +84,5 @@ def make_database(path: Path) -> None:
     part.unlink(missing_ok=True)
     with closing(sqlite3.connect(part, isolation_level=None)) as connection:
         connection.executescript((files("engine.journal") / "schema.sql").read_text())
-        versions = zip(("schema_major", "schema_minor"), SCHEMA, strict=True)
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", versions)
+        connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA,))
     part.rename(path)
-
-
-def upgrade(connection: sqlite3.Connection, run: Path) -> None:
-    """Adds what a journal of an older minor version lacks; one of a newer stays as it is."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_minor'").fetchone()
-    try:
-        minor = int(row[0]) if row is not None else SCHEMA[1]
-    except (TypeError, ValueError):
-        raise UserError(f"{run / 'journal.db'}: damaged: schema_minor is {str(row[0])!r}, no number") from None
-    if minor < SCHEMA[1]:
-        connection.executescript((files("engine.journal") / "schema.sql").read_text())
-        for table, column, kind in ADDED_COLUMNS:
-            if column not in {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}:
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_minor'", (SCHEMA[1],))

@@ -8,13 +8,13 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import LEVEL, MOST_MINUTES, SCHEMA, SLICE_MS, Manifest, config_key
+from engine.core.model import LEVEL, MOST_MINUTES, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
 from engine.host.files import read_plain
+from engine.journal.database import refuse_schema
 
 MAX_BYTES = 64 << 20
-OLD_NAMES = {"beside": "allow_concurrent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def slices_of(run: Path) -> str:
 
 
 def read_record(run: Path) -> dict[str, Any]:
-    """The manifest's JSON object, of a schema that can be read, by today's names."""
+    """The manifest's JSON object, of the schema that can be read."""
     path = run / "manifest.json"
     try:
         text = read_plain(path, MAX_BYTES)
@@ -57,12 +57,8 @@ def read_record(run: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     record = converted(parsed(text, str(path)), dict[str, Any], str(path))
-    major, *_ = converted(record.get("schema", [0]), list[int], f"{path}: schema") or [0]
-    if major != SCHEMA[0]:
-        raise UserError(
-            f"{run}: written with journal schema {major}, this pgbed reads {SCHEMA[0]}; use the pgbed that made it"
-        )
-    return {OLD_NAMES.get(name, name): value for name, value in record.items()}
+    refuse_schema(run, str(record.get("schema", "none")))
+    return record
 
 
 def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
@@ -72,14 +68,14 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     for name, workload in manifest.variants.items():
         converted(workload, _Workload, f"{path}: variants: {name}")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
-    for look in manifest.looks:
+    for look in manifest.interim_analyses:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
-            raise UserError(f"{path}: looks: {look.pairs} pairs at level {look.level} make no sense")
-    if manifest.rebooting and (manifest.looks or manifest.minutes is not None):
+            raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
+    if manifest.rebooting and (manifest.interim_analyses or manifest.minutes is not None):
         raise UserError(f"{path}: a run whose cells have a boot each has an end that is planned")
-    pairs = [look.pairs for look in manifest.looks]
+    pairs = [look.pairs for look in manifest.interim_analyses]
     if pairs != sorted(set(pairs)):
-        raise UserError(f"{path}: looks: after {', '.join(map(str, pairs))} pairs are in no order")
+        raise UserError(f"{path}: interim_analyses: after {', '.join(map(str, pairs))} pairs are in no order")
     if manifest.minutes is not None and not 0 < manifest.minutes <= MOST_MINUTES:
         raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
     try:
@@ -88,9 +84,9 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         raise UserError(f"{path}: route: {error}") from None
     if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
         raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
-    if any(build.attached != (manifest.attached is not None) for build in manifest.builds):
+    if any(build.external != (manifest.external is not None) for build in manifest.builds):
         raise UserError(f"{path}: builds: all or none must be servers that were running already")
-    if manifest.attached is not None and manifest.sliced:
+    if manifest.external is not None and manifest.sliced:
         raise UserError(f"{path}: servers that were running already cannot be driven in slices")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:

@@ -43,17 +43,6 @@ _WITHIN = "t_ns > ? AND t_ns <= ?"
 _OF_ROLE, _ITS_STEP = "role_id = ?1", "(SELECT step_id FROM role WHERE id = ?1)"
 _OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?1)"
 LAST_TICK_NS = 1_000_000_000  # a step's last interval may end this much later than the step
-# What journals of schema 1.1 and older call what is called otherwise since.
-OLD_NAMES = {
-    "dbms": "server",
-    "dbms_cpu_ns": "server_cpu_ns",
-    "dbms_runq_ns": "server_runq_ns",
-    "dbms_switches": "server_switches",
-    "dbms_read_bytes": "server_read_bytes",
-    "dbms_write_bytes": "server_write_bytes",
-    "greatest_in_flight_ns": "max_in_flight_ns",
-    "rows_not_done": "missed_rows",
-}
 TRANSACTIONS = "transactions"  # a source of samples: see table `sample`
 JSON_COLUMNS = frozenset({"origin", "plan", "totals", "data", "quality"})
 
@@ -74,7 +63,6 @@ class JournalReader:
         self._log = run / "journal.db-wal"
         self._place = str(run / "journal.db")
         self._opened = 0
-        self._tables: tuple[int, dict[str, set[str]]] = (-1, {})  # the schema's version, and columns by table
         self._open()
 
     def _open(self) -> None:
@@ -222,16 +210,12 @@ class JournalReader:
         return converted(rows, list[of], self._table("role_second"))  # type: ignore[valid-type]
 
     def wait_seconds(self, step: int, after_ns: int = 0) -> list[WaitSecond]:
-        """What a step's roles were seen waiting for, in order; none in journals before schema 1.6."""
-        if not self._has("wait_second"):
-            return []
+        """What a step's roles were seen waiting for, in order."""
         where = f"step_id = ? AND {_WITHIN}"
         return self._read(WaitSecond, "wait_second", where, step, after_ns, FAR_NS, order="t_ns, role")
 
     def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
-        """What became of a connection's transactions: (t_ns, counts), in order; none in journals before schema 1.4."""
-        if not self._has("role_outcome"):
-            return []
+        """What became of a connection's transactions: (t_ns, counts), in order."""
         rows = self._rows("role_outcome", "t_ns, data", "role_id = ?", role, order="t_ns")
         found = [(t_ns, self._object("role_outcome", data)) for t_ns, data in rows]
         return converted(found, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
@@ -243,11 +227,10 @@ class JournalReader:
 
         All of them, or those of some sources.
         """
-        wanted = [*sources, *(old for old, name in OLD_NAMES.items() if name in sources)]
-        where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(wanted))})" if wanted else "")
-        arguments = (step, after_ns, until_ns, *wanted)
+        where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(sources))})" if sources else "")
+        arguments = (step, after_ns, until_ns, *sources)
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, *arguments, order="t_ns, source")
-        found = [(t, dt, OLD_NAMES.get(source, source), self._object("sample", data)) for t, dt, source, data in rows]
+        found = [(t, dt, source, self._object("sample", data)) for t, dt, source, data in rows]
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
 
     def transactions(self, step: int, after_ns: int = 0) -> list[Transaction]:
@@ -259,22 +242,13 @@ class JournalReader:
         return sorted((each for part in found for each in part), key=attrgetter("ended_ns"))
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
-        """Frames of a step's probes that end within a time, in order; none in a journal older than schema 1.1."""
-        if not self._has("probe_frame"):
-            return []
+        """Frames of a step's probes that end within a time, in order."""
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
     def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
-        """The slices of a step in order, of later blocks than the one given.
-
-        There are none of a step that was not sliced, nor in a journal older than schema 1.3; in one older than 1.4 none
-        is ragged, as steps by work were not sliced; in one older than 1.5 nothing is known of their beginnings.
-        """
-        columns = self._columns("slice")
-        without = {name: "0" for name in ("ragged_ns", "early_ns", "early_ops") if name not in columns}
-        where, order = "step_id = ? AND block > ?", "block, place"
-        return self._read(SliceRow, "slice", where, step, after_block, order=order, instead=without) if columns else []
+        """The slices of a step in order, of later blocks than the one given; none of a step that was not sliced."""
+        return self._read(SliceRow, "slice", "step_id = ? AND block > ?", step, after_block, order="block, place")
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None
@@ -289,7 +263,7 @@ class JournalReader:
 
     def decisions(self) -> list[EventRow]:
         """How many repeats there are to be, as it was decided from time to time: see `engine.journal.outcome`."""
-        return self.events(kinds=("plan",)) if self.manifest.looks or self.manifest.minutes else []
+        return self.events(kinds=("plan",)) if self.manifest.interim_analyses or self.manifest.minutes else []
 
     def event(self, id: int) -> EventRow:
         """One event as it is now: one that lasts is updated."""
@@ -335,27 +309,9 @@ class JournalReader:
         return converted(rows, list[of], self._table(table))  # type: ignore[valid-type]
 
     def _object(self, table: str, text: Any) -> dict[str, Any]:
-        """A column's JSON object, by today's names."""
+        """A column's JSON object."""
         where = self._table(table)
-        record = converted(parsed(converted(text, str, where), where), dict[str, Any], where)
-        return {OLD_NAMES.get(name, name): value for name, value in record.items()}
-
-    def _columns(self, table: str) -> set[str]:
-        """The columns of a table; none where there is no such table. An engine that goes on with a run may add some."""
-        with readable(self.run):
-            self._reopen_if_changed()
-            (version,) = self._db.execute("PRAGMA schema_version").fetchone()
-        if self._tables[0] != version:
-            self._tables = (version, {})
-        known = self._tables[1]
-        if table not in known:
-            known[table] = {
-                str(name) for (name,) in self._rows("pragma_table_info(?)", "name", "1", table, order="cid")
-            }
-        return known[table]
-
-    def _has(self, table: str) -> bool:
-        return bool(self._columns(table))
+        return converted(parsed(converted(text, str, where), where), dict[str, Any], where)
 
     def _table(self, table: str) -> str:
         return f"{self._place}: table {table}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from engine.journal.totals import StepTotals, headline_of, ops, time_s
-from workloads.base import Headline, role_kind
+from engine.core.record import converted
+from engine.journal.totals import StepTotals, ops, time_s
+from workloads.base import PrimaryMetric, role_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,15 @@ class StepRow:
     totals: StepTotals | None
 
     @property
-    def headline(self) -> Headline | None:
+    def primary_metric(self) -> PrimaryMetric | None:
         """What the step is judged by; None for one without a rate."""
-        return headline_of(self.kind, self.plan)
+        recorded = self.plan.get("primary_metric")
+        return converted(recorded, PrimaryMetric, "journal.db: table step") if recorded else None
 
     @property
     def further(self) -> tuple[str, ...]:
         """The roles of loads beside the step's own."""
-        found = self.plan.get("beside")
+        found = self.plan.get("background")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
@@ -127,7 +129,7 @@ class WaitSecond:
     role: str
     t_ns: int
     dt_ns: int
-    looks: int
+    samples: int
     data: dict[str, int]
 
 
@@ -179,12 +181,12 @@ class SliceRow:
     cpu_ns: int
     cpu_ops: int
     runq_ns: int
-    leak_ns: int
+    spill_over_ns: int
     stopped: int
     switch_ns: int
-    ragged_ns: int = 0
-    early_ns: int = 0
-    early_ops: int = 0
+    imbalance_ns: int
+    early_ns: int
+    early_ops: int
 
 
 @dataclass(frozen=True, slots=True)

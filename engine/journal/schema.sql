@@ -1,16 +1,12 @@
--- The journal's schema, version 1.7. The only place where it is described.
+-- The journal's schema, version 1.0. The only place where it is described.
 --
 -- Times (*_ns) are CLOCK_MONOTONIC nanoseconds of the session that wrote them; `session` holds the
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
 -- session for each time that it was started; a cell lies wholly within one session.
--- A newer minor version adds tables, and columns that may be left out, and changes nothing that stands
--- here; a newer major version may not be read by older readers. Read again over a journal of an older
--- minor version, this adds the tables that that lacks: everything is made only if it is not there.
--- Columns are added by engine.journal.database.
 
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema_major, schema_minor
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema
 
-CREATE TABLE IF NOT EXISTS session (
+CREATE TABLE session (
     id INTEGER PRIMARY KEY,
     boot_id TEXT NOT NULL,
     monotonic_ns INTEGER NOT NULL,
@@ -19,7 +15,7 @@ CREATE TABLE IF NOT EXISTS session (
 );
 
 -- One row per attempt at a cell. A cell is finished when one of its attempts is.
-CREATE TABLE IF NOT EXISTS attempt (
+CREATE TABLE attempt (
     id INTEGER PRIMARY KEY,
     session_id INTEGER NOT NULL REFERENCES session,
     cell TEXT NOT NULL,                    -- the cell's id in manifest.json
@@ -30,12 +26,12 @@ CREATE TABLE IF NOT EXISTS attempt (
     origin TEXT NOT NULL DEFAULT '{}'      -- JSON: what held for this cell (environment, settings not applied)
 );
 
-CREATE TABLE IF NOT EXISTS setting (                     -- settings that differ from the server's defaults
+CREATE TABLE setting (                     -- settings that differ from the server's defaults
     attempt_id INTEGER NOT NULL REFERENCES attempt,
     name TEXT NOT NULL, value TEXT NOT NULL, source TEXT NOT NULL
 );
 
-CREATE TABLE IF NOT EXISTS step (
+CREATE TABLE step (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER NOT NULL REFERENCES attempt,
     ordinal INTEGER NOT NULL,
@@ -45,12 +41,11 @@ CREATE TABLE IF NOT EXISTS step (
     started_ns INTEGER NOT NULL,
     ended_ns INTEGER,
     work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
-    plan TEXT NOT NULL,                    -- JSON: the step as planned; `headline`: whose progress it is judged by
-    totals TEXT                            -- JSON: engine.core.model.StepTotals, once it is finished; since 1.7 with
-                                           -- `counters`, what was counted of each role: engine.core.perf_events
+    plan TEXT NOT NULL,                    -- JSON: the step as planned; `primary_metric`: its role and unit
+    totals TEXT                            -- JSON: engine.journal.totals.StepTotals, once it is finished
 );
 
-CREATE TABLE IF NOT EXISTS role (                        -- one connection of one step
+CREATE TABLE role (                        -- one connection of one step
     id INTEGER PRIMARY KEY,
     step_id INTEGER NOT NULL REFERENCES step,
     client INTEGER NOT NULL,               -- 1 for table pi1, ...
@@ -59,12 +54,12 @@ CREATE TABLE IF NOT EXISTS role (                        -- one connection of on
     client_pid INTEGER NOT NULL
 );
 
--- One row per role and second. Counts are of this interval, not cumulative. Since 1.6 rows lie in order of time, so that
--- those of hundreds of connections are written side by side; before, the key was (role_id, t_ns).
-CREATE TABLE IF NOT EXISTS role_second (
+-- One row per role and second. Counts are of this interval, not cumulative. Rows lie in order of time, so that
+-- those of hundreds of connections are written side by side.
+CREATE TABLE role_second (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval
-    dt_ns INTEGER NOT NULL,                -- its length, without the pauses of a server that is driven in slices
+    dt_ns INTEGER NOT NULL,                -- its length, without the pauses of a server in slices
     statements INTEGER NOT NULL,
     rows INTEGER NOT NULL,
     in_flight_ns INTEGER NOT NULL,         -- age of the statement in flight at t_ns, 0 when none
@@ -79,23 +74,23 @@ CREATE TABLE IF NOT EXISTS role_second (
     PRIMARY KEY (t_ns, role_id)
 ) WITHOUT ROWID;
 
--- Since 1.4. What became of a role's transactions in an interval, where not all ended in time at the first try.
-CREATE TABLE IF NOT EXISTS role_outcome (
+-- What became of a role's transactions in an interval, where not all ended in time at the first try.
+CREATE TABLE role_outcome (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
     data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.page.OUTCOMES
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 
--- Since 1.6. What the server processes of a role's connections were seen waiting for, at `looks` moments of an interval,
--- chosen by chance: ten a second, fewer where there are many connections (engine.observe.wait_samples). Of a server that is
--- driven in slices they lie in its own turns.
-CREATE TABLE IF NOT EXISTS wait_second (
+-- What the server processes of a role's connections were seen waiting for, at `samples` moments of an interval,
+-- chosen by chance: ten a second, fewer where there are many connections (engine.observe.wait_samples). Of a server
+-- in slices they lie in its own turns.
+CREATE TABLE wait_second (
     step_id INTEGER NOT NULL REFERENCES step,
     role TEXT NOT NULL,
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
     dt_ns INTEGER NOT NULL,
-    looks INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
     data TEXT NOT NULL,                    -- JSON: how many processes were seen, by type:event of pg_stat_activity; by ''
                                            -- those that waited for nothing
     PRIMARY KEY (step_id, role, t_ns)
@@ -106,7 +101,7 @@ CREATE TABLE IF NOT EXISTS wait_second (
 -- as it says; since it was last asked), host, device, and the observers: engine, monitor (the engine's own connection).
 -- Source `transactions` is no counter: in `ended` it lists those that ended, each with its client, when, and how long it
 -- took in ns, of steps whose transactions are timed one by one.
-CREATE TABLE IF NOT EXISTS sample (
+CREATE TABLE sample (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,
     dt_ns INTEGER NOT NULL,
@@ -117,13 +112,13 @@ CREATE TABLE IF NOT EXISTS sample (
 
 -- One row per event. An event that lasts is written when it begins (ended_ns NULL) and updated.
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
--- stall, drift (the machine changed, or the settings of a server that was running already),
+-- stall, drift (the machine changed, or the settings of an external server),
 -- clock_step (the wall clock was set), suspended (the machine was), gap (a tick that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
 -- shortened (a step in slices whose difference is known well enough ends early: text),
--- plan (how many `repeats` there are to be, and why: text; after a look also `level` and the steps `unknown`),
+-- plan (how many `repeats` there are to be, and why: text; after an interim analysis also `level` and the steps `unknown`),
 -- probe (what a probe has to say: probe, text), probe_gap (a time without its figures: probe, text).
-CREATE TABLE IF NOT EXISTS event (
+CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER REFERENCES attempt,
     step_id INTEGER REFERENCES step,
@@ -135,11 +130,11 @@ CREATE TABLE IF NOT EXISTS event (
                                            -- the backend hung when it began: engine.observe.stall_snapshot
 );
 
--- Since 1.1. One row per frame of a probe (about a second, on a beat of its own) and role that did something in it.
+-- One row per frame of a probe (about a second, on a beat of its own) and role that did something in it.
 -- Roles: those of `role` (their server processes), client:ROLE (their clients), client (what started them), server (all
 -- other server processes), monitor (that of the engine's own connection), observer (whatever else the engine started).
 -- A frame that overlaps the step's begin or end is whole: its connections did nothing outside the step but connect.
-CREATE TABLE IF NOT EXISTS probe_frame (
+CREATE TABLE probe_frame (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,                 -- end of the frame
     dt_ns INTEGER NOT NULL,
@@ -152,9 +147,9 @@ CREATE TABLE IF NOT EXISTS probe_frame (
     PRIMARY KEY (step_id, t_ns, probe, role)
 ) WITHOUT ROWID;
 
--- Since 1.3. One row per slice of a step of cells that ran abreast: see engine.slices.conductor.Slice. `place` is the place in
+-- One row per slice of a step of interleaved cells: see engine.slices.conductor.Slice. `place` is the place in
 -- the block's order, which all its servers share; times in it are those of the session, ops those that are counted.
-CREATE TABLE IF NOT EXISTS slice (
+CREATE TABLE slice (
     step_id INTEGER NOT NULL REFERENCES step,
     block INTEGER NOT NULL,
     place INTEGER NOT NULL,
@@ -166,30 +161,30 @@ CREATE TABLE IF NOT EXISTS slice (
     cpu_ns INTEGER NOT NULL,               -- of all server processes, over the whole slice
     cpu_ops INTEGER NOT NULL,              -- ops over the whole slice
     runq_ns INTEGER NOT NULL,
-    leak_ns INTEGER NOT NULL,              -- CPU time used in others' slices since the one before
+    spill_over_ns INTEGER NOT NULL,        -- CPU time used in others' slices since the one before
     stopped INTEGER NOT NULL,              -- background processes stopped after it
     switch_ns INTEGER NOT NULL,            -- from the end of its time until it was quiet and all was read
-    ragged_ns INTEGER NOT NULL DEFAULT 0,  -- since 1.4: some clients had made their rounds, others had not
-    early_ns INTEGER NOT NULL DEFAULT 0,   -- since 1.5: the beginning of the counted part (0: not told apart)
-    early_ops INTEGER NOT NULL DEFAULT 0,
+    imbalance_ns INTEGER NOT NULL,         -- some clients had made their rounds, others had not
+    early_ns INTEGER NOT NULL,             -- the beginning of the counted part (0: not told apart)
+    early_ops INTEGER NOT NULL,
     PRIMARY KEY (step_id, block, place)
 ) WITHOUT ROWID;
 
-CREATE TABLE IF NOT EXISTS difference (                  -- pg_stat_* views over one step, last snapshot minus first
+CREATE TABLE difference (                  -- pg_stat_* views over one step, last snapshot minus first
     step_id INTEGER NOT NULL REFERENCES step,
     view TEXT NOT NULL,                    -- bgwriter, checkpointer, wal, io, database, user_tables, user_indexes,
-                                           -- planstats (since 1.1)
+                                           -- planstats
     object TEXT NOT NULL,                  -- relation, index, query id, or backend type/object/context; '' when one row
     data TEXT NOT NULL                     -- JSON
 );
 
-CREATE TABLE IF NOT EXISTS size (                        -- after each step
+CREATE TABLE size (                        -- after each step
     step_id INTEGER NOT NULL REFERENCES step,
     relation TEXT NOT NULL,
     kind TEXT NOT NULL,                    -- heap, index, toast, sequence
     bytes INTEGER NOT NULL
 );
 
-CREATE INDEX IF NOT EXISTS step_attempt ON step (attempt_id);
-CREATE INDEX IF NOT EXISTS role_step ON role (step_id);
-CREATE INDEX IF NOT EXISTS event_step ON event (step_id, started_ns);
+CREATE INDEX step_attempt ON step (attempt_id);
+CREATE INDEX role_step ON role (step_id);
+CREATE INDEX event_step ON event (step_id, started_ns);

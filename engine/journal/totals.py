@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
-
 from engine.core.perf_events import EventCount
-from workloads.base import COUNTED_IN_ROWS, Headline, role_kind
+from workloads.base import COUNTED_IN_ROWS, PrimaryMetric, role_kind
 
 SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
-# What a step is judged by, by its kind: for older records, which do not hold it.
-OLD_HEADLINES = {
-    "load": Headline("insert", "rows/s"),
-    "index": Headline("index", "rows/s", live=False),
-    "write": Headline("insert", "rows/s"),
-    "query": Headline("query", "queries/s"),
-}
-
-
-def headline_of(kind: str, plan: Mapping[str, Any]) -> Headline | None:
-    """What a step is judged by, from its record in the journal or a manifest; None for one without a rate."""
-    found = plan.get("headline")
-    return msgspec.convert(found, Headline) if found else None if "headline" in plan else OLD_HEADLINES.get(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +23,7 @@ class RoleTotals:
     `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
     `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
     took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
-    `waits` count what backends were seen waiting for, at `wait_looks` moments, each time all of them.
+    `waits` count what backends were seen waiting for, at `wait_samples` moments, each time all of them.
     """
 
     connections: int
@@ -72,7 +56,7 @@ class RoleTotals:
     buckets: tuple[int, ...] = (0,) * 10
     outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
     waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' those that waited for nothing
-    wait_looks: int = 0
+    wait_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +89,8 @@ class StepTotals:
     that were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without
     the pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
     In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
-    host, device, cluster and memory. `beside` are the roles of further loads, and what their rates count. `counters`
-    are events by role, `server` all server processes that are no connection's: `engine.core.perf_events`;
+    host, device, cluster and memory. `background` are the roles of background workloads, and what their rates count.
+    `counters` are events by role, `server` all server processes that are no connection's: `engine.core.perf_events`;
     `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time that servers up beside this one used
     in the step, 0 where they stood still. It is None without any, and in slices, each of which has its own.
     """
@@ -133,11 +117,11 @@ class StepTotals:
     device: dict[str, int] = field(default_factory=dict)
     observers: tuple[str, ...] = ()
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    headline: Headline | None = None  # None where none was recorded
+    primary_metric: PrimaryMetric | None = None  # None for a step without a rate or a time
     report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
     wall_seconds: float = 0.0
     apart: bool = False
-    beside: dict[str, str] = field(default_factory=dict)
+    background: dict[str, str] = field(default_factory=dict)
     counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     counters_note: str = ""
     spill_over_ns: int | None = None
@@ -177,23 +161,18 @@ def ops(kind: str, totals: StepTotals) -> int:
     """How many operations a step did: rows inserted or indexed, queries, or the statements that it is judged by."""
     if kind == "index":
         return totals.rows_indexed
-    headline = judged_by(kind, totals)
-    if headline is not None and headline.by == "time":
-        return sum(role.statements for role in totals.of_kind(headline.role))
-    return sum(progress(headline.role, role) for role in totals.of_kind(headline.role)) if headline else 0
-
-
-def judged_by(kind: str, totals: StepTotals) -> Headline | None:
-    """What a step of that kind is judged by; None for one without a rate."""
-    return totals.headline or OLD_HEADLINES.get(kind)
+    primary = totals.primary_metric
+    if primary is not None and primary.by == "time":
+        return sum(role.statements for role in totals.of_kind(primary.role))
+    return sum(progress(primary.role, role) for role in totals.of_kind(primary.role)) if primary else 0
 
 
 def time_s(kind: str, totals: StepTotals) -> float | None:
     """The mean time of its statements, of a step that is judged by that."""
-    headline = judged_by(kind, totals)
-    if headline is None or headline.by != "time":
+    primary = totals.primary_metric
+    if primary is None or primary.by != "time":
         return None
-    roles, count = totals.of_kind(headline.role), ops(kind, totals)
+    roles, count = totals.of_kind(primary.role), ops(kind, totals)
     return sum(role.service_ns for role in roles) / 1e9 / count if count else None
 
 

@@ -17,7 +17,7 @@ from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host.account import make_passable
-from engine.journal.database import check_schema, database_path, make_database, readable, upgrade
+from engine.journal.database import check_schema, database_path, make_database, readable
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.run_lock import take
 from engine.journal.totals import StepTotals
@@ -126,7 +126,7 @@ class JournalWriter:
     def open(cls, run: Path) -> JournalWriter:
         """Opens a run's journal for writing.
 
-        Raises UserError when another engine has it, when it is damaged, or when its major schema is another.
+        Raises UserError when another engine has it, when it is damaged, or of another schema.
         """
         path = database_path(run)
         lock = take(run)
@@ -139,7 +139,6 @@ class JournalWriter:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 check_schema(connection, run)
-                upgrade(connection, run)
                 return cls(run, Database(run, connection, lock))
         except BaseException:
             os.close(lock)

@@ -155,7 +155,7 @@ class StepSampler:
         for name in dict.fromkeys(role.name for role in self.roles):
             found = self._connections.totals(name, self.seconds, self._watched.watched(name)[1])
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
-            self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_looks=looks)
+            self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_samples=looks)
 
     def server_totals(self) -> dict[str, int]:
         """What all server processes did since the start, the bench's own monitor connection left out."""
@@ -346,7 +346,7 @@ class StepSampler:
 
     def _load(self, role: Connection) -> str:
         """The further load that a role is of; empty for the step's own."""
-        return role.name if any(each.role == role.name for each in self._watched.beside) else ""
+        return role.name if any(each.role == role.name for each in self._watched.background) else ""
 
     def _watch_clock(self, t_ns: int) -> None:
         before, self._anchor = self._anchor, Anchor.now()

@@ -53,18 +53,18 @@ def confirm(
     if strange is not None:
         raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")
     confirmed = configs.overrides(settings)
-    for config in manifest.configs.values() if manifest.attached is None else ():  # else nobody sets them
+    for config in manifest.configs.values() if manifest.external is None else ():  # else nobody sets them
         configs.check_recorded(config, confirmed)
     given = {name_of(spec): spec for spec in specs}
     for name in given.keys() - {build.label for build in manifest.builds}:
         raise UserError(f"--pg {shown(given[name])}: this run has no build of that name")
-    if _finished(run, manifest) and not (manifest.attached and left_in(run)):
+    if _finished(run, manifest) and not (manifest.external and left_in(run)):
         return {}
     _confirm_written(manifest, scripts, variables)
     known = {entry.label for entry in catalog()}
     connections = {}
     for build in manifest.builds:
-        if build.attached:
+        if build.external:
             connections[build.label] = _connection(build, given.get(build.label), run)
         else:
             _confirm_build(build, known, given.get(build.label), run.parent, progress)

@@ -36,10 +36,10 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
     if request.counters == "off":
         return Perf()
     strict = request.counters == "hardware"
-    if strict and (request.attached or request.in_guests):
-        where = "of servers that are running already" if request.attached else "with --kernel"
+    if strict and (request.external or request.in_guests):
+        where = "of servers that are running already" if request.external else "with --kernel"
         raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
-    if request.attached:
+    if request.external:
         return Perf(notices=("no counters: the processes of servers that are running already cannot be seen",))
     try:
         program = find(progress, roots)

@@ -17,7 +17,7 @@ from engine.builds import resolve
 from engine.builds.label import Label
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
-from engine.core.model import LEVEL, LOOKS
+from engine.core.model import INTERIM_ANALYSES, LEVEL
 from engine.host import environment
 from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
@@ -104,14 +104,14 @@ class Asked:
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
         if request.sliced:
-            level = LOOKS[-1].level if request.until_known else LEVEL
+            level = INTERIM_ANALYSES[-1].level if request.until_known else LEVEL
             tell = partial(noise.smallest_in_slices, level=level)
         return Guess(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
             # Runs of pgbed's own servers say nothing of those.
-            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.attached else None,
+            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None,
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
                 default=None,
@@ -171,7 +171,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
     if request.until_known and request.repeats:
-        raise UserError(f"--until-known plans up to {LOOKS[-1].pairs} pairs by itself: leave out --repeats")
+        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs by itself: leave out --repeats")
     cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
@@ -216,7 +216,7 @@ def _most_in_time(request: Request, asked: Asked) -> int:
 def _look_up(request: Request, machine: Machine) -> Asked:
     """Everything that a request names but its builds, and what the workload makes of it."""
     sliced = request.sliced
-    if sliced and request.attached:
+    if sliced and request.external:
         raise CannotBeSliced("servers that are running already cannot be paused in turns")
     try:
         planned = loads(request, _options(request))
@@ -227,7 +227,7 @@ def _look_up(request: Request, machine: Machine) -> Asked:
     roles = max((len(step.roles) for step in every), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
-    if request.attached:
+    if request.external:
         for load in planned:
             external_servers.check_plan(load.plan)
     if sliced:
@@ -251,7 +251,7 @@ def _options(request: Request) -> Mapping[str, Any]:
     if not request.sliced:
         return request.options
     try:
-        names = [part.name for arm in request.variants for part in background_of(arm)]
+        names = [part.name for variant in request.variants for part in background_of(variant)]
         return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
     except ValueError as error:
         raise CannotBeSliced(str(error)) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.builds.label import Label, is_external, shown
 from engine.core.errors import UserError
-from engine.core.model import Attached, Build, Config, config_key
+from engine.core.model import Build, Config, ExternalServers, config_key
 from engine.plan.request import Request
 from engine.postgres import external_server
 from workloads.base import Plan, Step
@@ -22,13 +22,13 @@ class Servers:
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     connections: dict[str, str] = field(repr=False)
-    attached: Attached
+    use: ExternalServers
     notices: tuple[str, ...]
 
 
 def check(request: Request) -> None:
     """Raises UserError for what goes with servers of pgbed's own only, or with others only."""
-    if not request.attached:
+    if not request.external:
         for flag, given in (
             ("--accept-foreign-load", request.accept_foreign_load),
             ("--scratch-database", request.scratch_database is not None),
@@ -74,38 +74,38 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
     """Connects to all of them. Raises UserError for one that the plan cannot be run on."""
     every = [external_server.look(label.name, label.place) for label in labels]
     external_server.refuse_doubles(every)
-    attached = Attached(
+    use = ExternalServers(
         accept_foreign_load=request.accept_foreign_load,
         scratch_database=request.scratch_database or "",
         checkpoint=all(each.may_checkpoint for each in every),
     )
     for each in every:
         each.check(
-            attached,
+            use,
             max((step.connections for step in steps), default=0),
-            schemas=any(step.beside for step in steps),
+            schemas=any(step.background for step in steps),
         )
     return Servers(
         builds=tuple(each.build for each in every),
         configs={config_key(external_server.CONFIG, each.name): each.config for each in every},
         connections={each.name: each.conninfo for each in every},
-        attached=attached,
-        notices=tuple(_notices(every, attached)),
+        use=use,
+        notices=tuple(_notices(every, use)),
     )
 
 
-def _notices(found: Sequence[external_server.Found], attached: Attached) -> list[str]:
+def _notices(found: Sequence[external_server.Found], use: ExternalServers) -> list[str]:
     lines = [f"{each.name}: PostgreSQL {each.version}, running already at {each.address}" for each in found]
-    place = "database " + attached.scratch_database if attached.scratch_database else "a database of its own"
+    place = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(
         f"each cell works in {place}, and drops what it made; not visible from outside: CPU and memory of the servers' "
         "processes, their machines, their logs; what others do there is in WAL and statistics"
     )
-    if not attached.checkpoint:
+    if not use.checkpoint:
         who = ", ".join(each.name for each in found if not each.may_checkpoint)
         lines.append(f"no CHECKPOINT is done before steps, on none of the servers: the role may not on {who}")
     if blind := [each.name for each in found if not each.may_see_all]:
         lines.append(f"{', '.join(blind)}: the role is no member of pg_monitor: some settings and vacuums are not seen")
-    if not attached.accept_foreign_load:
+    if not use.accept_foreign_load:
         lines.append("ratios and intervals without verdicts: others may use these servers (--accept-foreign-load)")
     return lines

@@ -15,7 +15,7 @@ from engine.builds import client_programs, features, resolve
 from engine.builds.label import shown
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import LOOKS, PROBED_ARM, Manifest, config_key
+from engine.core.model import INTERIM_ANALYSES, PROBED, Manifest, config_key
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
@@ -57,7 +57,7 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
         **guess.record(),
         "interleave": request.interleave,
         "interleave_reason": reason,
-        "free_bytes": None if request.attached else disk.free_bytes(out),
+        "free_bytes": None if request.external else disk.free_bytes(out),
         "steps": [step.name for step in asked.steps],
     }
 
@@ -78,7 +78,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
     every = [step for load in asked.loads for step in load.steps]
     kept = [chosen[text] for text in request.builds]
-    servers = external_servers.look_up(request, kept, every) if request.attached else None
+    servers = external_servers.look_up(request, kept, every) if request.external else None
     found = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels or request.rebooting:
@@ -156,7 +156,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
-        looks=LOOKS if request.until_known else (),
+        interim_analyses=INTERIM_ANALYSES if request.until_known else (),
         minutes=request.minutes,
         slice_ms=request.slice_ms,
         stop=request.stop,
@@ -168,7 +168,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         allow_slow_probes=request.allow_slow_probes,
         counters=request.counters,
         perf=perf.record,
-        attached=servers.attached if servers else None,
+        external=servers.use if servers else None,
         tolerated=tolerated,
         revision=revision(),
         request={**request.entries(), "builds": [shown(build) for build in request.builds]},
@@ -189,10 +189,10 @@ def with_double(prospect: Prospect, pairs: int) -> Prospect:
     if not manifest.observers:
         raise UserError("nothing to attach: choose probes that are available here (bench probes list)")
     bare = manifest.cells[0].subject
-    cells = interleave((bare, dataclasses.replace(bare, arm=PROBED_ARM)), pairs)
+    cells = interleave((bare, dataclasses.replace(bare, control=PROBED)), pairs)
     return dataclasses.replace(
         prospect,
-        manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_arm=True),
+        manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_control=True),
         guess=dataclasses.replace(prospect.guess, cells=len(cells)),
     )
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
-from engine.core.model import LOOKS, MOST_MINUTES, PAIRS, SLICE_MS, Stopping
+from engine.core.model import INTERIM_ANALYSES, MOST_MINUTES, PAIRS, SLICE_MS, Stopping
 from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
 from engine.plan.variants import DEFAULT, named_workloads
@@ -38,7 +38,7 @@ from workloads.options import (
 # pairs: an interval over pairs narrows more with one more pair than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
-_AFTER = ", ".join(str(look.pairs) for look in LOOKS)
+_AFTER = ", ".join(str(look.pairs) for look in INTERIM_ANALYSES)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -375,7 +375,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return named.get(self.base or "", self.builds[0] if self.builds else None)
 
     @property
-    def attached(self) -> bool:
+    def external(self) -> bool:
         """Whether any build is an external server."""
         return any(map(is_external, self.builds))
 
@@ -402,7 +402,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def planned_repeats(self) -> int:
         """Cells per build, at most; by default an even number of cells, or pairs of clusters."""
-        usual = LOOKS[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
+        usual = INTERIM_ANALYSES[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
         return self.repeats or usual
 
     def clusters_at_once(self, repeats: int) -> int:

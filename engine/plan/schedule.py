@@ -32,10 +32,10 @@ def subjects(
     found: list[Subject] = []
     for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
-            for arm in variants:
-                found.append(Subject(build, config, kernel, workload=arm))
+            for variant in variants:
+                found.append(Subject(build, config, kernel, workload=variant))
                 if aa and build == base:
-                    found.append(Subject(build, config, kernel, arm="aa", workload=arm))
+                    found.append(Subject(build, config, kernel, control="aa", workload=variant))
     return tuple(found)
 
 
@@ -51,7 +51,7 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
             ordinal = len(cells)
             workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # a script's name may be long
             kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
-            name = "-".join(filter(None, (subject.build, workload, subject.arm, subject.config, kernel)))
+            name = "-".join(filter(None, (subject.build, workload, subject.control, subject.config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
 

@@ -21,7 +21,7 @@ from workloads.options import checked, options_of
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A workload as it is to be run, and its plan; `name` is the arm's, empty where there is only one."""
+    """A workload as it is to be run, and its plan; `name` is the variant's, empty where there is only one."""
 
     name: str
     workload: Workload
@@ -40,12 +40,12 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
     """
     main = workload(request.workload)
     planned = main.plan(checked(main.options, options))
-    variants = [(arm, background_of(arm)) for arm in request.variants]
+    variants = [(variant, background_of(variant)) for variant in request.variants]
     further = list(dict.fromkeys(part for _, parts in variants for part in parts))
     own = _options(request, further)
     found = []
-    for arm, parts in variants:
-        label = variant_label(parts_of(arm, modules())) if len(variants) > 1 else ""
+    for variant, parts in variants:
+        label = variant_label(parts_of(variant, modules())) if len(variants) > 1 else ""
         if parts:
             combined = workload("+".join((main.name, *(part.name for part in parts))))
             assert isinstance(combined, Combined)

@@ -24,7 +24,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engine.core.errors import UserError
-from engine.core.model import Attached, Build, Config
+from engine.core.model import Build, Config, ExternalServers
 from engine.core.record import converted, parsed
 from engine.host.account import Account, unprivileged
 from engine.host.files import read_plain
@@ -82,7 +82,7 @@ class AttachedServer:
 
     build: Build
     config: Config
-    attached: Attached
+    use: ExternalServers
     conninfo: str = field(repr=False)
     run: str
     cell: str
@@ -93,7 +93,7 @@ class AttachedServer:
 
     def __post_init__(self) -> None:
         self.left = ""  # what could not be dropped, in words
-        self.database = self.attached.scratch_database or database_name(self.run, self.cell)
+        self.database = self.use.scratch_database or database_name(self.run, self.cell)
         self._found: Found | None = None
         self._folder: Path | None = None
         self._fds: tuple[int, ...] = ()
@@ -135,19 +135,19 @@ class AttachedServer:
 
     @property
     def may_checkpoint(self) -> bool:
-        return self.attached.checkpoint
+        return self.use.checkpoint
 
     def record(self) -> dict[str, Any]:
         assert self._found is not None
         found = self._found
         return {
-            "attached": found.address,
+            "external": found.address,
             "version": found.built,
             "started": found.started,
             "role": found.role,
             "may_see_all": found.may_see_all,
             "database": self.database,
-            "database_given": bool(self.attached.scratch_database),
+            "database_given": bool(self.use.scratch_database),
             "checkpoint": self.may_checkpoint,
             "settings": dict(found.settings),
             "account": self.account.name,
@@ -159,7 +159,7 @@ class AttachedServer:
         Raises UserError if a database of that name exists, or the given one is not empty.
         """
         token = f"pgbed run {self.run}, cell {self.cell}: {secrets.token_hex(8)}"
-        made = Made(self.build.label, self.database, token, bool(self.attached.scratch_database))
+        made = Made(self.build.label, self.database, token, bool(self.use.scratch_database))
         try:
             if made.given:
                 self._mark(made)

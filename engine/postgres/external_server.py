@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engine.core.errors import UserError
-from engine.core.model import Attached, Build, Config
+from engine.core.model import Build, Config, ExternalServers
 from engine.core.text import NAME
 from engine.postgres import external_queries
 from engine.postgres.pgstat import question
@@ -86,7 +86,7 @@ class Found:
             version=self.version,
             prefix="",
             digest=hashlib.sha256(f"{self.identifier} {self.built}".encode()).hexdigest()[:32],
-            provenance="attached",
+            provenance="external",
             compiler=compiler.group(1) if compiler else "unknown",
             server=self.address,
         )
@@ -96,7 +96,7 @@ class Found:
         """Its settings, as far as they differ from the defaults and the role may see them."""
         return Config(CONFIG, self.settings, "the server's own")
 
-    def check(self, attached: Attached, connections: int, *, schemas: bool = False) -> None:
+    def check(self, use: ExternalServers, connections: int, *, schemas: bool = False) -> None:
         """Raises UserError if a plan that needs so many connections, or `schemas` of its own, cannot run here."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
@@ -104,8 +104,8 @@ class Found:
                 f"{self.name}: this plan needs {needed} connections, and {max(0, self.free_connections)} are free for "
                 f"role {self.role} (max_connections is {self.max_connections}): use fewer --clients"
             )
-        if attached.scratch_database:
-            check_scratch(self.name, self.conninfo, attached.scratch_database, schemas=schemas)
+        if use.scratch_database:
+            check_scratch(self.name, self.conninfo, use.scratch_database, schemas=schemas)
         elif not self.may_create:
             raise UserError(
                 f"{self.name}: role {self.role} may not create databases: ALTER ROLE … CREATEDB, or name an "

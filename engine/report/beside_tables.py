@@ -13,7 +13,7 @@ def sections(comparison: Comparison, notes: Notes) -> list[Section]:
 
 def _beside(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
     """A further load's figures in a step, each with its ratio and verdict."""
-    for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.beside):
+    for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.background):
         for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
             value = number(comparison.median(subject, step, metric.name))
             found = comparison.ratio(subject, step, metric.name)

@@ -131,7 +131,7 @@ def _steps(result: RunResult) -> Iterator[tuple[tuple[str, str], StepResult]]:
 
 
 def _cells(reader: JournalReader, result: RunResult) -> Rows:
-    yield "cell", "ordinal", "build", "config", "kernel", "arm", "repeat", "state", "reason", "workload"
+    yield "cell", "ordinal", "build", "config", "kernel", "control", "repeat", "state", "reason", "workload"
     for found in result.cells:
         cell = found.cell
         *subject, workload = astuple(cell.subject)
@@ -186,13 +186,13 @@ def _samples(reader: JournalReader, result: RunResult) -> Rows:
 
 
 def _waits(reader: JournalReader, result: RunResult) -> Rows:
-    yield "cell", "step", "role", "t_s", "dt_s", "looks", "wait_event", "seen"
+    yield "cell", "step", "role", "t_s", "dt_s", "samples", "wait_event", "seen"
     for place, step in _steps(result):
         seen_ns: Counter[str] = Counter()
         for second in reader.wait_seconds(step.id):
             seen_ns[second.role] += second.dt_ns
             times = (round(seen_ns[second.role] / 1e9, 3), round(second.dt_ns / 1e9, 3))
-            yield from ((*place, second.role, *times, second.looks, *each) for each in sorted(second.data.items()))
+            yield from ((*place, second.role, *times, second.samples, *each) for each in sorted(second.data.items()))
 
 
 def _counters(reader: JournalReader, result: RunResult) -> Rows:
@@ -299,7 +299,7 @@ def _published(result: RunResult) -> Rows:
         )
         subject = cell.cell.subject
         kernel = "" if subject.kernel == HOST else f"linux{subject.kernel}"
-        parts = (f"pg{subject.build}", subject.config, kernel, subject.arm, subject.workload)
+        parts = (f"pg{subject.build}", subject.config, kernel, subject.control, subject.workload)
         tag = ".".join(filter(None, parts))
         yield step, *values, tag, cell.cell.repeat
 
@@ -307,7 +307,7 @@ def _published(result: RunResult) -> Rows:
 def _write_intervals(folder: Path, reader: JournalReader, result: RunResult) -> Iterator[Path]:
     started = {step.id: step.started_ns for attempt in reader.attempts() for step in reader.steps(attempt.id)}
     for (cell, name), step in _steps(result):
-        roles = [role for role in reader.roles(step.id) if role.name not in step.totals.beside]
+        roles = [role for role in reader.roles(step.id) if role.name not in step.totals.background]
         for client in sorted({role.client for role in roles}):
             own = [role for role in roles if role.client == client]
             seconds = {role.id: reader.role_seconds(role.id) for role in own}

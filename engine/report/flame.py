@@ -73,7 +73,7 @@ def labels(run: Path) -> dict[str, Subject]:
     named: dict[str, Subject] = {}
     for cell in read_manifest(run).cells:
         subject = cell.subject
-        for name in (subject.name, f"{subject.name}/{subject.config}", *(() if subject.arm else (subject.build,))):
+        for name in (subject.name, f"{subject.name}/{subject.config}", *(() if subject.control else (subject.build,))):
             named.setdefault(name, subject)
     return named
 

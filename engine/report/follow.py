@@ -150,8 +150,8 @@ def _stalls_now(name: str, found: Sequence[tuple[EventRow, ...]], at_ns: int) ->
 
 def _unit(view: ViewState) -> str:
     """What the step's rate counts; empty where it has none while it runs, as index builds, whose rows come in lumps."""
-    headline = view.step.headline if view.step is not None else None
-    return headline.unit if headline is not None and headline.live else ""
+    primary = view.step.primary_metric if view.step is not None else None
+    return primary.unit if primary is not None and primary.live else ""
 
 
 class _News:

@@ -60,7 +60,7 @@ def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) ->
     return tuple(
         _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
         for subject in comparison.others
-        if subject.arm == ""
+        if subject.control == ""
         for step in comparison.steps or plan.steps  # where no cell has finished, only the plan names them
     )
 
@@ -111,7 +111,7 @@ def _reasons(cells: Sequence[LeftOutCell]) -> str:
 
 
 def _by_ratio(comparison: Comparison, name: str, step: str, limit: float) -> Judged:
-    ratio = comparison.ratio(name, step, comparison.judged_by(step))
+    ratio = comparison.ratio(name, step, comparison.primary_metric(step))
     if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
         why = "; ".join(ratio.remarks) if ratio else _without_pairs(comparison, name)
         return Judged(name, step, "skipped", f"no interval{f': {why}' if why else ''}")

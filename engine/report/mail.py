@@ -76,7 +76,7 @@ def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
     """The verdict on each step and subject that is compared with another, and its row."""
     found: list[tuple[str, Line]] = []
     for step in comparison.steps:
-        metric, unit = comparison.judged_by(step), comparison.units.get(step, "")
+        metric, unit = comparison.primary_metric(step), comparison.units.get(step, "")
         for subject in comparison.others:
             ratio = comparison.ratio(subject.name, step, metric)
             if ratio is not None:
@@ -130,7 +130,7 @@ def _causes(comparison: Comparison) -> list[str]:
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for step in comparison.steps:
         for subject in comparison.others:
-            ratio = comparison.ratio(subject.name, step, comparison.judged_by(step))
+            ratio = comparison.ratio(subject.name, step, comparison.primary_metric(step))
             if ratio is None:
                 continue
             name = f"{step} {subject.name}" if len(comparison.others) > 1 else step

@@ -12,7 +12,7 @@ from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.model import Manifest, config_key
 from engine.plan.command_line import command
-from engine.plan.request import Request, request_of
+from engine.plan.request import request_of
 from engine.report.journals import Recorded
 from engine.report.section import Section, number, percent
 from engine.results.comparison import Comparison, middle
@@ -182,28 +182,8 @@ def commands(manifest: Manifest) -> Iterable[str]:
     engine = f"pgbed {manifest.engine}{revision}"
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
     try:
-        request = request_of(manifest.request) if manifest.request else _recorded(manifest)
+        request = request_of(manifest.request)
     except (UserError, UnknownName, ValueError) as error:
         yield f"# its request cannot be read: {error}"
         return
-    if not manifest.request:
-        yield "# as far as the record tells: it is older than the entry for this"
     yield command(request)
-
-
-def _recorded(manifest: Manifest) -> Request:
-    """The request of a run whose manifest does not hold it: without what was set on top of a config."""
-    options = manifest.workload.get("options")
-    entries: dict[str, Any] = {
-        "builds": [build.label for build in manifest.builds],
-        "configs": list(dict.fromkeys(cell.subject.config for cell in manifest.cells)),
-        "workload": manifest.workload.get("name"),
-        "repeats": manifest.repeats,
-        "aa": manifest.aa,
-        "seed": manifest.seed,
-        "margin": manifest.margin,
-        "interleave": manifest.interleave,
-        "probes": list(manifest.observers),
-        **(options if isinstance(options, dict) else {}),
-    }
-    return request_of(entries)

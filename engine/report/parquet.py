@@ -1,6 +1,6 @@
 """Runs as Parquet: a folder for each table, in it a file for each run, so that hundreds of runs are one table to SQL.
 
-cells       every planned cell and what became of it: build, config, kernel, arm, repeat, workload, state
+cells       every planned cell and what became of it: build, config, kernel, control, repeat, workload, state
 steps       one row per cell and step: the figures of `bench compare --json`, as numbers
 roles       one row per cell, step and role: CPU, waits, quantiles of service and response time
 seconds     one row per connection and second: counts, in-flight age, CPU, waits, quantiles

@@ -93,8 +93,8 @@ def to_csv(comparison: Comparison) -> Visible:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ("step", "subject", "build", "config", "kernel", "arm", "metric", "cells", "median", "ratio", "low", "high",
-         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "stands_out", "visible_effect", "design",
+        ("step", "subject", "build", "config", "kernel", "control", "metric", "cells", "median", "ratio", "low", "high",
+         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "flagged", "visible_effect", "design",
          "workload")
     )  # fmt: skip
     for step in comparison.steps:
@@ -106,12 +106,12 @@ def to_csv(comparison: Comparison) -> Visible:
                 found = comparison.ratio(subject.name, step, metric.name)
                 judged = (
                     (found.ratio, found.low, found.high, found.pairs, found.verdict, found.more_pairs,
-                     found.noise_floor, "; ".join(found.remarks), found.stands_out, found.visible_effect)
+                     found.noise_floor, "; ".join(found.remarks), found.flagged, found.visible_effect)
                     if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
-                place = (step, subject.name, subject.build, subject.config, subject.kernel, subject.arm, metric.name)
+                of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
                 median = comparison.median(subject.name, step, metric.name)
-                row = (*place, len(values), median, *judged, comparison.design, subject.workload)
+                row = (step, *of, metric.name, len(values), median, *judged, comparison.design, subject.workload)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return visible_lines(out.getvalue())
 
@@ -211,13 +211,13 @@ def _gathered(findings: Iterable[str]) -> list[str]:
 
 def _judged(comparison: Comparison) -> str:
     """What the steps are judged by: rate, time, or one of them."""
-    found = {comparison.judged_by(step) for step in comparison.steps}
+    found = {comparison.primary_metric(step) for step in comparison.steps}
     return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
 
 
 def _of_further(comparison: Comparison) -> list[str]:
     """What to know of loads that ran at once."""
-    names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.beside))
+    names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.background))
     if not names:
         return []
     return [

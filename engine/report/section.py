@@ -80,7 +80,7 @@ class Table:
 
     def filled(self, comparison: Comparison, notes: Notes) -> Section:
         """The section: the subject's name stands before the first of its rows."""
-        of_rates = (unit for step, unit in comparison.units.items() if comparison.judged_by(step) == RATE)
+        of_rates = (unit for step, unit in comparison.units.items() if comparison.primary_metric(step) == RATE)
         units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
         columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
         section = Section(self.title.replace(UNITS, " or ".join(units)), ("step and build", *columns))

@@ -15,7 +15,7 @@ from engine.report.section import Section, number, percent
 from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal
-CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "leak_share")
+CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "spill_over_share")
 
 
 def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
@@ -54,7 +54,7 @@ def summary(pair: SlicedPair) -> str:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
     typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
-    leak = f", leak {percent(pair.base_leak_share)} and {percent(pair.other_leak_share)}"
+    leak = f", leak {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
     left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
     return f"{pair.ratio:.3f}{bounds}{typical}, {len(pair.blocks)} blocks{leak}{left_out}"
 
@@ -112,7 +112,7 @@ def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
     first, last = blocks[0], blocks[-1]
     sides = [[block.base for block in blocks], [block.other for block in blocks]]
     rates = [_mean(each.rate_per_s for each in side) for side in sides]
-    leaks = [leak for side in sides if (leak := _mean(each.leak_share for each in side)) is not None]
+    leaks = [leak for side in sides if (leak := _mean(each.spill_over_share for each in side)) is not None]
     waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
     others = _mean(block.others_cpus for block in blocks)
     ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None

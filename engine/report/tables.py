@@ -25,7 +25,7 @@ from engine.report.section import (
     ratio_text,
 )
 from engine.results.cell_step import CellStep, Incident
-from engine.results.comparison import DELETE_PLAN, HEADLINES, RATE, TIME, Comparison, middle
+from engine.results.comparison import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME, Comparison, middle
 from workloads.base import role_kind
 from workloads.histogram import REFERENCE_BUCKETS
 
@@ -80,10 +80,10 @@ def _judged(metric: str, comparison: Comparison, notes: Notes, step: str, subjec
         return
     fewer = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     verdict = found.verdict_text + notes.mark(found.remarks) + fewer
-    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.arm else ""
+    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not found.control else ""
     yield (text, ratio_text(found), bounds(found), verdict + floor), STYLES.get(found.sign, "")
     titles = {each.name: each.title for each in comparison.metrics}
-    for cause in comparison.causes(found) if metric in HEADLINES else ():
+    for cause in comparison.causes(found) if metric in PRIMARY_METRICS else ():
         yield ("", ratio_text(cause), bounds(cause), f"  {titles[cause.metric]}"), "dim"
 
 

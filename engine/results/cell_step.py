@@ -133,10 +133,10 @@ class CellStep:
     client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
     say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
-    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `beside` are
-    {further load: {figure: value}}: see `engine.analysis.metrics.beside_figures`. `waits` are {role: {wait event: share
-    of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for nothing, from
-    so many `wait_looks` at all of the role's. `counters` are {role: {event: count per operation}}, by the
+    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `background` are
+    {background workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait
+    event: share of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for
+    nothing, from `wait_samples` of all of the role's. `counters` are {role: {event: count per operation}}, by the
     keys of `engine.core.perf_events`; `server` is all server processes that are no connection's; `instructions_per_op`
     is of all together. `counters_notes` say what was not counted, and why. `spill_over_share` is the CPU time that
     servers up beside this one used, as a part of what this one used: nothing where all of them stood still; null in
@@ -156,7 +156,7 @@ class CellStep:
     rows: int
     ops: int
     kernel: str = "host"
-    arm: str = ""
+    control: str = ""
     rate_per_s: float | None = None
     first_end_s: float | None = None
     full_rate_per_s: float | None = None
@@ -205,9 +205,9 @@ class CellStep:
     spill_over_share: float | None = None
     transactions: TransactionTimes | None = None
     workload: str = ""
-    beside: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    background: dict[str, dict[str, float | None]] = field(default_factory=dict)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
-    wait_looks: dict[str, int] = field(default_factory=dict)
+    wait_samples: dict[str, int] = field(default_factory=dict)
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     counters_notes: tuple[str, ...] = ()
 
@@ -224,7 +224,7 @@ class CellStep:
         """
         load, _, name = metric.rpartition(".")
         if load:
-            return self.beside.get(load, {}).get(name)
+            return self.background.get(load, {}).get(name)
         if metric == STALLS:
             return self.stall_s
         if metric == SLA:

@@ -26,7 +26,7 @@ SIGNS: dict[Verdict, str] = {
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
 FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
-HEADLINES = (RATE, TIME)  # a step is judged by one of them
+PRIMARY_METRICS = (RATE, TIME)  # a step is judged by one of them
 # These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
 INSTRUCTIONS = "instructions_per_op"
@@ -43,7 +43,7 @@ MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 class ComparedSubject:
     """What is compared: a build under a config, a kernel and a workload, by the name that the tables use for it.
 
-    `arm` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `control` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
     `workload` is empty where all subjects have the same.
     """
 
@@ -51,13 +51,13 @@ class ComparedSubject:
     build: str
     config: str
     kernel: str = "host"
-    arm: str = ""
+    control: str = ""
     workload: str = ""
 
     @property
     def subject(self) -> Subject:
         """What it is in the plan."""
-        return Subject(self.build, self.config, self.kernel, self.arm, self.workload)
+        return Subject(self.build, self.config, self.kernel, self.control, self.workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Ratio:
 
     `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
     throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
-    nothing to judge, or a cause, which has no verdict. `stands_out` marks a cause that differs by the margin or more,
+    nothing to judge, or a cause, which has no verdict. `flagged` marks a cause that differs by the margin or more,
     tested among all causes. `reasons` say why the verdict was withheld, or why there is no ratio. `missing` and
     `more_pairs` go with `inconclusive`: what an interval that seems to say something lacks, and how many pairs would
     settle it four times in five. `joint_low` and `joint_high` bound a difference that is named: of such bounds at most
@@ -112,14 +112,14 @@ class Ratio:
     build: str = ""
     config: str = ""
     kernel: str = "host"
-    arm: str = ""
+    control: str = ""
     reasons: tuple[str, ...] = ()
     more_pairs: int | None = None
     better: bool | None = None  # which side of 1 the ratio is on, as the user feels it
     noise_floor: float | None = None
     left_out: tuple[str, ...] = ()
     pairs_without_figure: int = 0
-    stands_out: bool = False
+    flagged: bool = False
     visible_effect: float | None = None
     workload: str = ""
     machines: MachineEffect | None = None
@@ -130,7 +130,7 @@ class Ratio:
     @property
     def sign(self) -> str:
         """`better` or `worse`, which are shown as arrows, or what stands for the verdict: see `SIGNS`."""
-        if self.stands_out:
+        if self.flagged:
             return "better" if self.better else "worse"
         return SIGNS[self.verdict]
 
@@ -142,7 +142,7 @@ class Ratio:
     @property
     def verdict_text(self) -> str:
         """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `stands out`."""
-        if self.stands_out:
+        if self.flagged:
             return "stands out"
         if self.verdict == "inconclusive":
             more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
@@ -274,7 +274,7 @@ class Comparison:
     def others(self) -> tuple[ComparedSubject, ...]:
         """Those that are compared with the base, its own doubles last."""
         rest = [subject for subject in self.subjects if subject.name != self.base]
-        return tuple(sorted(rest, key=lambda subject: subject.arm != ""))
+        return tuple(sorted(rest, key=lambda subject: subject.control != ""))
 
     def subject(self, name: str) -> ComparedSubject:
         """The subject of a name."""
@@ -314,7 +314,7 @@ class Comparison:
         """Whether a subject was driven in slices in a step."""
         return any(cell.slices for cell in self.of(subject, step))
 
-    def judged_by(self, step: str) -> str:
+    def primary_metric(self, step: str) -> str:
         """The metric that a step is judged by: its rate, or its time."""
         return TIME if step in self._timed else RATE
 
@@ -338,7 +338,7 @@ class Comparison:
             ratio
             for ratio in self.ratios
             if (ratio.step, ratio.subject) == (rate.step, rate.subject)
-            and (ratio.stands_out or (ratio.metric in (*COSTS, DELETE_PLAN) and ratio.verdict in CHANGED))
+            and (ratio.flagged or (ratio.metric in (*COSTS, DELETE_PLAN) and ratio.verdict in CHANGED))
         ]
         return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 

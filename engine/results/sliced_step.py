@@ -13,13 +13,13 @@ from dataclasses import dataclass
 class SlicedSide:
     """What one server did in its slices of a block. Rates are per second of their counted parts.
 
-    `leak_share` is the CPU time that it used in others' slices, as a part of what it used in its own.
+    `spill_over_share` is the CPU time that it used in others' slices, as a part of what it used in its own.
     """
 
     rate_per_s: float | None
     server_cpu_us_per_op: float | None
     runq_us_per_op: float | None
-    leak_share: float | None
+    spill_over_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class SlicedPair:
     low: float | None
     high: float | None
     typical: float | None
-    base_leak_share: float | None
-    other_leak_share: float | None
+    base_spill_over_share: float | None
+    other_spill_over_share: float | None
     left_out: str
     cpus: int | None  # of the machine
     blocks: tuple[SlicedBlock, ...]

@@ -158,7 +158,7 @@ class Attempt:
     ) -> Iterator[CellServer]:
         """A server of pgbed's own over a fresh cluster, or one that was running already, with a fresh database."""
         config = manifest.config(cell.subject)
-        if manifest.attached is None:
+        if manifest.external is None:
             beside = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
             with Server(
                 build,
@@ -173,7 +173,7 @@ class Attempt:
                 yield own
             return
         attached = AttachedServer(
-            build, config, manifest.attached, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
+            build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
         )
         try:
             with attached:

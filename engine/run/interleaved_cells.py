@@ -154,7 +154,9 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
     """One step of all cells, whose clients are ready, until all are done."""
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
-    runners.sort(key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.arm))  # base first
+    runners.sort(
+        key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.control)
+    )  # base first
     found = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = found[0][0], tuple(side for _, side in found)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)

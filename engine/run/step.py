@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from engine.builds import features
 from engine.core.clock import Anchor, patient
-from engine.core.model import PROBED_ARM, Cell, Manifest
+from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
 from engine.host import disk
@@ -137,7 +137,7 @@ class StepRunner:
     def _probing(self) -> Probing:
         manifest = self.manifest
         # Where the probes' cost is asked, every other cell goes without.
-        bare = manifest.probes_in_arm and self.cell.subject.arm != PROBED_ARM
+        bare = manifest.probes_in_control and self.cell.subject.control != PROBED
         names, inside = () if bare else manifest.observers, self.server.inside
         return Probing(
             [choice_of(name) for name in names if name != planstats.PROBE],
@@ -198,7 +198,7 @@ class StepRunner:
             sampler = self._sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed(self._blame("a client or server process ended before the step began")) from error
-        plan = {**step.record, "headline": asdict(step.headline) if step.headline else None}
+        plan = {**step.record, "primary_metric": asdict(step.primary_metric) if step.primary_metric else None}
         if self._counters is not None:
             self._counters.start()
         self._beside_ns = used_ns(self.beside, 0)
@@ -227,7 +227,7 @@ class StepRunner:
         roles |= {role.backend_pid: role.name for role in sampler.roles if role.backend_pid}
         clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles if role.is_here}
         clients |= {launcher: "client"} if launcher and not self.host else {}
-        busy = step.headline is not None and step.headline.live
+        busy = step.primary_metric is not None and step.primary_metric.live
         self.probing.begin_step(sampler.step, sampler.started_ns, roles | clients, tuple(clients), busy=busy)
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
@@ -287,11 +287,11 @@ class StepRunner:
             device=device,
             observers=observers,
             probes=probed,
-            headline=step.headline,
+            primary_metric=step.primary_metric,
             report=self._report,
             wall_seconds=sampler.wall_seconds,
             apart=step.apart,
-            beside={each.role: each.unit for each in step.beside},
+            background={each.role: each.unit for each in step.background},
             spill_over_ns=self._beside_ns,
         )
 
@@ -369,8 +369,8 @@ class StepRunner:
     def _side(self, step: Step, page: Page) -> Side:
         """This server, as the conductor knows it."""
         backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
-        judged = step.headline.role if step.headline else ""
-        headline = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
+        judged = step.primary_metric.role if step.primary_metric else ""
+        primary = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
         inside = self.server.inside
         assert inside is not None
         pids = () if step.gated else {page.word(slot, Word.CLIENT_PID) for slot in range(page.roles)}
@@ -378,7 +378,7 @@ class StepRunner:
             self.cell.subject,
             page.fd,
             page.roles,
-            headline,
+            primary,
             inside.pid,
             backends,
             self.monitor.backend_pid,

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.analysis.interim_results import look, scatter_between
 from engine.core.format import span
-from engine.core.model import Look, Manifest
+from engine.core.model import InterimAnalysis, Manifest
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt
@@ -42,7 +42,7 @@ class Ending:
         Of a run that is resumed later repeats may be finished, too: then a gap before them is filled.
         """
         manifest = self._manifest
-        if not (manifest.looks or manifest.minutes) or self._known or passed > self.repeats:
+        if not (manifest.interim_analyses or manifest.minutes) or self._known or passed > self.repeats:
             return
         self._journal.commit()
         with JournalReader(self._run) as reader:
@@ -54,13 +54,13 @@ class Ending:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # repeats that failed took their time, too
             self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
-        for each in manifest.looks:
+        for each in manifest.interim_analyses:
             if each.pairs == len(took_s) and each.pairs not in self._looked:
                 self._look(passed, each)
 
     def scatter(self) -> float | None:
         """What steps in slices may end early by; None where each has the length that it was planned with."""
-        return scatter_between(self._run) if self._manifest.looks or self._manifest.minutes else None
+        return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
         """As many repeats as fit into the time, should they take as long as those that there are.
@@ -79,11 +79,11 @@ class Ending:
             text += f"; no verdict can come of that, which takes {MIN_PAIRS} pairs: give it more --minutes"
         self._record(repeats, text)
 
-    def _look(self, passed: int, at: Look) -> None:
+    def _look(self, passed: int, at: InterimAnalysis) -> None:
         """Ends the run if all is known after so many pairs."""
         seen = look(self._run)
         unknown = list(seen.unknown)
-        later = [other.pairs for other in self._manifest.looks if other.pairs > at.pairs]
+        later = [other.pairs for other in self._manifest.interim_analyses if other.pairs > at.pairs]
         if unknown:
             text = f"after {at.pairs} pairs not known: {_named(unknown)}"
             text += f"; the next look is after {later[0]}" if later and self.repeats >= later[0] else ""

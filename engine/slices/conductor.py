@@ -7,13 +7,13 @@ slice. The postmaster never does: it must obey its death signal. Clients that kn
 when the time is over, wherever they are, and so do their backends; what was done in such a slice is told later.
 
 By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
-role of the headline makes as many rounds in all slices of a block, so that tables are of one size at its end: for steps
-that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
+role of the primary metric makes as many rounds in all slices of a block, so that tables are of one size at its end:
+for steps that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
 
     python -m engine.slices.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
 
 Each slice of a block that is whole is a record of `SLICE` on standard output; the first block is none, nor is what is
-left at the end when a role has done its work. It ends when a headline role has ended (by work: when all roles have),
+left at the end when a role has done its work. It ends when a primary role has ended (by work: when all roles have),
 when STOP is set, or when the engine goes; whatever it stopped goes on then, and all gates are open.
 """
 
@@ -59,14 +59,14 @@ class Orders(msgspec.Struct, frozen=True):
 class Slice(NamedTuple):
     """One turn of one server. Times are CLOCK_MONOTONIC nanoseconds.
 
-    `ops` and `rows` are statements and rows of the headline's roles that ended in the counted part, `counted_ns` the
-    mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `leak_ns` is CPU time
-    that the server used since its slice before this one, in others' slices. `stopped` processes were stopped after it;
-    `switch_ns` is what passed from the end of its time until the gate of the next could open. By work, `ragged_ns` is
-    how long some of the headline's roles had made their rounds and others had not. `early_ns` and `early_ops` are
-    of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and `cpu_ops`
-    are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before it
-    (`workloads.turns`).
+    `ops` and `rows` are statements and rows of the primary metric's roles that ended in the counted part, `counted_ns`
+    the mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `spill_over_ns` is
+    CPU time that the server used since its slice before this one, in others' slices. `stopped` processes were stopped
+    after it; `switch_ns` is what passed from the end of its time until the gate of the next could open. By work,
+    `imbalance_ns` is how long some primary roles had made their rounds and others had not. `early_ns` and `early_ops`
+    are of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and
+    `cpu_ops` are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before
+    it (`workloads.turns`).
     """
 
     block: int
@@ -80,10 +80,10 @@ class Slice(NamedTuple):
     cpu_ns: int
     cpu_ops: int
     runq_ns: int
-    leak_ns: int
+    spill_over_ns: int
     stopped: int
     switch_ns: int
-    ragged_ns: int
+    imbalance_ns: int
     early_ns: int = 0
     early_ops: int = 0
     turn: int = -1
@@ -237,7 +237,7 @@ class Conductor:
             return self._cut_slice(block, place, side)
         page = driven.page
         before = driven.processes.used_ns()
-        leak_ns = driven.leaked_ns(before)
+        spill_over_ns = driven.leaked_ns(before)
         first = driven.counts()
         driven.quota += rounds
         opened_ns = driven.open()
@@ -255,10 +255,10 @@ class Conductor:
         gate.pause(page, time.monotonic_ns())
         last = driven.counts()
         ends = [each.ended_ns for each in last]
-        ragged_ns = max(ends) - min(ends) if rounds else 0
+        imbalance_ns = max(ends) - min(ends) if rounds else 0
         if rounds:
             due_ns = max(ends)
-            self._lengths.append((due_ns - opened_ns, ragged_ns))
+            self._lengths.append((due_ns - opened_ns, imbalance_ns))
         driven.used = driven.processes.used_ns()
         driven.stop(self.orders.stop, before)
         counted_ns, ops = _between(begun, last)
@@ -273,10 +273,10 @@ class Conductor:
             cpu_ns=cpu_ns,
             cpu_ops=sum(end.statements - start.statements for start, end in zip(first, last, strict=True)),
             runq_ns=runq_ns,
-            leak_ns=leak_ns,
+            spill_over_ns=spill_over_ns,
             stopped=len(driven.stopped),
             switch_ns=time.monotonic_ns() - due_ns,
-            ragged_ns=ragged_ns,
+            imbalance_ns=imbalance_ns,
             early_ns=early_ns,
             early_ops=early_ops,
         )  # fmt: skip
@@ -285,7 +285,7 @@ class Conductor:
         """One turn of a server whose clients know no gate: all of it counts, and what was done is told later."""
         driven = self._driven[side]
         before = driven.processes.used_ns()
-        leak_ns = driven.leaked_ns(before)
+        spill_over_ns = driven.leaked_ns(before)
         opened_ns = driven.open()
         turn = turns.begun(driven.page) - 1
         driven.work_until(opened_ns + block.slice_ns)
@@ -303,18 +303,18 @@ class Conductor:
             cpu_ns=cpu_ns,
             cpu_ops=0,
             runq_ns=runq_ns,
-            leak_ns=leak_ns,
+            spill_over_ns=spill_over_ns,
             stopped=len(driven.stopped) + len(driven.clients),
             switch_ns=time.monotonic_ns() - halted_ns,
-            ragged_ns=0,
+            imbalance_ns=0,
             turn=turn,
         )  # fmt: skip
 
     def _next_ends(self, driven: Driven, after_ns: int) -> list[Count]:
-        """Each role of the headline at its first end of a statement after so long, or where it has no more to do."""
+        """Each primary role at its first end of a statement after so long, or where it has no more to do."""
         time.sleep(after_ns / 1e9)
         ends = []
-        for slot in driven.side.headline:
+        for slot in driven.side.primary_slots:
             then = found = count(driven.page, slot)
             while found.statements == then.statements and not driven.ended and not driven.used_quota(slot):
                 time.sleep(LOOK_S)
@@ -323,8 +323,8 @@ class Conductor:
         return ends
 
     def _await_rounds(self, driven: Driven) -> bool:
-        """Waits until all roles of the headline have made their rounds; False where one has ended, or all is over."""
-        for slot in driven.side.headline:
+        """Waits until all primary roles have made their rounds; False where one has ended, or all is over."""
+        for slot in driven.side.primary_slots:
             word = driven.page.slot(slot) + Word.QUOTA_USED
             while (used := driven.page.words[word]) < driven.quota:
                 if driven.ended or self._given_up():

@@ -34,7 +34,7 @@ class Side(msgspec.Struct, frozen=True):
     subject: Subject
     page_fd: int
     roles: int
-    headline: tuple[int, ...]
+    primary_slots: tuple[int, ...]
     postmaster: int
     backends: tuple[int, ...] = ()
     monitor: int = 0
@@ -101,7 +101,7 @@ class Processes:
 class Driven:
     """A server under the conductor: what it had used at the end of its last slice, and what of it is stopped.
 
-    `quota` is how many rounds of the step each role of the headline may begin, once its gate opens. `clients` are
+    `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
     descriptors of those that know no gate, which stand still at first: of processes, so that another one that has the
     number of one that has ended is not taken for it.
     """
@@ -181,12 +181,12 @@ class Driven:
             time.sleep(min(left_ns / 1e9, 0.1))
 
     def counts(self) -> list[Count]:
-        """What the headline's roles have done."""
-        return [count(self.page, slot) for slot in self.side.headline]
+        """What the primary metric's roles have done."""
+        return [count(self.page, slot) for slot in self.side.primary_slots]
 
     def service(self) -> histogram.Counts:
-        """The histogram of the service times of the headline's roles."""
-        return histogram.merge(dict(enumerate(self.page.counts(slot))) for slot in self.side.headline)
+        """The histogram of the service times of the primary metric's roles."""
+        return histogram.merge(dict(enumerate(self.page.counts(slot))) for slot in self.side.primary_slots)
 
     def used_quota(self, slot: int) -> bool:
         """Whether a role has made all the rounds that it may."""
@@ -199,8 +199,8 @@ class Driven:
 
     @property
     def ended(self) -> bool:
-        """Whether a headline role has ended, or the step is given up."""
-        return self.given_up or any(self.page.word(slot, Word.STATE) >= State.DONE for slot in self.side.headline)
+        """Whether a primary role has ended, or the step is given up."""
+        return self.given_up or any(self.page.word(slot, Word.STATE) >= State.DONE for slot in self.side.primary_slots)
 
     @property
     def done(self) -> bool:

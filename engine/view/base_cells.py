@@ -31,7 +31,7 @@ class BaseCells:
             return []
         manifest, subject = self._reader.manifest, cell.subject
         first = next(iter(manifest.variants), "")
-        base = replace(subject, arm="", workload=first)
+        base = replace(subject, control="", workload=first)
         if subject.workload == first:  # else its own build under the first workload
             base = replace(base, build=manifest.base)
         return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]

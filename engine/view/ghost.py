@@ -71,8 +71,8 @@ def base_place(base: StepSeries, series: StepSeries, t_ns: int) -> float | None:
     It is the step's, whichever role is looked at: by its inserts where those are what it is to do, else by its time,
     so that a query step is aligned by time although so many rows are to be inserted in it.
     """
-    headline = series.step.headline
-    if series.step.work and "insert" in series.rates and (headline is None or headline.role == "insert"):
+    primary = series.step.primary_metric
+    if series.step.work and "insert" in series.rates and (primary is None or primary.role == "insert"):
         return base.worked_for("insert", series.done("insert", t_ns))
     worked_s, base_s = series.worked_s(t_ns), base.worked_s(base.newest_ns)
     return min(worked_s, base_s) if worked_s - base_s < ALIKE_S else None

@@ -153,7 +153,7 @@ class Together:
 
     def _place(self, attempt: Attempt) -> tuple[bool, int]:
         cell = self._cells[attempt.cell]
-        return cell.subject.build != self._manifest.base or bool(cell.subject.arm), cell.ordinal
+        return cell.subject.build != self._manifest.base or bool(cell.subject.control), cell.ordinal
 
 
 def _key(sides: Beside) -> tuple[int, ...]:

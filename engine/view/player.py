@@ -332,12 +332,12 @@ class Player:
             decisions=tuple(self._decisions),
             base=next(iter(self.manifest.variants if len(self.manifest.builds) == 1 else ()), self.manifest.base),
             failures=failures,
-            attached=self.manifest.attached is not None,
+            external=self.manifest.external is not None,
         )
 
     def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, beside: Beside = ()) -> ViewState:
         step = series.step
-        kind = step.headline.role if step.headline else "insert"
+        kind = step.primary_metric.role if step.primary_metric else "insert"
         until_ns = min(at_ns, step.ended_ns or at_ns)
         length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
         newest_ns = series.tick_ns(until_ns)
@@ -353,10 +353,10 @@ class Player:
             rate, samples = step.rate_per_s, machine_over(over, samples)
             roles = role_means(over, series.roles.values(), kind, step.further)
         bases = self._bases.attempts(view.cell, self._attempts.values())
-        timed = step.headline is not None and step.headline.by == "time"
+        timed = step.primary_metric is not None and step.primary_metric.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
-        compared = counted_s > SETTLED_S and step.headline is not None and step.headline.live and not timed
+        compared = counted_s > SETTLED_S and step.primary_metric is not None and step.primary_metric.live and not timed
         ratios = self._bases.relatives(bases, series, kind, newest_ns) if compared else []
         earlier_ns = max(newest_ns - TREND_NS, step.started_ns + (newest_ns - step.started_ns) // 2)
         before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
@@ -373,8 +373,8 @@ class Player:
             fraction=fraction,
             eta_s=length_s * (1 - fraction) / fraction if fraction and goes_on else None,
             silent_s=(until_ns - newest_ns) / 1e9 if silent and goes_on else None,
-            headline=kind,
-            rate_per_s=rate if step.headline and step.headline.live else None,
+            primary_role=kind,
+            rate_per_s=rate if step.primary_metric and step.primary_metric.live else None,
             over=over is not None,
             median_per_s=rates.median(newest_ns - MEDIAN_NS, newest_ns) if rates else None,
             timed=timed,

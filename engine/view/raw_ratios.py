@@ -10,7 +10,7 @@ from engine.core.record import converted
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
-from engine.journal.totals import judged_by, ops, rows
+from engine.journal.totals import ops, rows
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Answer, ComparedSubject, Comparison, RunBuild, WorkloadSummary
 
@@ -33,7 +33,7 @@ def measured(run: Path) -> Comparison | None:
         attempts = reader.attempts(origins=False)
         whole, chosen = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
         names = subject_names(list(dict.fromkeys(cell.subject for cell in manifest.cells)))
-        first = next((subject for subject in names if subject.build == manifest.base and not subject.arm), None)
+        first = next((subject for subject in names if subject.build == manifest.base and not subject.control), None)
         steps = [
             (cell, step)
             for cell in manifest.cells
@@ -46,14 +46,14 @@ def measured(run: Path) -> Comparison | None:
     subjects = tuple(
         ComparedSubject(names[subject], **asdict(subject)) for subject in sorted(names, key=lambda one: one != first)
     )
-    headlines = {step.name: judged_by(step.kind, step.totals) for _, step in steps if step.totals is not None}
+    primaries = {step.name: step.totals.primary_metric for _, step in steps if step.totals is not None}
     workload = converted(manifest.workload, WorkloadSummary, f"{run / 'manifest.json'}: workload")
     return Comparison(
         base=names[first],
         runs=(manifest.run,),
         margin=manifest.margin,
         subjects=subjects,
-        steps=tuple(headlines),
+        steps=tuple(primaries),
         metrics=(),
         cells=tuple(_cell_step(manifest, cell, names[cell.subject], step) for cell, step in steps),
         ratios=(),
@@ -67,7 +67,7 @@ def measured(run: Path) -> Comparison | None:
         spreads=(),
         comparability=(),
         answer=tuple(Answer(subject.name, NOT_JUDGED) for subject in subjects[1:]),
-        units={name: headline.unit for name, headline in headlines.items() if headline is not None},
+        units={name: primary.unit for name, primary in primaries.items() if primary is not None},
         design=manifest.design,
     )
 

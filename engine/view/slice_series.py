@@ -89,8 +89,8 @@ class SliceSeries:
     def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
         self._reader = reader
         self._steps = tuple(step.id for step in steps)
-        headline = steps[0].headline
-        self._in_rows = headline is not None and headline.role in COUNTED_IN_ROWS
+        primary = steps[0].primary_metric
+        self._in_rows = primary is not None and primary.role in COUNTED_IN_ROWS
         self.planned_s = float(steps[0].plan.get("seconds") or 0)
         # Decided before anything is seen of the step, or else what is promised of all moments would not hold.
         self._planned_blocks = (self.planned_s or USUAL_S) * 1000 / (TURNS * slice_ms)

@@ -118,7 +118,7 @@ class StepSeries:
                 self._take_short()
         if self._short and self.step.ended_ns is not None and not self._joined:
             self._join()
-        if self.step.headline is not None and not self.step.headline.live:
+        if self.step.primary_metric is not None and not self.step.primary_metric.live:
             for each in self._reader.transactions(self.step.id, known_ns):
                 before_ns = self.times.until[-1] if self.times.until else 0  # one may be listed a second late
                 self.times.add(max(each.ended_ns, before_ns), each.time_ns, each.time_ns / 1e6)

@@ -93,7 +93,7 @@ class ViewState:
     fraction: float | None = None
     eta_s: float | None = None
     silent_s: float | None = None  # since the last interval, where the next is overdue: nothing is known of now
-    headline: str = "insert"
+    primary_role: str = "insert"
     rate_per_s: float | None = None
     median_per_s: float | None = None
     timed: bool = False  # it is judged by a time, not by a rate: which is known at its end
@@ -113,7 +113,7 @@ class ViewState:
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     abreast: Abreast | None = None  # of a step that is driven in slices; all else here is of its chosen side
-    attached: bool = False  # to a server that was running already, of which only what it says itself is seen
+    external: bool = False  # to a server that was running already, of which only what it says itself is seen
     stopping: bool = False  # it was asked to
     speed: int | None = None  # of a replay; None live
     playing: bool = True
@@ -135,9 +135,9 @@ class ViewState:
 
     @property
     def unit(self) -> str:
-        """What the headline's rate counts."""
-        own = self.step.headline if self.step else None
-        return UNITS.get(self.headline) or (own.unit if own else "ops/s")
+        """The unit of the primary metric."""
+        own = self.step.primary_metric if self.step else None
+        return UNITS.get(self.primary_role) or (own.unit if own else "ops/s")
 
 
 def role_lines(

@@ -100,7 +100,7 @@ def counted_shares(out: Path) -> Iterator[tuple[str, float, float]]:
                 if rows:
                     counted = sum(row.counted_ns for row in rows)
                     place = steps.setdefault((repeats[attempt.cell], step.name), [])
-                    ragged = sum(row.ragged_ns for row in rows)
+                    ragged = sum(row.imbalance_ns for row in rows)
                     ended_ns = rows[-1].counted_from_ns + rows[-1].counted_ns
                     place.append((rows[0].opened_ns, ended_ns, counted, ragged))
     for (_, name), sides in steps.items():

@@ -37,6 +37,7 @@ from engine.view.player import Player
 from engine.view.step_series import Series
 from tests.support.journal import make_run
 from tests.support.terminal import ROOT, Terminal
+from tests.support.totals import planned_as
 from tui.app import Bench
 from tui.glyphs import SETS
 from tui.widgets.chart import RateChart
@@ -75,7 +76,7 @@ class Step:
         self.journal = journal
         self.started_ns = started_ns
         self.attempt = journal.begin_attempt(cell, started_ns, {})
-        plan = {"name": "qr100", "kind": "query", "seconds": length_s, "rate_per_s": 100}
+        plan = {"name": "qr100", "kind": "query", "seconds": length_s, "rate_per_s": 100, **planned_as("query")}
         self.id = journal.begin_step(self.attempt, 0, "qr100", "query", 0, plan, started_ns)
         self.roles = [journal.add_role(self.id, 1, name, 1000 + n, 2000 + n) for n, name in enumerate(ROLES)]
         self.seconds = 0

@@ -51,7 +51,7 @@ def told(runs: Path) -> list[str]:
     spilled: dict[str, list[float]] = {}
     for path in runs.iterdir():
         cells = load(path).cells
-        for base in (cell for cell in cells if not cell.cell.subject.arm):
+        for base in (cell for cell in cells if not cell.cell.subject.control):
             (other,) = (each for each in cells if each.cell.repeat == base.cell.repeat and each is not base)
             for name, step in base.steps.items():
                 pair = (step, other.steps[name])

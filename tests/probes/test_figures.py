@@ -259,7 +259,7 @@ def test_planning_is_compared_and_has_a_table_of_its_own(tmp_path: Path) -> None
     comparison = compare([make_run(tmp_path / "run", change=with_planner)])
     (ratio,) = [ratio for ratio in comparison.ratios if (ratio.step, ratio.metric) == ("l.i1", "plan_us_per_op")]
     assert ratio.ratio == pytest.approx(2.0, rel=0.05)
-    assert (ratio.verdict, ratio.stands_out, ratio.sign) == ("none", True, "worse")
+    assert (ratio.verdict, ratio.flagged, ratio.sign) == ("none", True, "worse")
     console = Console(width=80, record=True, force_terminal=False)
     print_comparison(comparison, console)
     text = console.export_text()

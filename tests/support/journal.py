@@ -21,9 +21,10 @@ from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects
-from tests.support.totals import RATES, SECOND_NS, SLICE_NS, made_slice, made_totals
+from tests.support.totals import RATES, SECOND_NS, SLICE_NS, made_slice, made_totals, planned_as
 from workloads import histogram
 from workloads.insert.steps import plan_steps
+from workloads.insert.workload import WORKLOAD
 
 STEPS = ("l.i0", "l.x", "l.i1", "qr100")
 START_NS = 50_000 * SECOND_NS
@@ -65,7 +66,7 @@ def plan_run(
     environment: dict[str, Any] = ENVIRONMENT,
     digest: str = "d0",
     clients: int = 1,
-    knobs: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] = {},
     variants: Sequence[str] = (),
     interleave_slices: bool = False,
     slice_ms: float = 50.0,
@@ -79,8 +80,9 @@ def plan_run(
         "scale": "100000",
         "clients": clients,
         "steps": [asdict(step) for step in steps],
-        "knobs": dict(knobs or {"limiter": "reference"}),
+        "options": {"clients": clients, **options},
     }
+    workload |= {"identity": WORKLOAD.identity(workload), "non_default": list(WORKLOAD.non_default(workload))}
     manifest = Manifest(
         run=path.name,
         created="2026-11-20T10:00:00+00:00",
@@ -161,11 +163,11 @@ def make_run(
             for ordinal, step in enumerate(manifest.workload["steps"]):
                 name, kind = step["name"], step["kind"]
                 subject = cell.subject.workload or cell.subject.build
-                effect = (effects or {}).get((subject, name), 1.0) if not cell.subject.arm else 1.0
+                effect = (effects or {}).get((subject, name), 1.0) if not cell.subject.control else 1.0
                 rate = RATES[name] * effect * pow(2.718281828, source.gauss(0, noise))
                 totals = change(cell, name, made_totals(name, kind, rate, clients))
                 work = sum(role.rows for role in totals.roles.values())
-                step_id = journal.begin_step(attempt, ordinal, name, kind, work, step, t_ns)
+                step_id = journal.begin_step(attempt, ordinal, name, kind, work, {**step, **planned_as(kind)}, t_ns)
                 for stall in stalls(cell, name, t_ns):
                     journal.add_event(
                         "stall", stall.started_ns, stall.record(),
@@ -195,7 +197,7 @@ def _add_records(journal: JournalWriter, step: int, totals: StepTotals, started_
     for client in range(1, clients + 1):
         for name, role in totals.roles.items():
             if role.waits and client == 1:
-                journal.add_wait_second(WaitSecond(step, name, first_ns, SECOND_NS, role.wait_looks, role.waits))
+                journal.add_wait_second(WaitSecond(step, name, first_ns, SECOND_NS, role.wait_samples, role.waits))
             row = journal.add_role(step, client, name, 1000 + client, 2000 + client)
             statements, rows = role.statements // 12 // clients, role.rows // 12 // clients
             service = histogram.pack({histogram.index(300): statements})
@@ -256,7 +258,7 @@ class Growing:
         work: int = 0, roles: Sequence[str] = ("query",), **plan: Any,
     ) -> None:  # fmt: skip
         """A cell's next step begins now."""
-        cell, record = self.sides[side], {"name": name, "kind": kind, **plan}
+        cell, record = self.sides[side], {"name": name, "kind": kind, **planned_as(kind), **plan}
         cell.step = self.journal.begin_step(cell.attempt, ordinal, name, kind, work, record, self.hand.at_ns)
         pids = enumerate(roles, side)
         cell.roles = {role: self.journal.add_role(cell.step, 1, role, 4100 + n, 4200 + n) for n, role in pids}
@@ -277,7 +279,8 @@ class Growing:
             row = SliceRow(
                 self.sides[side].step, self.blocks, place, self.hand.at_ns,
                 counted_from_ns=self.hand.at_ns + WARM_NS, counted_ns=COUNTED_NS + longer_ns, ops=count, rows=0,
-                cpu_ns=40_000_000, cpu_ops=count, runq_ns=0, leak_ns=0, stopped=0, switch_ns=300_000,
+                cpu_ns=40_000_000, cpu_ops=count, runq_ns=0, spill_over_ns=0, stopped=0, switch_ns=300_000,
+                imbalance_ns=0, early_ns=0, early_ops=0,
             )  # fmt: skip
             self.journal.add_slice(row)
             self.hand.at_ns += SLICE_NS + longer_ns

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from engine.core.model import Cell
 from engine.journal.rows import SliceRow
 from engine.journal.totals import RoleTotals, StepTotals
 from workloads import histogram
+from workloads.insert.workload import PRIMARY_METRICS
 
 SECOND_NS = 1_000_000_000
 SLICE_NS = 50_000_000
@@ -75,6 +76,7 @@ def made_totals(step: str, kind: str, rate_per_s: float, clients: int = 1) -> St
         host={"user_ns": 8 * SECOND_NS, "nice_ns": 0, "system_ns": 2 * SECOND_NS, "idle_ns": 30 * SECOND_NS,
               "iowait_ns": 0, "irq_ns": 0, "softirq_ns": 0, "steal_ns": 0, "switches": 40_000},
         device={"reads": 2000, "read_kb": 16_000, "writes": 4000, "written_kb": 64_000},
+        primary_metric=PRIMARY_METRICS[kind],
     )  # fmt: skip
 
 
@@ -96,13 +98,18 @@ def made_slices(
             opened_ns = (4 * block + place) * 50_000_000
             count = round(rate_per_s[cell.subject.build] * pow(2.718281828, half) * 0.048)
             rows.append(SliceRow(0, block, place, opened_ns, opened_ns + 2_000_000, 48_000_000, count, 10 * count,
-                                 count * 100_000, count, 5_000_000, 200_000, 1, 400_000))  # fmt: skip
+                                 count * 100_000, count, 5_000_000, 200_000, 1, 400_000, 0, 0, 0))  # fmt: skip
     return rows
+
+
+def planned_as(kind: str) -> dict[str, Any]:
+    """What a step's plan says of its primary metric, in a journal."""
+    return {"primary_metric": asdict(PRIMARY_METRICS[kind])} if kind in PRIMARY_METRICS else {}
 
 
 def made_slice(step: int, started_ns: int, block: int, place: int, ops: int) -> SliceRow:
     """A slice of 50 ms, of four in a block."""
     opened_ns = started_ns + (4 * block + place) * 50_000_000
     return SliceRow(
-        step, block, place, opened_ns, opened_ns, 50_000_000, ops, ops, 100_000 * ops, ops, 0, 0, 0, 300_000
+        step, block, place, opened_ns, opened_ns, 50_000_000, ops, ops, 100_000 * ops, ops, 0, 0, 0, 300_000, 0, 0, 0
     )

@@ -13,7 +13,19 @@ import msgspec
 from msgspec import Meta
 from psycopg.pq import abc
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
 from workloads.connection import TUPLES_OK, error_of
 from workloads.launcher import Team, run
 from workloads.options import Clients, about, given
@@ -56,7 +68,7 @@ class Toy:
         clients = int(record["clients"])
         roles = tuple(Role(client, "ask") for client in range(1, clients + 1))
         return tuple(
-            Step(step["name"], step["kind"], step, Headline("ask", "questions/s"), roles, clients, sliced="time")
+            Step(step["name"], step["kind"], step, PrimaryMetric("ask", "questions/s"), roles, clients, sliced="time")
             for step in record["steps"]
         )
 

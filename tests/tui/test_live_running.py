@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.journal import growing
 from tests.support.screens import show_live, shown_keys, stalling, text_of
+from tests.support.totals import planned_as
 from tui import bench
 from tui.live.screen import LiveScreen
 from tui.live.stall import StallScreen
@@ -156,7 +157,7 @@ def test_the_detail_of_a_stall_stays_when_the_next_step_begins(tmp_path: Path) -
         await pilot.press("enter")
         await pilot.pause()
         live.end_step()
-        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, {}, live.hand.at_ns)
+        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, planned_as("write"), live.hand.at_ns)
         live.journal.commit()
         detail = pilot.app.screen
         assert isinstance(detail, StallScreen)
@@ -187,7 +188,7 @@ def test_the_chart_of_a_role_that_the_next_step_lacks_gives_way(tmp_path: Path) 
         await pilot.press("i")
         assert "del/s 900" in text_of(pilot)
         live.end_step()
-        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, {}, live.hand.at_ns)
+        live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, planned_as("write"), live.hand.at_ns)
         live.journal.commit()
         screen._tick()
         await pilot.pause()

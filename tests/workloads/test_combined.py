@@ -68,13 +68,13 @@ def test_other_loads_run_beside_steps_that_are_judged_by_a_rate_while_they_last(
     names = [step.name for step in steps]
     assert names[:4] == ["init.pgbench-select", "init.pgbench-tpcb", "l.i0", "l.x"]
     assert names == [step["name"] for step in record["steps"]] and not any(step.sliced for step in steps)
-    beside = {step.name: [each.role for each in step.beside] for step in steps}
+    beside = {step.name: [each.role for each in step.background] for step in steps}
     assert {name for name in beside if not beside[name]} == {*names[:4], "pause"}
     step = steps[names.index("qr100")]
     alone = workload("insert").steps(record["parts"][0])[names.index("qr100") - 2]
     further = [Role(1, "pgbench-select"), Role(2, "pgbench-select"), Role(3, "pgbench-select"), Role(1, "pgbench-tpcb")]
     assert step.roles == (*alone.roles, *further)
-    assert step.headline == alone.headline and step.connections > alone.connections + len(further)
+    assert step.primary_metric == alone.primary_metric and step.connections > alone.connections + len(further)
     assert (step.watched("insert"), step.watched("pgbench-select")) == (("page", 1), ("active", 1))
     assert step.watched("pgbench-tpcb") == ("session", 1)
     assert both.relations(record, Role(1, "insert")) == {"pi1"}

@@ -49,7 +49,7 @@ def test_a_plan_has_whole_cells_and_a_table_for_each_client() -> None:
     first, one, four = WORKLOAD.steps(record)
     assert [step.name for step in (first, one, four)] == ["init", "copy.c1", "copy.c4"]
     assert not any(step.sliced for step in (first, one, four)) and len(four.roles) == 4
-    assert four.headline is not None and (four.headline.unit, four.headline.live) == ("tx/s", False)
+    assert four.primary_metric is not None and (four.primary_metric.unit, four.primary_metric.live) == ("tx/s", False)
     assert record["title"] == "1,000,000 rows (74 MB), truncate never"
     ((emptied,), (checkpoint,)) = WORKLOAD.maintenance(record, one, 18).before
     assert emptied.endswith("pgbench_copy_2, pgbench_copy_3") and checkpoint == "CHECKPOINT"

@@ -7,7 +7,7 @@ import pytest
 
 from workloads.base import Maintenance, Role, role_kind
 from workloads.insert import maintenance
-from workloads.insert.options import Options, recorded
+from workloads.insert.options import Options
 from workloads.insert.sizes import SCALES, pause_seconds
 from workloads.insert.spec import StepSpec, places, role_list
 from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
@@ -110,21 +110,6 @@ def test_a_spec_survives_json() -> None:
             options = Options(generation=form, clients=2, partitions=(4, 1000), limiter="catch-up")  # type: ignore[arg-type]
             spec = StepSpec(7, "host=/tmp", step, options, 2**63, 3)
             assert msgspec.json.decode(msgspec.json.encode(spec), type=StepSpec) == spec
-
-
-def test_a_record_of_before_has_the_same_identity() -> None:
-    """As version 0.1 wrote it: what the generation has of its own stood as an empty string, 0 or -1."""
-    knobs = {
-        "rows_per_statement": 0, "insert_protocol": "simple", "query_protocol": "prepared", "delete_form": "",
-        "limiter": "reference", "lookup_connection": "", "resync_rounds": -1, "indexes": 3, "query_workers": 2,
-        "create_suffix": "", "partitions": [], "open_transaction_s": 0, "placement": "paired",
-    }  # fmt: skip
-    record = WORKLOAD.plan(Options(query_workers=2, placement="paired")).record
-    old = {name: value for name, value in record.items() if name not in ("options", "title")} | {"knobs": knobs}
-    assert recorded(old) == recorded(record)
-    assert WORKLOAD.identity(old) == WORKLOAD.identity(record)
-    assert WORKLOAD.non_default(old) == ("placement paired", "query workers 2")
-    assert WORKLOAD.steps(old) == WORKLOAD.steps(record)
 
 
 def test_connections_per_client() -> None:

@@ -41,7 +41,7 @@ def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]
 
 def heading(comparison: Comparison, row: Row, columns: int) -> Line:
     """The names above the cells' figures."""
-    rate = "time" if comparison.judged_by(row.step) == TIME else comparison.units.get(row.step, "ops/s")
+    rate = "time" if comparison.primary_metric(row.step) == TIME else comparison.units.get(row.step, "ops/s")
     text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
     text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
     return line((f"{text}{'stalls':>{STALL_CELLS}}{'sla':>{SLA_CELLS}}", "dim"))
@@ -52,7 +52,7 @@ def table(
 ) -> list[Line]:
     """A line per cell."""
     base = comparison.baseline_of(subject.name)
-    judged = comparison.judged_by(found[0].step) if found else RATE
+    judged = comparison.primary_metric(found[0].step) if found else RATE
     rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
     lines: list[Line] = []
     for place, cell in enumerate(found):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engine.results.cell_step import SLA, STALLS, CellStep
-from engine.results.comparison import HEADLINES, Comparison, Ratio
+from engine.results.comparison import PRIMARY_METRICS, Comparison, Ratio
 from engine.results.comparison import ComparedSubject as Subject
 from tui.compare.dot_plot import DotRow, strips
 from tui.compare.meanings import meaning
@@ -161,7 +161,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
     spans = line(head, (f"{sign(found, glyphs)}{ratio_text(found.ratio)}", MARKS.get(found.sign, "")))
     interval = f" {bounds_text(found, whole=True)}" if found.low is not None else ""
     words = ", ".join(filter(None, (found.missing, verdict_words(found))))
-    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.arm else ""
+    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.control else ""
     pairs = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
     return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(found.sign, "")),
             (f"{floor}{pairs}", "dim"))  # fmt: skip
@@ -179,9 +179,9 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
         return line((f" {given}; --repeats 4 or more", "warning"))
     own = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
     named = [f for f in own if f" {subject.name} " in f] or own
-    if named and row.metric in HEADLINES:
+    if named and row.metric in PRIMARY_METRICS:
         return line((f" {named[0]}", "warning"))
-    return legend(glyphs) if row.metric in HEADLINES else explained(comparison, row)
+    return legend(glyphs) if row.metric in PRIMARY_METRICS else explained(comparison, row)
 
 
 def explained(comparison: Comparison, row: Row) -> Line:
@@ -191,7 +191,7 @@ def explained(comparison: Comparison, row: Row) -> Line:
 
 def judged_by(comparison: Comparison, row: Row) -> str:
     """The metric whose verdict a line is about: what is counted bears on what the step is judged by."""
-    return comparison.judged_by(row.step) if row.metric in (STALLS, SLA) else row.metric
+    return comparison.primary_metric(row.step) if row.metric in (STALLS, SLA) else row.metric
 
 
 def legend(glyphs: Glyphs) -> Line:

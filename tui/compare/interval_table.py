@@ -115,7 +115,7 @@ def header(comparison: Comparison, at: Layout, on: forest.Axis, chosen: int, gly
         for place, width in enumerate(at.subjects, at.first):
             before, after = place == at.first > 0, place == last < len(others) - 1
             subject = others[place]
-            name = "A/A" if subject.arm == "aa" and width < len(subject.name) + 1 else subject.name
+            name = "A/A" if subject.control == "aa" and width < len(subject.name) + 1 else subject.name
             name = f"{'<' * before}{cut(name, width - 1 - before - after, glyphs)}{'>' * after}"
             spans += [(name.ljust(width - 1), "chosen" if place == chosen else "strong"), (" ", "")]
         spans.append((" " * (at.bounds + at.words), ""))

@@ -92,7 +92,7 @@ class OverlayScreen(BenchScreen):
         cells, rows = self.size.width - LABEL_CELLS, self.query_one("#chart").size.height
         drawn, top = overlay(*tracks, cells, rows, self.glyphs)
         end = max(each.end for each in tracks)
-        own = self._comparison.units.get(other.step) if self._kind == self._sides[0].headline else None
+        own = self._comparison.units.get(other.step) if self._kind == self._sides[0].primary_role else None
         unit = own or UNITS.get(self._kind, "ops/s")
         labels = {0: short(top), rows // 2: short(top / 2), rows - 1: "0"}
         if not drawn:
@@ -141,5 +141,5 @@ class OverlayScreen(BenchScreen):
         else:
             self._sides = (base, other)
             known = kinds(self._sides)
-            self._kind = self._kind if self._kind in known else known[0] if known else base.headline
+            self._kind = self._kind if self._kind in known else known[0] if known else base.primary_role
         self.draw()

@@ -48,7 +48,7 @@ class Recorded:
     """
 
     started_ns: int
-    headline: str  # the kind of role whose progress is the step's
+    primary_role: str  # the kind of role whose progress is the step's
     rates: dict[str, Series]
     stalls: tuple[tuple[str, int, int], ...]  # kind of role, from, until
     sliced: bool = False
@@ -71,13 +71,13 @@ def recorded(run: Path, cell: str, step: str) -> Recorded:
             for event in series.events
             if event.kind == "stall"
         )
-        headline = rows[-1].headline.role if rows[-1].headline else ""
-        return Recorded(rows[-1].started_ns, headline, series.rates, stalls, bool(reader.slices(rows[-1].id)))
+        primary = rows[-1].primary_metric.role if rows[-1].primary_metric else ""
+        return Recorded(rows[-1].started_ns, primary, series.rates, stalls, bool(reader.slices(rows[-1].id)))
 
 
 def kinds(sides: Sequence[Recorded]) -> list[str]:
     """The kinds of role that moved on any side, the step's own first."""
-    own = next((side.headline for side in sides if side.headline), "")
+    own = next((side.primary_role for side in sides if side.primary_role), "")
     moved = {kind for side in sides for kind, series in side.rates.items() if any(series.value)}
     return sorted(moved, key=lambda kind: (kind != own, kind))
 

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from engine.core.errors import UserError
 from engine.core.record import converted
-from engine.results.comparison import HEADLINES, Comparison
+from engine.results.comparison import PRIMARY_METRICS, Comparison
 from engine.results.comparison import ComparedSubject as Subject
 from engine.view.raw_ratios import finished_cells, measured
 from tui import bench
@@ -139,7 +139,7 @@ class CompareScreen(BenchScreen):
     def small(self) -> Sequence[Line]:
         if self._found is None:
             return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
-        rates = comparison_table.rows(self._found, HEADLINES, "steps", "")
+        rates = comparison_table.rows(self._found, PRIMARY_METRICS, "steps", "")
         return interval_table.small(self._found, rates, self.size.width, self.glyphs)
 
     @property
@@ -174,7 +174,7 @@ class CompareScreen(BenchScreen):
         found = self._found
         if found is None:
             return
-        options = [(s.name, s.name) for s in found.subjects if not s.arm]
+        options = [(s.name, s.name) for s in found.subjects if not s.control]
 
         def take(chosen: tuple[str, ...]) -> None:
             if chosen[0] != found.base:

@@ -112,7 +112,7 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
         came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{typical}", (blocks, "dim"))
     if pair.left_out:
         return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
-    leak = f"CPU in the other's slices {_percent(pair.base_leak_share)}, {_percent(pair.other_leak_share)}"
+    leak = f"CPU in the other's slices {_percent(pair.base_spill_over_share)}, {_percent(pair.other_spill_over_share)}"
     if check is None or not check.ratios:
         return [came_to, *folded(f"self-check: too few blocks to tell; {leak}", columns)]
     errors = f"self-check: errors {check.f:.2f} times as large as computed ({check.ratios} ratios)"

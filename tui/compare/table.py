@@ -7,7 +7,17 @@ from typing import Literal
 
 from engine.core.format import duration, short
 from engine.results.cell_step import SLA, STALLS
-from engine.results.comparison import DELETE_PLAN, DURATIONS, FULL_RATE, HEADLINES, P99, RATE, TIME, Comparison, Ratio
+from engine.results.comparison import (
+    DELETE_PLAN,
+    DURATIONS,
+    FULL_RATE,
+    P99,
+    PRIMARY_METRICS,
+    RATE,
+    TIME,
+    Comparison,
+    Ratio,
+)
 from engine.results.comparison import ComparedSubject as Subject
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit
@@ -40,7 +50,7 @@ SHORT = {  # of the metrics' titles, where a column is narrow
 }
 OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # what figures are counted for each of
 USUAL = (
-    *HEADLINES,
+    *PRIMARY_METRICS,
     FULL_RATE,
     "server_cpu_us_per_op",
     DELETE_PLAN,
@@ -111,7 +121,7 @@ def name_of(comparison: Comparison, row: Row) -> str:
 
 def title_of(comparison: Comparison, row: Row) -> str:
     """What it is called where there is room: as `bench compare` does."""
-    if row.metric in HEADLINES:
+    if row.metric in PRIMARY_METRICS:
         return name_of(comparison, row)
     return titles(comparison).get(row.metric, SHORT.get(row.metric, row.metric))
 
@@ -158,7 +168,7 @@ def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> L
     for place, subject in enumerate(shown, at.first):
         wide = _width(subject, at.ratio) + VALUE_CELLS * at.values - 1
         more = (place == at.first > 0) or (place == at.first + at.count - 1 < len(comparison.others) - 1)
-        name = cut(subject.name if wide > len("A/A") + 5 or not subject.arm else "A/A", wide - 4 * more, glyphs)
+        name = cut(subject.name if wide > len("A/A") + 5 or not subject.control else "A/A", wide - 4 * more, glyphs)
         name = f"< {name}" if place == at.first > 0 else name
         name = f"{name} >" if place == at.first + at.count - 1 < len(comparison.others) - 1 else name
         spans += [(name.ljust(wide), "chosen" if place == chosen else "strong"), (" ", "")]
@@ -215,7 +225,7 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
 
 def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
     """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty for what has none."""
-    if ratio.verdict == "inconclusive" and not ratio.stands_out:
+    if ratio.verdict == "inconclusive" and not ratio.flagged:
         if ratio.more_pairs is None:
             return "not known"
         return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
@@ -304,7 +314,7 @@ def _has_words(comparison: Comparison, row: Row, wanted: str) -> bool:
 
 
 def _ratios(comparison: Comparison, row: Row) -> list[Ratio]:
-    found = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.arm)
+    found = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.control)
     return [ratio for ratio in found if ratio is not None]
 
 
@@ -322,7 +332,7 @@ def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
 
 
 def _width(subject: Subject, ratio: int) -> int:
-    return DOUBLE_CELLS if subject.arm == "aa" and ratio == RATIO_CELLS else ratio
+    return DOUBLE_CELLS if subject.control == "aa" and ratio == RATIO_CELLS else ratio
 
 
 def _needed(others: Sequence[Subject], ratio: int) -> int:

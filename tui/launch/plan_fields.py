@@ -124,7 +124,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
 
 def _running(plan: Request) -> tuple[Item, ...]:
     """What there is to say of servers that are running already, where there are any."""
-    if not (plan.attached or plan.accept_foreign_load or plan.scratch_database):
+    if not (plan.external or plan.accept_foreign_load or plan.scratch_database):
         return ()
     place = plan.scratch_database or ""
     return (

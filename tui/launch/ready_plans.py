@@ -61,7 +61,7 @@ def recent(out: Path) -> tuple[Row, ...]:
             found |= {
                 build.label: {"label": build.label, "version": build.version, "provenance": build.provenance}
                 for build in read_manifest(run).builds
-                if not build.attached
+                if not build.external
             }
     return tuple(found.values())
 

@@ -175,8 +175,8 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
     for cell in manifest["cells"][: prospect["cell_count"]]:
         subject = cell["subject"]
-        arm = {"aa": " A/A", "probed": " probed"}.get(subject["arm"], "")
-        name = f"{subject['build']} {subject['workload']}".rstrip() + arm
+        control = {"aa": " A/A", "probed": " probed"}.get(subject["control"], "")
+        name = f"{subject['build']} {subject['workload']}".rstrip() + control
         begins = span(cell["ordinal"] * prospect["cell_s"])
         row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
         lines.append(line(row))

@@ -118,12 +118,12 @@ class Charts:
         if hot:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
         elif view.abreast is not None:
-            lines = view.abreast.slices.rates if kind == view.headline else _active(view.abreast, kind)
+            lines = view.abreast.slices.rates if kind == view.primary_role else _active(view.abreast, kind)
             own = [_own(shown, view.abreast, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, own, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
-            base = view.base_per_s if kind == view.headline else None
-            timed = kind == view.headline and bool(series.times.value)
+            base = view.base_per_s if kind == view.primary_role else None
+            timed = kind == view.primary_role and bool(series.times.value)
             points = series.times if timed else series.rates[kind]
             self.ghost = ghost = None if timed else self._ghost_of(player, view, kind, shown)
             self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor, ghost, cross)

@@ -90,7 +90,7 @@ class Playback:
 
     def kind_of(self, view: ViewState) -> str:
         """The kind of role in the charts."""
-        return self._kind or view.headline
+        return self._kind or view.primary_role
 
     def choose_role(self, name: str) -> None:
         """Show the role of this name in the charts."""

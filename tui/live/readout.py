@@ -27,12 +27,12 @@ def readout(
     wide = (until - from_) / SECOND_NS
     of = f" ({wide:.0f} s)" if wide >= 1.5 else ""
     spans: list[Span] = [(f" {axes.moment((from_ - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
-    if kind == view.headline and view.abreast is None and view.series.times.value:  # what the chart shows of it
+    if kind == view.primary_role and view.abreast is None and view.series.times.value:  # what the chart shows of it
         return line(*spans, ("  ms ", "dim"), (_range(view.series.times, from_, seen), "strong"))
-    unit = view.unit if kind == view.headline else UNITS.get(kind, "ops/s")
+    unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
     if view.abreast is not None:
         for place, side in enumerate(view.abreast.sides):
-            own = view.abreast.slices.rates[place] if kind == view.headline else side.series.active.get(kind)
+            own = view.abreast.slices.rates[place] if kind == view.primary_role else side.series.active.get(kind)
             spans.append((f"  {side.name} {_range(own, from_, seen)}", ""))
         return line(*spans, (f" {unit}", "dim"))
     spans += [(f"  {unit} ", "dim"), (_range(view.series.rates.get(kind), from_, seen), "strong")]

@@ -121,7 +121,7 @@ def environment(manifest: Manifest) -> list[str]:
     cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
     workload = manifest.workload
     return [
-        *(("of the clients' machine:",) if manifest.attached is not None else ()),
+        *(("of the clients' machine:",) if manifest.external is not None else ()),
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
         f"kernel {kernel.get('release', '?')}",
         f"{', '.join(manifest.variants) or workload.get('name')} {workload_title(workload)}",

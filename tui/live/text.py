@@ -160,18 +160,18 @@ def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: 
     if view.timed:
         of_base: list[Span] = [("  base ", "dim"), (duration(view.base_s), "base")] if view.base_s is not None else []
         return ((" time ", "dim"), (duration(view.time_s), "strong"), *of_base)
-    if kind == view.headline and series.times.value:
+    if kind == view.primary_role and series.times.value:
         return _times(view, series, window)
     rate = series.rates.get(kind)
     now = rate.at(view.at_ns) if rate and view.silent_s is None else None
     if view.over and rate is not None:
-        now = view.rate_per_s if kind == view.headline else rate.mean(0, view.at_ns)
+        now = view.rate_per_s if kind == view.primary_role else rate.mean(0, view.at_ns)
     spans: list[Span] = [
-        (f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')} ", "dim"),
+        (f" {view.unit if kind == view.primary_role else UNITS.get(kind, 'ops/s')} ", "dim"),
         (short(now), "strong"),
         (" mean", "dim") if view.over else ("", ""),
     ]
-    if kind == view.headline:
+    if kind == view.primary_role:
         if not view.over and view.median_per_s is not None:
             spans += [("  med60 ", "dim"), (short(view.median_per_s), "")]
         if view.base_per_s is not None:
@@ -218,7 +218,7 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: 
 
 def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> list[Span]:
     assert view.abreast is not None
-    spans: list[Span] = [(f" {view.unit if kind == view.headline else UNITS.get(kind, 'ops/s')}", "dim")]
+    spans: list[Span] = [(f" {view.unit if kind == view.primary_role else UNITS.get(kind, 'ops/s')}", "dim")]
     for place, side in enumerate(view.abreast.sides):
         found = side.series.active.get(kind)
         at = int(side.active_s * SECOND_NS)
@@ -227,7 +227,7 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
         spans += [
             ("  >" if chosen else "  ", "chosen"),
             (f"{glyphs.sides[place]} {cut(side.name, name_cells, glyphs)} ", SIDES[place]),
-            (short(side.rate_per_s if kind == view.headline else now), "strong" if chosen else ""),
+            (short(side.rate_per_s if kind == view.primary_role else now), "strong" if chosen else ""),
         ]
     return spans
 
@@ -288,7 +288,7 @@ def role_table(view: ViewState, columns: int) -> list[Line]:
     }
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
     idle = "" if view.over else "background processes idle"
-    idle = "not visible from outside" if view.attached else idle
+    idle = "not visible from outside" if view.external else idle
     heads = [head for head in heads if head not in (*TIMES, COLUMNS[-1])]  # up to what it waits for
     lines.append(line(" " + _row(server, heads), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
@@ -337,7 +337,7 @@ def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
 
 def states(view: ViewState) -> Line:
     """What the server does on the side: checkpoint, autovacuum; and what the device does."""
-    if view.attached:
+    if view.external:
         return line((" not visible from outside: checkpoints, autovacuum, the server's machine", "dim"))
     spans: list[Span] = []
     for kind in ("checkpoint", "autovacuum"):

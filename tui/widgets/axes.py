@@ -59,7 +59,7 @@ def _expected_s(view: ViewState) -> float:
     if worked_s < EARLY_S:
         return 0.0
     looked_s = EARLY_S * GROWTH ** int(log(worked_s / EARLY_S) / log(GROWTH))
-    now, then = (series.done_after(view.headline, at_s) for at_s in (worked_s, looked_s))
+    now, then = (series.done_after(view.primary_role, at_s) for at_s in (worked_s, looked_s))
     return looked_s * now / then / view.fraction if now and then else 0.0
 
 

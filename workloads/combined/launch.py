@@ -20,7 +20,7 @@ from workloads.process import PYTHON, die_with_parent, name_process, stop_on_sig
 
 
 def main() -> int:
-    """Ends as the worst of them does; prints the main one's report, with those of the others in `beside`."""
+    """Ends as the worst of them does; prints the main one's report, with those of the others in `background`."""
     die_with_parent(os.getppid())
     name_process("loads launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
@@ -44,7 +44,7 @@ def main() -> int:
         if not any(codes):
             report, *others = [_report(output) for output in outputs]
             beside = {part.name: own for part, own in zip(spec.parts[1:], others, strict=True) if own}
-            sys.stdout.buffer.write(msgspec.json.encode({**report, **({"beside": beside} if beside else {})}))
+            sys.stdout.buffer.write(msgspec.json.encode({**report, **({"background": beside} if beside else {})}))
     return 1 if 1 in codes else max(codes)
 
 

@@ -1,6 +1,6 @@
 """A workload with further loads beside it, as a workload: see `workloads.base`.
 
-The first part gives the steps, their lengths and the headlines. The others run beside each step that is judged by a
+The first part gives the steps, their lengths and the primaries. The others run beside each step that is judged by a
 rate while it lasts, but for loads of tables, and end with it. Their tables are made before all other steps, in a schema
 of their own; what is not found there is looked for among the main part's.
 
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from workloads.base import (
-    Beside,
+    Background,
     Joins,
     Launch,
     Listing,
@@ -110,13 +110,13 @@ class Combined:
         main = self._of_main(record, step)
         launches = {self.main.name: self.main.launch(of_main, main, place)}
         first = len(main.roles)
-        for (part, own), each in zip(others, step.beside, strict=False):
+        for (part, own), each in zip(others, step.background, strict=False):
             load = part.steps(own)[-1]
             where = replace(place, found={}, first=first, until=len(main.roles), schema=_schema(each.role))
             # Its name is what the keys that it draws follow from: other ones in each step.
             launches[each.role] = part.launch(own, replace(load, name=f"{step.name}.{load.name}"), where)
             first += len(load.roles)
-        if not step.beside:
+        if not step.background:
             return launches[self.main.name]
         parts = tuple(PartSpec(name, launch.command, launch.stdin) for name, launch in launches.items())
         spec = Spec(place.page_fd, first, (0, *self._firsts(record, step)), parts)
@@ -169,17 +169,19 @@ class Combined:
 
     def _joined(self, record: Record, step: Step) -> Step:
         """A step of the main part, with the other loads beside it where that is to be."""
-        if step.headline is None or not step.headline.live or step.kind in ALONE:
+        if step.primary_metric is None or not step.primary_metric.live or step.kind in ALONE:
             return replace(step, sliced="")
         roles, beside, connections = list(step.roles), [], step.connections
         for (part, own), name in zip(self._parts(record)[1:], self._roles(record), strict=True):
             load = part.steps(own)[-1]
             roles += [Role(role.client, name) for role in load.roles]
-            beside.append(Beside(name, load.headline.unit if load.headline else "ops/s", load.ages, load.threads))
+            beside.append(
+                Background(name, load.primary_metric.unit if load.primary_metric else "ops/s", load.ages, load.threads)
+            )
             connections += load.connections
-        own_record = {**step.record, "beside": [each.role for each in beside]}
+        own_record = {**step.record, "background": [each.role for each in beside]}
         return replace(
-            step, record=own_record, roles=tuple(roles), beside=tuple(beside), connections=connections, sliced=""
+            step, record=own_record, roles=tuple(roles), background=tuple(beside), connections=connections, sliced=""
         )
 
     def _of_main(self, record: Record, step: Step) -> Step:
@@ -189,7 +191,7 @@ class Combined:
 
     def _firsts(self, record: Record, step: Step) -> Iterator[int]:
         """The first slots of the further loads."""
-        for each in step.beside:
+        for each in step.background:
             yield next(slot for slot, role in enumerate(step.roles) if role.name == each.role)
 
 

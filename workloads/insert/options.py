@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from workloads.insert.steps import Generation, Step, generation
-from workloads.options import Clients, PresetName, Steps, about, checked, options_of
+from workloads.options import Clients, PresetName, Steps, about, checked
 
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -134,18 +134,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
 
 
-# What stood for the generation's own, or for none, in records before options had words for it.
-OLD_UNSET = {"rows_per_statement": 0, "delete_form": "", "lookup_connection": "", "resync_rounds": -1, "partitions": []}
-
-
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options of a plan by its record. Raises UnknownName or ValueError for a record of another version."""
-    if "options" in record:
-        return checked(Options, record["options"])
-    known = {option.name for option in options_of(Options)}
-    values = {
-        name: value
-        for name, value in record.get("knobs", {}).items()
-        if name in known and not (name in OLD_UNSET and value == OLD_UNSET[name])
-    }
-    return checked(Options, {"generation": record["generation"], "clients": record.get("clients", 1), **values})
+    """The options of a plan by its record. Raises UnknownName or ValueError for a record that makes no sense."""
+    return checked(Options, record["options"])

@@ -1,7 +1,7 @@
 """The Insert Benchmark as a workload: see `workloads.base`.
 
 In its record `generation` and `scale` say which published form is followed at which size, `options` what differs from
-the defaults, and each of `steps` is a `workloads.insert.steps.Step`. Records before `options` have `knobs` instead.
+the defaults, and each of `steps` is a `workloads.insert.steps.Step`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Workload, Written
+from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload, Written
 from workloads.base import Step as AnyStep
 from workloads.insert import estimates
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
@@ -24,11 +24,11 @@ from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
 from workloads.options import given
 from workloads.presets import preset
 
-HEADLINES = {
-    "load": Headline("insert", "rows/s"),
-    "index": Headline("index", "rows/s", live=False),
-    "write": Headline("insert", "rows/s"),
-    "query": Headline("query", "queries/s"),
+PRIMARY_METRICS = {
+    "load": PrimaryMetric("insert", "rows/s"),
+    "index": PrimaryMetric("index", "rows/s", live=False),
+    "write": PrimaryMetric("insert", "rows/s"),
+    "query": PrimaryMetric("query", "queries/s"),
 }
 SLICED: dict[str, Literal["time", "work"]] = {"load": "work", "write": "work", "query": "time"}
 
@@ -157,7 +157,7 @@ def _own_server(options: Options) -> str:
 
 
 def _own(record: Record) -> Step:
-    """A step from its record; entries that another version added are passed over."""
+    """A step from its record."""
     return msgspec.convert(dict(record), Step)
 
 
@@ -170,7 +170,7 @@ def _step(step: Step, options: Options) -> AnyStep:
         name=step.name,
         kind=step.kind,
         record=asdict(step),
-        headline=HEADLINES.get(step.kind),
+        primary_metric=PRIMARY_METRICS.get(step.kind),
         sliced="" if step.background_vacuum else SLICED.get(step.kind, ""),  # vacuums obey no gate
         roles=roles,
         connections=len(roles) + lookups + others,

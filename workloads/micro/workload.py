@@ -12,7 +12,19 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
 from workloads.micro import hyperfine
 from workloads.micro.options import Options, recorded
 from workloads.micro.spec import Spec
@@ -160,7 +172,7 @@ def _step(record: Record, task: Task, options: Options) -> Step:
         name=task.step,
         kind="task",
         record=record,
-        headline=Headline(role, "s", live=False, by="time"),
+        primary_metric=PrimaryMetric(role, "s", live=False, by="time"),
         roles=(Role(1, role),),
         connections=2,
         expected_s=runs * task.takes_s(options) + (runs if task.apart else 1) * task.prepared_in_s(options),

@@ -8,7 +8,19 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
 from workloads.options import checked, given, options_of
 from workloads.pgbench import command, copy_file
 from workloads.pgbench.copy_launch import FILE, SCRIPT, TABLE, CopySpec, script
@@ -98,7 +110,7 @@ class Copies:
                     name=step["name"],
                     kind=step["kind"],
                     record=step,
-                    headline=Headline(ROLE, "tx/s", live=False),
+                    primary_metric=PrimaryMetric(ROLE, "tx/s", live=False),
                     roles=tuple(Role(client, ROLE) for client in range(1, step["clients"] + 1)),
                     connections=step["clients"] + SETUP_CONNECTIONS,
                     expected_s=step["seconds"] + load_s * step["clients"] * (step["transactions"] or 1),

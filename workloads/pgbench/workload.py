@@ -20,7 +20,19 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Headline, Launch, Listing, Maintenance, Place, Plan, Record, Role, Step, Workload, Written
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
 from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
@@ -167,7 +179,7 @@ class Pgbench:
                     name=step["name"],
                     kind=step["kind"],
                     record=step,
-                    headline=Headline(ROLE, "tx/s"),
+                    primary_metric=PrimaryMetric(ROLE, "tx/s"),
                     roles=tuple(Role(client, ROLE) for client in range(1, step["clients"] + 1)),
                     connections=step["clients"] + SETUP_CONNECTIONS,
                     expected_s=_expected_s(step),

@@ -40,14 +40,14 @@ def charts(comparison: Comparison, recorded: Recorded) -> Json:
             {"step": step, **_interval(found)}
             for step in comparison.steps
             for name in comparison.names
-            if (found := comparison.ratio(name, step, comparison.judged_by(step))) is not None
+            if (found := comparison.ratio(name, step, comparison.primary_metric(step))) is not None
         ],
         "steps": {step: _of_step(comparison, recorded, step) for step in comparison.steps},
     }
 
 
 def _of_step(comparison: Comparison, recorded: Recorded, step: str) -> Json:
-    metric = comparison.judged_by(step)
+    metric = comparison.primary_metric(step)
     cells = [cell for name in comparison.names for cell in comparison.of(name, step)]
     rows = [(cell, row) for cell in cells if (row := recorded.step(cell)) is not None]
     read = [(cell, row, *read_rates(recorded.reader(cell), row)) for cell, row in rows]
@@ -139,7 +139,7 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
     """Server CPU per operation by role, and what is left of it: writers, checkpointer, workers."""
     for name in comparison.names:
         cells = comparison.of(name, step)
-        roles = dict.fromkeys(role for cell in cells for role in cell.roles if role not in cell.beside)
+        roles = dict.fromkeys(role for cell in cells for role in cell.roles if role not in cell.background)
         parts = {role: _role_cpu(cells, role) for role in sorted(roles, key=role_place)}
         whole = comparison.median(name, step, "server_cpu_us_per_op")
         known = {role: value for role, value in parts.items() if value is not None}

@@ -104,7 +104,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
             name=step,
             id=ids[step],
             unit=comparison.units.get(step, ""),
-            lines=tuple((subject.name, grid_cell(comparison.ratio(subject.name, step, comparison.judged_by(step))))
+            lines=tuple((subject.name, grid_cell(comparison.ratio(subject.name, step, comparison.primary_metric(step))))
                         for subject in comparison.others),
             charts=tuple(_charts_of(data["steps"][step], graphs.get(step, []))),
             tables=tuple(by_step.get(step, ())),
@@ -269,7 +269,7 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
             "cells": [cell for _, cell in step.lines],
         }
         for step in steps
-        for metric in [comparison.judged_by(step.name)]
+        for metric in [comparison.primary_metric(step.name)]
     ]
 
 

@@ -68,9 +68,9 @@ class Rates:
 
 def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | None]:
     """The intervals of a step, and the rate that it is judged by; None where it has none."""
-    headline, roles = step.headline, reader.roles(step.id)
-    own = [role for role in roles if headline is not None and headline.live and role.kind == headline.role]
-    counted = "rows" if headline is not None and headline.role in COUNTED_IN_ROWS else "statements"
+    primary, roles = step.primary_metric, reader.roles(step.id)
+    own = [role for role in roles if primary is not None and primary.live and role.kind == primary.role]
+    counted = "rows" if primary is not None and primary.role in COUNTED_IN_ROWS else "statements"
     read = [row for role in own or roles[:1] for row in reader.numbers(role.id, ("t_ns", "dt_ns", counted))]
     ends_of, lengths_of, done_of = np.array(read, np.int64).reshape(-1, 3).T
     ends, tick = np.unique(ends_of, return_inverse=True)  # those of all connections are read in one go

@@ -9,7 +9,7 @@ import pytest
 from engine.analysis.alpha_spending import FIRST, planned, shrink
 from engine.analysis.compare import compare, compared_cells
 from engine.analysis.statistics import spent_level
-from engine.core.model import LEVEL, LOOKS, Cell
+from engine.core.model import INTERIM_ANALYSES, LEVEL, Cell
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from tests.support.journal import ENVIRONMENT, make_run
@@ -47,12 +47,12 @@ def test_blocks_of_a_farm_are_one_analysis_although_one_followed_the_other(tmp_p
 
 
 def test_a_run_that_may_end_early_divides_its_part_among_its_looks(tmp_path: Path) -> None:
-    with JournalReader(make_run(tmp_path / "r", looks=LOOKS)) as reader:
+    with JournalReader(make_run(tmp_path / "r", interim_analyses=INTERIM_ANALYSES)) as reader:
         manifest = reader.manifest
     whole = planned(manifest, 8)
     assert [pairs for pairs, _ in whole] == [4, 6, 8] and sum(part for _, part in whole) == pytest.approx(FIRST)
     assert planned(manifest, 5) == [(4, whole[0][1]), (5, whole[1][1])], "on the way to the second"
-    assert planned(replace(manifest, looks=()), 4) == [(4, FIRST)]
+    assert planned(replace(manifest, interim_analyses=()), 4) == [(4, FIRST)]
 
 
 def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:

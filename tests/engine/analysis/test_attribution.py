@@ -129,7 +129,7 @@ def slower(by: float, **values: object) -> Change:
             "backend_runq_ns": 0,
             "client_cpu_ns": 0,
         }
-        query = replace(totals.roles["query"], **used, waits={"": 80, "Client:ClientRead": 20}, wait_looks=100)
+        query = replace(totals.roles["query"], **used, waits={"": 80, "Client:ClientRead": 20}, wait_samples=100)
         if cell.subject.build == "17.0":
             query = replace(query, **values)  # type: ignore[arg-type]
             totals = replace(totals, seconds=totals.seconds * (1 + by))

@@ -104,12 +104,12 @@ def test_other_probes_in_any_pair_are_told(tmp_path: Path) -> None:
 
 def test_probes_whose_cost_is_asked_for_are_alright(tmp_path: Path) -> None:
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        return replace(totals, observers=("sched",)) if cell.subject.arm else totals
+        return replace(totals, observers=("sched",)) if cell.subject.control else totals
 
     path = make_run(tmp_path / "r", builds=("16.3",), aa=True, change=change)
     for name in ("manifest.json",):
         text = (path / name).read_text()
-        (path / name).write_text(text.replace('"arm": "aa"', '"arm": "probed"'))
+        (path / name).write_text(text.replace('"control": "aa"', '"control": "probed"'))
     check = checks(path, "16.3 probed")["probes"]
     assert check == Check("16.3 probed", "probes", True, "none, sched; their cost is compared")
 

@@ -59,7 +59,7 @@ def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
     assert (cpu.verdict_text, cpu.sign) == ("more", "worse"), "nothing is slower by its cost"
     assert replace(cpu, verdict="faster").verdict_text == "less"
     wal = rate(comparison, "l.i0", metric="wal_bytes_per_op")
-    assert (wal.verdict, wal.stands_out, wal.better, wal.verdict_text) == ("none", True, True, "stands out")
+    assert (wal.verdict, wal.flagged, wal.better, wal.verdict_text) == ("none", True, True, "stands out")
 
 
 def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:
@@ -101,13 +101,13 @@ def test_the_base_against_itself_is_the_noise_floor(tmp_path: Path) -> None:
     floor = max(twin.high - 1, 1 / twin.low - 1)
     assert rate(comparison, "l.i0", "17.0/a").noise_floor == pytest.approx(floor)
     other = rate(comparison, "l.i0", "16.3/b A/A")
-    assert comparison.subject(other.subject).subject == Subject("16.3", "b", arm="aa")
+    assert comparison.subject(other.subject).subject == Subject("16.3", "b", control="aa")
     assert comparison.baseline_of(other.subject) == "16.3/b"
 
 
 def test_an_aa_that_differs_from_itself_is_a_finding(tmp_path: Path) -> None:
     def luckier(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        return replace(totals, seconds=totals.seconds * (0.9 if cell.subject.arm else 1))
+        return replace(totals, seconds=totals.seconds * (0.9 if cell.subject.control else 1))
 
     comparison = compare([make_run(tmp_path / "r", aa=True, change=luckier)])
     assert any("the base against itself differs by +1" in finding for finding in comparison.findings)
@@ -276,9 +276,9 @@ def test_causes_stand_out_and_have_no_verdict(tmp_path: Path) -> None:
 
     comparison = compare([make_run(tmp_path / "r", change=bloated)])
     heap, indexes = (rate(comparison, "l.i0", metric=name) for name in ("heap_bytes", "index_bytes"))
-    assert {(cause.verdict, cause.stands_out) for cause in (heap, indexes)} == {("none", True)}
+    assert {(cause.verdict, cause.flagged) for cause in (heap, indexes)} == {("none", True)}
     assert (heap.sign, indexes.sign) == ("worse", "better")
-    assert not any(each.stands_out for each in comparison.ratios if each.metric not in ("heap_bytes", "index_bytes"))
+    assert not any(each.flagged for each in comparison.ratios if each.metric not in ("heap_bytes", "index_bytes"))
 
 
 def test_the_figures_of_a_step_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_runs_under_two_kernels_compare_the_kernels(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"clients": 2}, "clients is 1 in the one and 2 in the other"),
-        ({"knobs": {"limiter": "catch-up"}}, "limiter is reference in the one and catch-up in the other"),
+        ({"options": {"limiter": "catch-up"}}, "limiter is reference in the one and catch-up in the other"),
     ],
 )
 def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -405,13 +405,13 @@ def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any],
 )
 def test_what_the_generation_does_anyway_may_be_asked_for(tmp_path: Path, said_twice: dict[str, Any]) -> None:
     """g24b deletes by subselect: a run that was told so put on the same load."""
-    runs = [make_run(tmp_path / name, repeats=1, knobs=knobs) for name, knobs in (("a", {}), ("b", said_twice))]
+    runs = [make_run(tmp_path / name, repeats=1, options=options) for name, options in (("a", {}), ("b", said_twice))]
     assert compare(runs).pairs == 2
 
 
 def test_a_new_connection_for_lookups_is_another_load(tmp_path: Path) -> None:
     new = {"lookup_connection": "new"}
-    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, knobs=new)]
+    runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, options=new)]
     with pytest.raises(UserError, match="lookup connection is kept in the one and new in the other"):
         compare(runs)
 

@@ -81,7 +81,7 @@ def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, 
             hog.wait()
     comparison = bench.comparison()
     quiet, beside = [cell for cell in comparison["cells"] if cell["step"] == "l.i1"]  # type: ignore[attr-defined]
-    assert beside["arm"] == "aa"
+    assert beside["control"] == "aa"
     for role in ("insert", "delete"):
         waits = [cell["roles"][role]["runq_us_per_statement"] for cell in (quiet, beside)]
         assert waits[1] > 1.2 * waits[0], waits

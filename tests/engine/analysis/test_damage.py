@@ -150,8 +150,9 @@ def test_absurd_figures_are_left_out_or_give_an_absurd_interval(run: Path, key: 
         (b'{"run": "\xff"}', "manifest.json: cannot be read: 'utf-8'"),
         (b"[" * 100_000, "manifest.json: cannot be read: maximum recursion"),
         (b"[1]", "manifest.json holds what cannot be understood: Expected `object`, got `array`"),
-        (b'{"schema": ["1"]}', "manifest.json: schema holds what cannot be understood"),
-        (b'{"schema": [2, 0]}', "written with journal schema 2, this pgbed reads 1"),
+        (b'{"schema": "2.0"}', "schema 2.0, this pgbed reads 1.0; use the pgbed that made it"),
+        (b'{"schema": [1, 7]}', "schema [1, 7], this pgbed reads 1.0"),
+        (b"{}", "schema none, this pgbed reads 1.0"),
     ],
 )
 def test_a_manifest_that_is_none_is_one_line_with_file_and_place(run: Path, text: bytes, told: str) -> None:
@@ -169,11 +170,15 @@ def test_a_manifest_that_is_none_is_one_line_with_file_and_place(run: Path, text
         (("workload", "steps"), {}, "workload holds what cannot be understood"),
         (("environment", "cpu"), "fast", "environment holds what cannot be understood"),
         (("cells", 0, "subject", "build"), "18.0", "names a build or config that is not in it"),
-        (("workload", "knobs", "limiter"), "none", "unknown limiter"),
+        (("workload", "identity"), 3, "workload: identity holds what cannot be understood"),
         (("minutes",), 1e300, "minutes: 1e+300 is not above 0 and at most 100000"),
         (("minutes",), -1.0, "minutes: -1 is not above 0"),
         (("slice_ms",), 1e-300, "slice_ms: 1e-300 is not 20 to 1000"),
-        (("looks",), [{"pairs": 5, "level": 0.01}, {"pairs": 3, "level": 0.01}], "looks: after 5, 3 pairs are in no o"),
+        (
+            ("interim_analyses",),
+            [{"pairs": 5, "level": 0.01}, {"pairs": 3, "level": 0.01}],
+            "interim_analyses: after 5, 3 pairs are in no o",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_type_in_a_manifest_is_named_by_its_path(

@@ -63,12 +63,12 @@ def test_ends_differ_by_fishers_exact_test() -> None:
 
 
 def test_looks_at_ends_that_are_alike_keep_their_level_together() -> None:
-    from engine.core.model import LEVEL, LOOKS
+    from engine.core.model import INTERIM_ANALYSES, LEVEL
 
     chance, wrong = random.Random(11), 0
     for _ in range(2000):
         good, bad = Count(0, 0), Count(0, 0)
-        for look in LOOKS:
+        for look in INTERIM_ANALYSES:
             good, bad = good + drawn(chance, 0.5, 3), bad + drawn(chance, 0.5, 3)
             if failure_counts.p_value(good, bad) <= look.level:
                 wrong += 1

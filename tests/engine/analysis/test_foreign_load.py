@@ -14,6 +14,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond
 from engine.journal.writer import JournalWriter
 from tests.support.journal import make_run
+from tests.support.totals import planned_as
 
 SECOND_NS = 1_000_000_000
 
@@ -40,7 +41,7 @@ def abreast(tmp_path: Path) -> tuple[Path, list[int]]:
     with JournalWriter.open(path) as journal:
         for cell in ("001-16.3-auto-r1", "002-17.0-auto-r1"):
             attempt = journal.begin_attempt(cell, 0, {})
-            step = journal.begin_step(attempt, 0, "qr100", "query", 0, {}, 0)
+            step = journal.begin_step(attempt, 0, "qr100", "query", 0, planned_as("query"), 0)
             steps.append(step)
             host: dict[str, int] = {"user_ns": 1_400_000_000, "system_ns": 100_000_000, "idle_ns": 500_000_000}
             host |= {"steal_ns": 250_000_000}

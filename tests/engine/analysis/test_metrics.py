@@ -220,7 +220,7 @@ def test_what_is_missing_is_none() -> None:
     line = metrics.published("load", bare)
     assert {line[name] for name in ("rps", "wpi", "csps", "cpups", "cpupq", "dbgb1", "rpq")} == {None}
     assert metrics.step_figures("load", bare)["wal_bytes_per_op"] is None
-    assert metrics.step_figures("pause", replace(bare, seconds=60.0))["rate_per_s"] is None
+    assert metrics.step_figures("pause", replace(bare, seconds=60.0, primary_metric=None))["rate_per_s"] is None
 
 
 def test_buckets_print_as_the_reference_prints_them() -> None:

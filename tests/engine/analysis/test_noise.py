@@ -33,11 +33,13 @@ HERE: dict[str, Any] = {
 def scatter(run: Path, step: str) -> float:
     """The standard deviation of the log ratios of the base and its double."""
     cells = {
-        (cell.cell.subject.arm, cell.cell.repeat): cell for cell in load(run).cells if cell.cell.subject.build == "16.3"
+        (cell.cell.subject.control, cell.cell.repeat): cell
+        for cell in load(run).cells
+        if cell.cell.subject.build == "16.3"
     }
 
-    def rate(arm: str, repeat: int) -> float:
-        totals = cells[arm, repeat].steps[step].totals
+    def rate(control: str, repeat: int) -> float:
+        totals = cells[control, repeat].steps[step].totals
         (role,) = [role for name, role in totals.roles.items() if name == ("query" if step == "qr100" else "insert")]
         return (role.statements if step == "qr100" else role.rows) / totals.seconds
 
@@ -95,7 +97,7 @@ def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -
         file.unlink()
     odd = tmp_path / "3-odd"
     odd.mkdir()
-    (odd / "manifest.json").write_text('{"schema": [1, 1], "aa": true, "environment": []}')
+    (odd / "manifest.json").write_text('{"schema": "1.0", "aa": true, "environment": []}')
     (odd / "journal.db").touch()
     found = noise.smallest_effects(tmp_path, 4, STEPS)
     assert found is not None and found.run == good.name

@@ -70,7 +70,7 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     assert all(cost["probes"] == ["sched"] and cost["ratio"] for cost in found)
     assert {cost["pairs"] for cost in found} == {bench.undrifted_pairs(2)}
     with JournalReader(bench.run) as reader:
-        variants = [cell.subject.arm for cell in reader.manifest.cells]
+        variants = [cell.subject.control for cell in reader.manifest.cells]
         probed = [
             {step.totals.observers for step in reader.steps(attempt.id) if step.totals} for attempt in reader.attempts()
         ]

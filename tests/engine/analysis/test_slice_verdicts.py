@@ -26,7 +26,7 @@ STEP = "qr100"
 
 
 def row(block: int, place: int, ops: int, **changed: int) -> SliceRow:
-    made = SliceRow(1, block, place, 0, 0, 50_000_000, ops, ops, 1000 * ops, ops, 0, 0, 0, 300_000)
+    made = SliceRow(1, block, place, 0, 0, 50_000_000, ops, ops, 1000 * ops, ops, 0, 0, 0, 300_000, 0, 0, 0)
     return replace(made, **changed)
 
 
@@ -153,7 +153,7 @@ def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path)
 def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: Path) -> None:
     base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     for leak, withheld in ((4000, False), (6000, True)):
-        leaking = [replace(each, leak_ns=leak) for each in base]
+        leaking = [replace(each, spill_over_ns=leak) for each in base]
         assert bool(slice_verdicts.reasons(pair(tmp_path / str(leak), base, leaking), STEP)) == withheld
 
 
@@ -172,7 +172,7 @@ def test_cpu_that_held_servers_used_in_an_unsliced_step_withholds_from_five_perc
 def test_clients_that_wait_for_each_other_withhold_from_a_fifth_on(tmp_path: Path) -> None:
     base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     for ragged, withheld in ((9_000_000, []), (13_000_000, ["pair 1: in 23% of a server's slices some clients"])):
-        other = [replace(each, ragged_ns=ragged) for each in base]
+        other = [replace(each, imbalance_ns=ragged) for each in base]
         found = slice_verdicts.reasons(pair(tmp_path / str(ragged), base, other), STEP)
         assert [reason[: len(text)] for reason, text in zip(found, withheld, strict=True)] == withheld
 

@@ -56,7 +56,7 @@ def test_the_running_ratio_is_that_of_the_totals_so_far(tmp_path: Path) -> None:
     assert (pair.low, pair.high, pair.typical) == (None, None, None), "two blocks tell no error"
     side = pair.blocks[0].other
     assert side.rate_per_s == pytest.approx(2000 / 0.096)
-    assert side.server_cpu_us_per_op == 100 and side.leak_share == pytest.approx(200_000 / 36_500_000)
+    assert side.server_cpu_us_per_op == 100 and side.spill_over_share == pytest.approx(200_000 / 36_500_000)
     assert side.runq_us_per_op == pytest.approx(5_000_000 / 1000 / 365)
 
 

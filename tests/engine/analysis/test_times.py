@@ -25,7 +25,7 @@ from tests.support.totals import made_role
 from tui.compare import cells_text, explanation, table
 from tui.glyphs import SETS
 from tui.history import text as history
-from workloads.base import Headline
+from workloads.base import PrimaryMetric
 
 USUAL_S = 0.25
 
@@ -42,9 +42,11 @@ def timed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
                    "server_cpu_s": 0.1 * factor},
         "work": {"WAL bytes to replay": 1000 + cell.repeat},
     }  # fmt: skip
-    headline = Headline("task", "s", live=False, by="time")
+    primary = PrimaryMetric("task", "s", live=False, by="time")
     task = made_role(1, 0, service_ns=took_ns, max_ns=took_ns)
-    return replace(totals, roles={"task": task}, headline=headline, report=report, apart=step == "l.i0", wal_bytes=5000)
+    return replace(
+        totals, roles={"task": task}, primary_metric=primary, report=report, apart=step == "l.i0", wal_bytes=5000
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_more_time_is_slower_and_less_is_faster(comparison: Comparison) -> None:
     assert (faster.verdict, faster.better, faster.ratio) == ("faster", True, pytest.approx(0.9, abs=1e-6))
     assert rate.verdict == "same"
     assert comparison.ratio("17.0", "l.i0", "rate_per_s") is None
-    assert comparison.judged_by("l.i0") == "time_s" and comparison.units["l.i0"] == "s"
+    assert comparison.primary_metric("l.i0") == "time_s" and comparison.units["l.i0"] == "s"
     answer = comparison.answer_for("17.0")
     assert answer.startswith("17.0 is slower than 16.3 in 1 of 4 steps: l.i0 +12.0 % in time [+12.0, +12.0]")
     assert "faster in 1: l.i1 -10.0 % in time [" in answer and "same within 2 % in 2" in answer
@@ -82,7 +84,7 @@ def test_the_programs_and_their_servers_are_told_apart(comparison: Comparison) -
     cost = comparison.ratio("17.0", "l.i0", "server_cpu_us_per_op")
     assert cost is not None and cost.verdict == "slower"
     user = comparison.ratio("17.0", "l.i0", "user_s")
-    assert user is not None and user.verdict == "none" and user.stands_out and not user.better
+    assert user is not None and user.verdict == "none" and user.flagged and not user.better
 
 
 def test_tables_csv_and_json_say_times(comparison: Comparison) -> None:

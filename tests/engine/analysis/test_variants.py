@@ -18,9 +18,9 @@ from engine.view.run_summary import read_run
 from tests.support.journal import keep, make_run
 from tests.support.totals import made_role, made_totals
 from tui.compare.table import USUAL, name_of, rows
-from workloads.base import Headline
+from workloads.base import PrimaryMetric
 
-ARMS = ("insert", "insert+pgbench-select")
+VARIANTS = ("insert", "insert+pgbench-select")
 READER = "pgbench-select"
 
 
@@ -38,7 +38,7 @@ def read_beside(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     return replace(
         totals,
         roles={**totals.roles, READER: reader},
-        beside={READER: "tx/s"},
+        background={READER: "tx/s"},
         server_cpu_ns=added(totals.server_cpu_ns, reader.backend_cpu_ns),
         client_cpu_ns=totals.client_cpu_ns + reader.client_cpu_ns,
         server_switches=added(totals.server_switches, reader.backend_switches),
@@ -46,31 +46,39 @@ def read_beside(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 
 
 def test_a_workload_is_held_against_the_first_in_a_sentence(tmp_path: Path) -> None:
-    effects = {(ARMS[1], "l.i1"): 0.8, (ARMS[1], "qr100"): 0.9}
+    effects = {(VARIANTS[1], "l.i1"): 0.8, (VARIANTS[1], "qr100"): 0.9}
     run = make_run(
-        tmp_path / "r", builds=("16.3",), variants=ARMS, effects=effects, noise=0.0005, repeats=4, change=read_beside
+        tmp_path / "r",
+        builds=("16.3",),
+        variants=VARIANTS,
+        effects=effects,
+        noise=0.0005,
+        repeats=4,
+        change=read_beside,
     )
     found = compare([run])
-    assert found.base == "insert" and found.names == ARMS
+    assert found.base == "insert" and found.names == VARIANTS
     (answer,) = found.answer
-    assert answer.subject == ARMS[1]
+    assert answer.subject == VARIANTS[1]
     assert answer.text.startswith("insert is slower with pgbench-select beside it in 2 of 4 steps: l.i1 -20.0 % [-20.")
     assert "; the same within 2 % in 2." in answer.text
     # The reader's own work is in no figure of the inserts.
-    cpu = found.ratio(ARMS[1], "l.i1", "server_cpu_us_per_op")
+    cpu = found.ratio(VARIANTS[1], "l.i1", "server_cpu_us_per_op")
     assert cpu is not None and cpu.verdict == "same" and cpu.ratio == pytest.approx(1.0)
-    assert found.ratio(ARMS[1], "l.i1", f"{READER}.rate_per_s") is None  # there is nothing to hold it against
+    assert found.ratio(VARIANTS[1], "l.i1", f"{READER}.rate_per_s") is None  # there is nothing to hold it against
     told = render.to_markdown(found)
     assert "Loads beside these" in told and "pgbench-select tx/s | 1,00" in told
     assert "backends and clients of pgbench-select are left out" in told
     assert "insert,insert+pgbench-select" not in told and render.to_csv(found).splitlines()[0].endswith(",workload")
-    swapped = compare([run], base=ARMS[1]).answer[0].text
+    swapped = compare([run], base=VARIANTS[1]).answer[0].text
     assert swapped.startswith("insert is faster without pgbench-select beside it in 2 of 4 steps: l.i1 +25")
-    assert read_run(run).workload == ", ".join(ARMS)
+    assert read_run(run).workload == ", ".join(VARIANTS)
 
 
 def test_each_build_is_held_against_itself_and_the_base(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", variants=ARMS, effects={(ARMS[1], "l.i1"): 0.8}, repeats=4, change=read_beside)
+    run = make_run(
+        tmp_path / "r", variants=VARIANTS, effects={(VARIANTS[1], "l.i1"): 0.8}, repeats=4, change=read_beside
+    )
     found = compare([run])
     assert found.base == "16.3/insert"
     baselines = {name: found.baseline_of(name) for name in found.names}
@@ -82,11 +90,11 @@ def test_each_build_is_held_against_itself_and_the_base(tmp_path: Path) -> None:
     assert told["17.0/insert"].startswith("17.0/insert is the same as 16.3/insert within 2 %")
     for build in ("16.3", "17.0"):
         begin = f"insert on {build} is slower with pgbench-select beside it in 1 of 4 steps: l.i1 -"
-        assert told[f"{build}/{ARMS[1]}"].startswith(begin)
-    assert f"each build with {ARMS[1]} is compared with itself with insert" in render.header(found)
+        assert told[f"{build}/{VARIANTS[1]}"].startswith(begin)
+    assert f"each build with {VARIANTS[1]} is compared with itself with insert" in render.header(found)
     # Another base: the builds under both loads.
-    under = compare([run], base=f"16.3/{ARMS[1]}")
-    assert under.baseline_of(f"17.0/{ARMS[1]}") == f"16.3/{ARMS[1]}"
+    under = compare([run], base=f"16.3/{VARIANTS[1]}")
+    assert under.baseline_of(f"17.0/{VARIANTS[1]}") == f"16.3/{VARIANTS[1]}"
 
 
 def test_a_further_load_has_verdicts_of_its_own(tmp_path: Path) -> None:
@@ -127,12 +135,12 @@ def test_a_saturated_client_withholds_the_rate_of_its_own_load(tmp_path: Path) -
 
 
 def test_what_cannot_be_parted_is_the_first_loads() -> None:
-    alone = replace(made_totals("l.i1", "write", 20_000.0), headline=Headline("insert", "rows/s"))
+    alone = replace(made_totals("l.i1", "write", 20_000.0), primary_metric=PrimaryMetric("insert", "rows/s"))
     reader = made_role(10_000, 0, backend_runq_ns=5_000_000, backend_read_bytes=1 << 20)
     both = replace(
         alone,
         roles={**alone.roles, READER: reader},
-        beside={READER: "tx/s"},
+        background={READER: "tx/s"},
         server_cpu_ns=added(alone.server_cpu_ns, reader.backend_cpu_ns) + 400_000 * 1000,
         server_runq_ns=added(alone.server_runq_ns, reader.backend_runq_ns),
         server_read_bytes=added(alone.server_read_bytes, reader.backend_read_bytes),
@@ -142,7 +150,7 @@ def test_what_cannot_be_parted_is_the_first_loads() -> None:
     assert before["read_kb_per_op"] == after["read_kb_per_op"]
     # 0.4 s of a checkpointer or WAL writer that served both, over 400,000 rows.
     assert after["server_cpu_us_per_op"] == pytest.approx(before["server_cpu_us_per_op"] + 1.0)
-    figures = after["beside"][READER]
+    figures = after["background"][READER]
     assert figures["rate_per_s"] == 10_000 / both.seconds and 250 < figures["p99_us"] < 4000
     assert figures["backend_cpu_us"] == 200.0
     assert metrics.role_figures("write", both, READER)["cpu_us_per_op"] == 200.0
@@ -151,21 +159,21 @@ def test_what_cannot_be_parted_is_the_first_loads() -> None:
 def test_runs_of_other_workloads_are_not_compared(tmp_path: Path) -> None:
     paths = [
         make_run(tmp_path / name, builds=("16.3",), variants=variants)
-        for name, variants in (("a", ARMS), ("b", ("insert", "insert+pgbench-tpcb")))
+        for name, variants in (("a", VARIANTS), ("b", ("insert", "insert+pgbench-tpcb")))
     ]
     with pytest.raises(UserError, match="the one compares insert, insert\\+pgbench-select, the other insert, insert"):
         compare(paths)
 
 
 def test_a_cell_of_a_workload_that_is_not_planned_is_refused(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", builds=("16.3",), variants=ARMS, repeats=1)
+    run = make_run(tmp_path / "r", builds=("16.3",), variants=VARIANTS, repeats=1)
     manifest = run / "manifest.json"
     record = json.loads(manifest.read_text())
     record["cells"][1]["subject"]["workload"] = "insert+other"
     manifest.write_text(json.dumps(record))
     with pytest.raises(UserError, match="names a workload that is not in it"):
         compare([run])
-    record["variants"][ARMS[0]] = {"name": 1}
+    record["variants"][VARIANTS[0]] = {"name": 1}
     manifest.write_text(json.dumps(record))
     with pytest.raises(UserError, match="variants: insert holds what cannot be understood"):
         compare([run])

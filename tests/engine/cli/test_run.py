@@ -74,7 +74,6 @@ def test_a_rare_option_has_no_flag_of_its_own() -> None:
         (("--workload", "pgbench-tpcb", "--pgbench-init", "-F"), "--pgbench-init: Option '-F' requires an argument"),
         (("--workload", "pgbench-tpcb", "--pgbench-init", "'"), "--pgbench-init: No closing quotation"),
         (("--workload", "pgbench-tpcb", "--pgbench-init", "more"), "--pgbench-init: Got unexpected extra argument"),
-        (("--knob", "limiter=catch-up"), "No such option '--knob'"),
         (("--beside",), "No such option '--beside'"),
     ],
 )

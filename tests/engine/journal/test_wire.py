@@ -19,7 +19,7 @@ from engine.journal.wire import Receiver, Wire
 from engine.journal.writer import JournalWriter, create_run
 from tests.support.totals import made_totals
 
-MANIFEST = {"schema": [1, 0]}
+MANIFEST = {"schema": "1.0"}
 CELL = "002-16.3-auto-linux_6.1-r1"
 
 
@@ -114,7 +114,7 @@ EVENT = {"id": 2, "attempt_id": 2, "kind": "mark", "started_ns": 1, "data": "{}"
 @pytest.mark.parametrize(
     "row",
     [
-        ["insert", "meta", {"key": "schema_major", "value": "9"}],
+        ["insert", "meta", {"key": "schema", "value": "9"}],
         ["insert", "slice", {}],
         ["insert", "event; DROP TABLE attempt", {}],
         ["insert", "event", {**EVENT, "id": 3}],

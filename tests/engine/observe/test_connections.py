@@ -17,7 +17,7 @@ from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads import histogram
-from workloads.base import Beside, Role, Step
+from workloads.base import Background, Role, Step
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
@@ -26,7 +26,7 @@ STEP = Step(
     "query",
     {},
     roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")),
-    beside=(Beside("select", "tx/s", ages="session", threads=2),),
+    background=(Background("select", "tx/s", ages="session", threads=2),),
 )
 BACKENDS = (101, 102, 103, 104)
 

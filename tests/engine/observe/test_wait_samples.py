@@ -56,7 +56,7 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
     assert old == {pid for _, pid in backends}, "who has waited for longer than a millisecond"
     assert looks.often
     assert 30 <= count <= 70, "ten a second, five of ten seconds, at moments chosen by chance"
-    assert [(second.role, second.looks, second.data) for second in seen] == [
+    assert [(second.role, second.samples, second.data) for second in seen] == [
         ("idle", count, {"Client:ClientRead": count}),
         ("stuck", count, {"Lock:advisory": count}),
     ]

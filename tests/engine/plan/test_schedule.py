@@ -42,7 +42,7 @@ def test_two_builds_run_abba() -> None:
 def test_the_base_comes_first_and_its_double_next_to_it() -> None:
     assert subjects(["a", "b"], ["auto"], "b", aa=True) == (
         Subject("b", "auto"),
-        Subject("b", "auto", arm="aa"),
+        Subject("b", "auto", control="aa"),
         Subject("a", "auto"),
     )
 

@@ -23,7 +23,7 @@ from engine.report.console import PlainConsole
 from engine.view.events import stall_words
 from engine.view.player import Player
 from tests.support.journal import growing, interleaved, make_run
-from tests.support.totals import RATES, SECOND_NS
+from tests.support.totals import RATES, SECOND_NS, planned_as
 
 CONFIGS = ("cx5", "cx7")
 BASE_PER_S = 2_000_000 // 12  # what the base's cells did in l.i0, second by second
@@ -42,7 +42,7 @@ class UnderWay:
             self.cell = reader.manifest.cells[ordinal].id
         self.started_ns = time.monotonic_ns() - ago_s * SECOND_NS
         self.attempt = self.journal.begin_attempt(self.cell, self.started_ns, {"environment": {}})
-        self.step = self.journal.begin_step(self.attempt, 0, step, kind, 1_000_000, {}, self.started_ns)
+        self.step = self.journal.begin_step(self.attempt, 0, step, kind, 1_000_000, planned_as(kind), self.started_ns)
         self.journal.commit()
 
     def add(self, name: str, rates: list[int], statements: int = 1) -> None:
@@ -82,7 +82,7 @@ def test_the_yardstick_is_the_base_under_the_same_config_and_not_its_double(
 
     def slow(cell: Any, step: str, totals: Any) -> Any:
         less = replace(totals.roles["insert"], rows=totals.roles["insert"].rows // 4)
-        return replace(totals, roles=totals.roles | {"insert": less}) if cell.subject.arm else totals
+        return replace(totals, roles=totals.roles | {"insert": less}) if cell.subject.control else totals
 
     opened.append(run := UnderWay(tmp_path / "r", 2, configs=CONFIGS, aa=True, change=slow))
     run.add("insert", [BASE_PER_S // 2] * 10)
@@ -235,7 +235,7 @@ def test_a_rate_is_called_as_its_workload_calls_it(tmp_path: Path, opened: list[
     run.add("ask", [1, 1], statements=200)
     database = sqlite3.connect(run.run / "journal.db")
     with database:
-        plan = {"name": "ask", "kind": "ask", "headline": {"role": "ask", "unit": "questions/s"}}
+        plan = {"name": "ask", "kind": "ask", "primary_metric": {"role": "ask", "unit": "questions/s"}}
         database.execute("UPDATE step SET plan = ?", (json.dumps(plan),))
     database.close()
     record = json.loads(follow.once(run.run, as_json=True))

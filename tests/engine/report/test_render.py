@@ -54,7 +54,7 @@ def rich_run(tmp_path: Path) -> Path:
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         missed = step == "qr100" and cell.subject.build == LONG
         waits = {"": 140, "IO:DataFileImmediateSync": 30, "LWLock:LogicalRepLauncherDSA": 29, "Lock:tuple": 1}
-        roles = {name: replace(role, waits=waits, wait_looks=200) for name, role in totals.roles.items()}
+        roles = {name: replace(role, waits=waits, wait_samples=200) for name, role in totals.roles.items()}
         totals = replace(totals, roles=roles) if step == "qr100" else totals
         return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
 
@@ -111,12 +111,12 @@ def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
 
 
 def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
-    knobs = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
-    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, knobs=knobs)])).split())
+    changed = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
+    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, options=changed)])).split())
     options = "limiter catch-up, query protocol simple, delete form range, placement paired"
     assert f"non-default workload options: {options}" in text
     usual = {"delete_form": "subselect", "lookup_connection": "kept"}
-    plain = compare([make_run(tmp_path / "usual", repeats=1, knobs=usual)])
+    plain = compare([make_run(tmp_path / "usual", repeats=1, options=usual)])
     assert "non-default" not in printed(plain)
     # And so does what a tree was.
     built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.builds[1:]]
@@ -214,7 +214,7 @@ def hostile(tmp_path: Path) -> Comparison:
 
     run = make_run(
         tmp_path / "r", builds=("=cmd|' /C calc'!A0", HOSTILE), repeats=3, stalls=stalled, change=probed,
-        failed={5: f"@SUM(1)\n{HOSTILE}"}, knobs={"create_suffix": HOSTILE},
+        failed={5: f"@SUM(1)\n{HOSTILE}"}, options={"create_suffix": HOSTILE},
     )  # fmt: skip
     return compare([run])
 
@@ -256,7 +256,7 @@ def test_json_has_each_figure_once(rich_run: Path) -> None:
         places = [tuple(each[name] for name in names) for each in record[part]]
         assert len(set(places)) == len(places)
     figures = {name for cell in record["cells"] for name in cell}
-    assert "server_cpu_us_per_op" in figures and "dbms_cpu_us_per_op" not in figures
+    assert "server_cpu_us_per_op" in figures
 
 
 def test_published_figures_are_named_as_published(rich_run: Path) -> None:

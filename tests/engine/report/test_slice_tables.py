@@ -37,8 +37,8 @@ def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_pa
     assert base[0] == {
         "cell": "001-16.3-auto-r1", "step": "qr100", "block": "1", "place": "0", "opened_ns": str(opened_ns),
         "counted_from_ns": str(opened_ns + 2_000_000), "counted_ns": "48000000", "ops": "384", "rows": "3840",
-        "cpu_ns": "38400000", "cpu_ops": "384", "runq_ns": "5000000", "leak_ns": "200000", "stopped_processes": "1",
-        "switch_ns": "400000", "ragged_ns": "0",
+        "cpu_ns": "38400000", "cpu_ops": "384", "runq_ns": "5000000", "spill_over_ns": "200000",
+        "stopped_processes": "1", "switch_ns": "400000", "imbalance_ns": "0",
         "early_ns": "0", "early_ops": "0",
     }  # fmt: skip
 

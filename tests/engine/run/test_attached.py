@@ -141,7 +141,7 @@ def test_servers_that_are_running_are_compared_without_verdicts(
     rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
     assert {ratio["step"] for ratio in rates} == {"l.i0", "l.x"}
     assert all(each["verdict"] == "none" and (each["low"] is not None or each["left_out"]) for each in rates)
-    assert not any(each["stands_out"] for each in comparison["ratios"])
+    assert not any(each["flagged"] for each in comparison["ratios"])
     findings = " ".join(comparison["findings"])
     assert "role may" in findings and "include what others did" in findings and "different settings" in findings
     assert PASSWORD not in json.dumps(comparison) and "77MB" not in json.dumps(comparison)
@@ -184,7 +184,7 @@ def test_verdicts_are_given_where_others_load_is_accepted(compared: tuple[Bench,
     run = tmp_path / bench.run.name
     shutil.copytree(bench.run, run)
     manifest = json.loads((run / "manifest.json").read_text())
-    manifest["attached"]["accept_foreign_load"] = True
+    manifest["external"]["accept_foreign_load"] = True
     (run / "manifest.json").write_text(json.dumps(manifest))
     comparison = found_in(run)
     assert "without verdicts" not in comparison["answer"][0]["text"]
@@ -296,8 +296,8 @@ def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: B
     done = bench("run", *words, *variants, "--steps", "l.i1", "--rows-written", "3000")
     assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
     assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
-    (both,) = (cell for cell in found_in(bench.run)["cells"] if cell["beside"])
-    beside = both["beside"]["pgbench-select"]
+    (both,) = (cell for cell in found_in(bench.run)["cells"] if cell["background"])
+    beside = both["background"]["pgbench-select"]
     assert beside["rate_per_s"] > 0 and beside["p99_us"] > 0 and beside["backend_cpu_us"] is None
     left = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     assert new.ask(left, "room") == []

@@ -81,8 +81,8 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
             # Waits are looked at while it is the server's turn, so about half the looks of a step that is not sliced.
             for name, role in step.totals.roles.items():
                 seen = [second for second in reader.wait_seconds(step.id) if second.role == name]
-                assert 10 <= role.wait_looks <= 20 * step.totals.seconds, "ten a second, at most every 50 ms"
-                assert sum(role.waits.values()) == role.wait_looks == sum(second.looks for second in seen)
+                assert 10 <= role.wait_samples <= 20 * step.totals.seconds, "ten a second, at most every 50 ms"
+                assert sum(role.waits.values()) == role.wait_samples == sum(second.samples for second in seen)
             assert step.totals.roles["insert"].waits["Client:ClientRead"] > 5, "it works 100 times a second only"
     assert (bench.run / "cells").exists()
     cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
@@ -128,7 +128,7 @@ def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) 
             assert sorted(row.place for row in found) == [0, 1, 2, 3]
             assert len({row.cpu_ops for row in found}) == 1 and found[0].cpu_ops % 2 == 0
             assert all(row.rows == row.ops * (100 if step == "l.i0" else 50) for row in found)
-        assert any(row.ragged_ns for row in (*sides[0], *sides[1])), "two clients never end together"
+        assert any(row.imbalance_ns for row in (*sides[0], *sides[1])), "two clients never end together"
     assert not any(slices_of(bench, "l.x").values())
     sliced = written(bench)
     assert ("l.i0", 80_000, 0) in sliced and ("l.i1", 64_000, 64_000) in sliced

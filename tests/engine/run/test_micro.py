@@ -115,7 +115,7 @@ def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -
     with Player(bench.run) as player:
         view = player.look()
         assert view.timed and view.time_s is not None and view.rate_per_s is None and view.relative is None
-        said = "".join(text for text, _ in live.rates(view, view.headline, ""))
+        said = "".join(text for text, _ in live.rates(view, view.primary_role, ""))
         assert said.startswith(" time ") and said.rstrip().endswith(("ms", "us", " s"))
 
 

@@ -125,7 +125,7 @@ def test_pgbench_runs_there_with_the_same_program_and_another_load_beside_it(
     (attempt,) = there.attempts()
     totals = there.steps(attempt)[-1].totals
     assert totals is not None
-    beside, own = totals.roles["pgbench-beside"], totals.report["beside"]["pgbench-beside"]
+    beside, own = totals.roles["pgbench-beside"], totals.report["background"]["pgbench-beside"]
     assert 0 < beside.statements <= own["pgbench"]["processed"] and beside.client_cpu_ns > 0
     role, summed = totals.roles["pgbench"], totals.report["pgbench"]
     assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]

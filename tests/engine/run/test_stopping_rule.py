@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.analysis.compare import compare
-from engine.core.model import LOOKS, PAIRS, Build, Cell, Look, Subject
+from engine.core.model import INTERIM_ANALYSES, PAIRS, Build, Cell, InterimAnalysis, Subject
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
@@ -49,7 +49,7 @@ def decided(run: Path, passed: int) -> int:
 
 
 def test_a_run_ends_at_the_look_at_which_every_step_is_known(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, effects={("17.0", "qr100"): 0.9})
+    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, effects={("17.0", "qr100"): 0.9})
     assert read_run(run).state == "unfinished"
     assert decided(run, 4) == 4
     (look,) = decisions(run)
@@ -72,7 +72,7 @@ def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
     def environment(cell: Cell) -> dict[str, Any]:
         return ENVIRONMENT | {"storage": {"filesystem": cell.subject.build, "read_ahead_kb": 128}}
 
-    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, environments=environment)
+    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, environments=environment)
     assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
 
@@ -89,7 +89,12 @@ def test_what_slices_that_stray_withhold_is_not_known(tmp_path: Path) -> None:
         ]
 
     run = make_run(
-        tmp_path / "r", repeats=8, unfinished=range(12, 16), slices=slices, noise=0.0005, looks=(Look(6, 0.05),)
+        tmp_path / "r",
+        repeats=8,
+        unfinished=range(12, 16),
+        slices=slices,
+        noise=0.0005,
+        interim_analyses=(InterimAnalysis(6, 0.05),),
     )
     (rate,) = (r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s"))
     assert rate.verdict == "withheld" and len(rate.reasons) == 1
@@ -101,7 +106,7 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, rate_target_per_s=300.0) if step == "qr100" else totals
 
-    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.0005, change=late)
+    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, change=late)
     assert decided(run, 4) == 4
     (found,) = decisions(run)
     assert found["text"] == "every step is known after 4 pairs, but for those whose verdicts are withheld: qr100"
@@ -116,26 +121,26 @@ def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path)
 
 
 def test_what_is_not_known_is_looked_at_again_and_named(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, looks=LOOKS, noise=0.03)
+    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.03)
     assert decided(run, 4) == 8
     (look,) = decisions(run)
     assert (
         look["unknown"] and "after 4 pairs not known: l.i0" in look["text"] and "next look is after 6" in look["text"]
     )
     assert read_run(run).state == "unfinished"
-    between = made(tmp_path / "s", 5, looks=LOOKS, noise=0.0005)
+    between = made(tmp_path / "s", 5, interim_analyses=INTERIM_ANALYSES, noise=0.0005)
     assert decided(between, 5) == 8 and decisions(between) == []
 
 
 def test_the_last_look_ends_nothing_but_is_recorded(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 8, looks=LOOKS, noise=0.2)
+    run = made(tmp_path / "r", 8, interim_analyses=INTERIM_ANALYSES, noise=0.2)
     assert decided(run, 8) == 8
     (look,) = decisions(run)
     assert (look["pairs"], look["level"]) == (8, pytest.approx(0.0201, rel=1e-2)) and "next look" not in look["text"]
     assert read_run(run).state == "finished"
 
 
-@pytest.mark.parametrize("pairs", [CELLS, PAIRS, *(look.pairs for look in LOOKS)])
+@pytest.mark.parametrize("pairs", [CELLS, PAIRS, *(look.pairs for look in INTERIM_ANALYSES)])
 def test_each_of_two_servers_is_the_first_as_often(pairs: int) -> None:
     subjects = Subject("16.3", "auto"), Subject("17.0", "auto")
     firsts = [cell.subject for cell in interleave(subjects, pairs)[::2]]
@@ -147,14 +152,16 @@ def test_verdicts_are_given_at_the_level_of_the_look(tmp_path: Path, pairs: int,
     """A run that time ended between two looks is judged as at the one that it was on the way to."""
     from engine.analysis.compare import compared_cells
 
-    assert compared_cells([made(tmp_path / "r", pairs, looks=LOOKS)]).level == pytest.approx(level, rel=1e-2)
+    assert compared_cells([made(tmp_path / "r", pairs, interim_analyses=INTERIM_ANALYSES)]).level == pytest.approx(
+        level, rel=1e-2
+    )
     assert compared_cells([made(tmp_path / "s", pairs)]).level == pytest.approx(0.04, rel=1e-4)
 
 
 def test_an_effect_that_is_named_at_five_percent_may_not_be_at_a_looks_level(tmp_path: Path) -> None:
     runs = [
         made(tmp_path / name, 3, of=3, seed=2, noise=0.015, effects={("17.0", "qr100"): 0.96}, **looks)
-        for name, looks in (("once", {}), ("looked", {"looks": LOOKS}))
+        for name, looks in (("once", {}), ("looked", {"interim_analyses": INTERIM_ANALYSES}))
     ]
     rates = [next(r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s")) for run in runs]
     assert rates[0].ratio == rates[1].ratio
@@ -182,7 +189,7 @@ def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 4, minutes=15.0)
     assert decided(run, 4) == 4
     assert read_run(run).state == "finished" and read_run(run).planned == 8
-    known = made(tmp_path / "s", 4, minutes=60.0, looks=LOOKS, noise=0.0005)
+    known = made(tmp_path / "s", 4, minutes=60.0, interim_analyses=INTERIM_ANALYSES, noise=0.0005)
     assert decided(known, 4) == 4 and decisions(known)[-1]["unknown"] == []
     assert decided(known, 4) == 4, "more time does not make it go on"
 
@@ -268,4 +275,4 @@ def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[
     assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
     found = json.loads(bench(*plan, "--minutes", "10", "--json").stdout)
     assert found["total_s"] <= 600 and found["cell_count"] < len(found["manifest"]["cells"])
-    assert found["manifest"]["minutes"] == 10 and found["manifest"]["looks"] == []
+    assert found["manifest"]["minutes"] == 10 and found["manifest"]["interim_analyses"] == []

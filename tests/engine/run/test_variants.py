@@ -15,7 +15,7 @@ from engine.journal.reader import JournalReader
 from tests.support.benchcall import SMALL, STALL_END_S, Bench, nothing_left, wait_for
 
 READER = "pgbench-select"
-ARMS = ("insert", f"insert+{READER}")
+VARIANTS = ("insert", f"insert+{READER}")
 FURTHER = ("--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
 
 
@@ -24,15 +24,15 @@ def compared(new_folder: Callable[[], Path], build: Callable[[int | str], Build]
     """A run of two cells: inserts alone, and with two readers beside them."""
     bench = Bench(new_folder() / "runs")
     words = ("--steps", "l.i1,qr100", "--repeats", "1", "--with", "clients=2", *FURTHER, *SMALL)
-    done = bench("--pg", build(16).label, "--variants", ",".join(ARMS), *words, "--query-seconds", "3", "--plain")
+    done = bench("--pg", build(16).label, "--variants", ",".join(VARIANTS), *words, "--query-seconds", "3", "--plain")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{build(16).label} {ARMS[1]} r1" in done.stdout
+    assert f"{build(16).label} {VARIANTS[1]} r1" in done.stdout
     return bench
 
 
 def test_the_reader_is_beside_the_measured_steps_of_its_own_cells(compared: Bench) -> None:
     with JournalReader(compared.run) as reader:
-        assert [cell.subject.workload for cell in reader.manifest.cells] == list(ARMS)
+        assert [cell.subject.workload for cell in reader.manifest.cells] == list(VARIANTS)
         # A guest is given the programs of the run, and looks for them in the first workload.
         assert all("pgbench" in own["programs"] for own in reader.manifest.workloads)
         alone, both = ({step.name: step for step in reader.steps(attempt.id)} for attempt in reader.attempts())
@@ -41,11 +41,11 @@ def test_the_reader_is_beside_the_measured_steps_of_its_own_cells(compared: Benc
         for name in ("l.i1", "qr100"):
             totals, of_base = both[name].totals, alone[name].totals
             assert totals is not None and of_base is not None
-            assert set(totals.roles) == {*of_base.roles, READER} and totals.beside == {READER: "tx/s"}
+            assert set(totals.roles) == {*of_base.roles, READER} and totals.background == {READER: "tx/s"}
             role = totals.roles[READER]
             assert role.connections == 2 and (role.backend_cpu_ns or 0) > 0 and role.client_cpu_ns > 0
             # Counted while the step lasted, of what pgbench itself says it did in all; the log has one of 16.
-            (own,) = totals.report["beside"].values()
+            (own,) = totals.report["background"].values()
             assert own["log_every"] == 16 and 0 < role.statements <= own["pgbench"]["processed"] + 32
             rows = [row for row in reader.roles(both[name].id) if row.name == READER]
             assert len({row.backend_pid for row in rows}) == 2
@@ -59,11 +59,11 @@ def test_the_reader_is_beside_the_measured_steps_of_its_own_cells(compared: Benc
 
 def test_the_comparison_says_what_the_reader_costs(compared: Bench) -> None:
     found: dict[str, Any] = compared.comparison()
-    assert found["base"] == "insert" and [subject["workload"] for subject in found["subjects"]] == list(ARMS)
-    assert {ratio["workload"] for ratio in found["ratios"]} == {ARMS[1]}
+    assert found["base"] == "insert" and [subject["workload"] for subject in found["subjects"]] == list(VARIANTS)
+    assert {ratio["workload"] for ratio in found["ratios"]} == {VARIANTS[1]}
     assert {ratio["step"] for ratio in found["ratios"] if ratio["metric"] == "rate_per_s"} >= {"l.i1", "qr100"}
-    (cell,) = (c for c in found["cells"] if c["step"] == "qr100" and c["workload"] == ARMS[1])
-    assert cell["beside"][READER]["rate_per_s"] > 100 and cell["beside"][READER]["p99_us"] > 0
+    (cell,) = (c for c in found["cells"] if c["step"] == "qr100" and c["workload"] == VARIANTS[1])
+    assert cell["background"][READER]["rate_per_s"] > 100 and cell["background"][READER]["p99_us"] > 0
     # All server CPU but that of the reader's backends is the first load's.
     with JournalReader(compared.run) as reader:
         totals = {step.name: step.totals for step in reader.steps(reader.attempts()[1].id)}["qr100"]
@@ -75,7 +75,7 @@ def test_the_comparison_says_what_the_reader_costs(compared: Bench) -> None:
     assert "Loads beside these" in told and f"{READER} tx/s" in told and f"{READER} p99 us" in told
     assert f"backends and clients of {READER} are left out" in " ".join(told.split())
     (listed,) = json.loads(compared("list", "runs", "--json").stdout)
-    assert listed["workload"] == ", ".join(ARMS)
+    assert listed["workload"] == ", ".join(VARIANTS)
 
 
 def test_a_lock_of_the_other_load_is_named_as_the_cause_of_a_stall(bench: Bench, label: str, tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_bulk_loads_run_beside_another_load_in_tables_of_their_own(bench: Bench,
     (attempt,) = bench.attempts()
     step = bench.steps(attempt)[-1]
     totals = step.totals
-    assert totals is not None and totals.beside == {"pgbench-copy": "tx/s"}
-    role, own = totals.roles["pgbench-copy"], totals.report["beside"]["pgbench-copy"]
+    assert totals is not None and totals.background == {"pgbench-copy": "tx/s"}
+    role, own = totals.roles["pgbench-copy"], totals.report["background"]["pgbench-copy"]
     assert role.connections == 2 and 0 < role.statements <= own["pgbench"]["processed"]
     assert any("COPY pgbench_copy_:client_id" in each["statement"] for each in own["statements"])
     nothing_left(bench)

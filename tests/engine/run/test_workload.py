@@ -66,7 +66,7 @@ def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
     words = ("--workload", "toy", "--questions", "1000000000", "--answer", "late")
     toy.detached("--pg", label, "--repeats", "1", *words)
     step = toy.await_step("ask")
-    assert step.headline is not None and step.headline.unit == "questions/s"
+    assert step.primary_metric is not None and step.primary_metric.unit == "questions/s"
     wait_for(lambda: warm(toy, step), "some seconds of the step")
     assert "questions/s" in toy("watch", "--once").stdout
     backend = toy.backend(step, "ask")

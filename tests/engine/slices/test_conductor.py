@@ -150,7 +150,7 @@ def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], a
         assert all(0 <= each.ops <= each.cpu_ops for each in made)
     assert sum(each.ops for each in found) > sum(each.cpu_ops for each in found) / 2
     assert abs(ahead[0] - ahead[1]) <= 4 * max(each.cpu_ops for each in found), "they come apart"
-    assert any(each.ragged_ns for each in found) == (clients > 1)
+    assert any(each.imbalance_ns for each in found) == (clients > 1)
 
 
 @pytest.mark.parametrize("questions", [(3000, 3000), (20_000, 3000), (3000, 20_000), (1, 1)])

@@ -51,7 +51,7 @@ def test_what_is_to_come_is_laid_at_the_pace_kept_so_far() -> None:
 
 
 def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
-    queries = {"headline": {"role": "query", "unit": "queries/s", "by": "rate"}}
+    queries = {"primary_metric": {"role": "query", "unit": "queries/s", "by": "rate"}}
     for work, plan in ((0, {}), (300, queries)):  # of a query step rows are inserted besides, at a rate
         base, live = (
             series([100, 20, 100], work=work, plan=plan),

@@ -110,7 +110,7 @@ def test_a_block_counts_once_it_is_whole(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         live.block(*OPS)
         for place, side in enumerate((0, 1, 1, 0)):
-            values = (live.hand.at_ns, live.hand.at_ns + WARM_NS, COUNTED_NS, 100, 0, 0, 100, 0, 0, 0, 0)
+            values = (live.hand.at_ns, live.hand.at_ns + WARM_NS, COUNTED_NS, 100, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0)
             live.journal.add_slice(SliceRow(live.steps[side], 1, place, *values))
             live.journal.commit()
             live.hand.at_ns += SLICE_NS

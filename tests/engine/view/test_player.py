@@ -16,6 +16,7 @@ from engine.view.player import SPEEDS, Player
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tests.support.journal import CELL, START_NS, Hand, growing
+from tests.support.totals import planned_as
 
 STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording
 
@@ -119,12 +120,13 @@ def test_the_next_step_of_the_engine_is_shown_when_it_begins(tmp_path: Path) -> 
         live.second()
         player.look()
         live.end_step()
-        live.journal.begin_step(live.attempt, 1, "qr100", "query", 0, {"seconds": 60}, live.hand.at_ns)
+        plan = {"seconds": 60, **planned_as("query")}
+        live.journal.begin_step(live.attempt, 1, "qr100", "query", 0, plan, live.hand.at_ns)
         live.journal.commit()
         view = player.look()
         assert view.step is not None and view.step.name == "qr100"
         assert view.series is not None and not view.series.rates
-        assert view.rate_per_s is None and view.headline == "query"
+        assert view.rate_per_s is None and view.primary_role == "query"
 
 
 def test_an_engine_that_died_is_told_from_one_that_runs(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_stalls_stand_below_the_chart_and_the_ribbon_ends_with_its_rate() -> Non
 
 def test_a_recorded_step_is_read_with_its_stalls(recording: Path) -> None:
     side = recorded(recording, "002-16.3-prebuilt-auto-r1", "l.i1")
-    assert side.headline == "insert"
+    assert side.primary_role == "insert"
     assert kinds([side]) == ["insert", "delete"]
     done = track(side, "insert", "work")
     assert done.end == pytest.approx(448_000)

@@ -78,7 +78,7 @@ def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event)
 
 def spoil_schema(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "schema": [9, 0]}))
+    (run / "manifest.json").write_text(json.dumps({**manifest, "schema": "9.0"}))
 
 
 @pytest.mark.parametrize(

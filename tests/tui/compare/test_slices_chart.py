@@ -101,7 +101,7 @@ def test_the_summary_has_ratio_interval_check_and_leak() -> None:
     )
     strayed = slices_chart.summary(pair(0.95), SlicedCheck("17.0", 1.6, 8, True), 80)
     assert {spans[0][1] for spans in strayed[1:]} == {"warning"}
-    few = replace(pair(0.95), low=None, high=None, typical=None, base_leak_share=None)
+    few = replace(pair(0.95), low=None, high=None, typical=None, base_spill_over_share=None)
     came_to, trust = text(slices_chart.summary(few, None, 80))
     assert came_to == " ratio 0.950  1 blocks, for these two clusters"
     assert trust == " self-check: too few blocks to tell; CPU in the other's slices -, 0.2 %"

@@ -43,7 +43,7 @@ from tui.compare.table import (
 )
 from tui.glyphs import SETS
 from tui.marks import width
-from workloads.base import Headline
+from workloads.base import PrimaryMetric
 
 BRAILLE, ASCII = SETS["braille"], SETS["ascii"]
 EVERYTHING = tuple(comparison_table.SHORT)
@@ -304,7 +304,7 @@ def test_json_of_another_making_is_one_clear_line() -> None:
 
 def test_a_double_is_compared_with_its_twin_also_when_the_base_is_another() -> None:
     comparison = replace(made(), base="17.0")
-    double = next(subject for subject in comparison.subjects if subject.arm == "aa")
+    double = next(subject for subject in comparison.subjects if subject.control == "aa")
     assert comparison.baseline_of(double.name) == "16.3"
     assert comparison.others[-1] == double
 
@@ -320,7 +320,7 @@ def test_ratios_without_a_value_are_no_numbers() -> None:
 
 def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     def asked(_: Any, step: str, totals: StepTotals) -> StepTotals:
-        return replace(totals, headline=Headline("query", "questions/s")) if step == "qr100" else totals
+        return replace(totals, primary_metric=PrimaryMetric("query", "questions/s")) if step == "qr100" else totals
 
     found = compare([make_run(tmp_path / "r", change=asked)])
     assert json.loads(to_json(found))["units"] == {

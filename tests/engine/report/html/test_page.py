@@ -117,7 +117,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
     assert tuple(steps) == known.steps
     for step, data in steps.items():
         for other in known.others:
-            ratio = known.ratio(other.name, step, known.judged_by(step))
+            ratio = known.ratio(other.name, step, known.primary_metric(step))
             assert ratio is not None
             (shown,) = [each for each in data["ratios"] if each["subject"] == other.name]
             assert {name: shown[name] for name in ("ratio", "low", "high", "pairs")} == {
@@ -134,7 +134,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
                     for name in known.names]  # fmt: skip
             assert sums == pytest.approx([1.0] * len(sums))
         assert [each["value"] for each in data["cells"]] == [
-            value for name in known.names for value in known.values(name, step, known.judged_by(step))
+            value for name in known.names for value in known.values(name, step, known.primary_metric(step))
         ]
     drawn = data_of(text)["flames"]
     assert {each["title"] for each in drawn["l.i1"]} >= {"insert: patch against main"}
@@ -166,11 +166,11 @@ def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
             ticks, rates = series.read_rates(reader, step)
             shown = StepSeries(reader, step)
             shown.catch_up()
-            if step.headline is None or not step.headline.live:
+            if step.primary_metric is None or not step.primary_metric.live:
                 assert rates is None
                 continue
             assert rates is not None
-            live = shown.active[step.headline.role]
+            live = shown.active[step.primary_metric.role]
             assert rates.mean == pytest.approx(live.value), name
             monkeypatch.setattr(series, "COLUMNS", 3)
             _, few = series.read_rates(reader, step)
@@ -181,7 +181,7 @@ def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
             assert done[0] == pytest.approx(done[1])
             heat = series.heat_of([ticks])
             heat.add(reader, step, ticks, "x")
-            role = step.headline.role
+            role = step.primary_metric.role
             assert step.totals is not None
             counted = sum(found.sum() for (kind, _), found in heat.counts.items() if kind == role)
             assert counted in (0, sum(each.statements for each in step.totals.of_kind(role))), name
@@ -249,7 +249,7 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, library: Pat
     none = make_run(tmp_path / "none", failed={0: "killed by signal 9"}, unfinished=range(1, 6))
     newer = make_run(tmp_path / "newer", repeats=1)
     with sqlite3.connect(newer / "journal.db") as journal:
-        journal.execute("UPDATE meta SET value = '9' WHERE key = 'schema_major'")
+        journal.execute("UPDATE meta SET value = '9.0'")
     damaged = make_run(tmp_path / "damaged", repeats=1)
     with sqlite3.connect(damaged / "journal.db") as journal:
         journal.execute("UPDATE role_second SET service = x'ffffffff01000000'")
