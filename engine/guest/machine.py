@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from engine.core.errors import UserError
 from engine.core.kernel import GuestMachine, Kernel
+from engine.core.lines import LineError, Lines
 from engine.guest import initrd, kernels
 from engine.guest.tools import Tools
 from engine.host.account import bound_to_engine, unprivileged
@@ -142,7 +143,7 @@ class Guest:
 
     def __init__(self, kernel: Kernel, machine: GuestMachine, tools: Tools, job: Job, console_log: Path) -> None:
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._heard, self._console = bytearray(), bytearray()
+        self._console = bytearray()
         self._log = console_log.open("wb")
         self._room = CONSOLE_MAX_BYTES
         self._selector = selectors.DefaultSelector()
@@ -180,6 +181,7 @@ class Guest:
         for end in (self._channel, self._serial):
             end.setblocking(False)
             self._selector.register(end, selectors.EVENT_READ)
+        self._lines = Lines(self._channel.fileno(), self._channel.fileno(), LINE_MAX_BYTES)
 
     def __enter__(self) -> Self:
         return self
@@ -192,37 +194,32 @@ class Guest:
         self._log.close()
 
     def lines(self, timeout_s: float) -> list[bytes]:
-        """The complete lines that have come over the channel; waits for some. A dead guest's incomplete line is lost.
-
-        Raises UserError for a line that is too long.
-        """
+        """Wait for lines over the channel and return them. Raises UserError for a line without end."""
+        lines = []
         for key, _ in self._selector.select(timeout_s):
-            received = _received(key.fileobj)  # type: ignore[arg-type]
-            if received == b"":
+            if key.fileobj is self._channel:
+                try:
+                    lines = self._lines.waiting()
+                except LineError as error:
+                    raise UserError(f"the guest: {error}") from None
+                ended = self._lines.ended
+            else:
+                ended = self._read_console()
+            if ended:
                 self._selector.unregister(key.fileobj)
-            elif received and key.fileobj is self._serial:
-                self._keep(received)
-            elif received:
-                self._heard += received
-        if len(self._heard) > LINE_MAX_BYTES:
-            raise UserError(f"the guest sent a line of more than {LINE_MAX_BYTES >> 20} MB")
-        if b"\n" not in self._heard:
-            return []
-        *whole, rest = bytes(self._heard).split(b"\n")
-        self._heard = bytearray(rest)
-        return whole
+        return lines
 
     @property
     def over(self) -> bool:
         """Whether nothing more can come: both sockets are at their end."""
         return not self._selector.get_map()
 
-    def send(self, line: bytes) -> None:
-        """Send a line, in one piece: lines to a guest are short. Raises UserError if it does not take the line."""
+    def send(self, record: Mapping[str, Any]) -> None:
+        """Send a short record, at once. Raises UserError when the guest does not take it."""
         try:
-            self._channel.sendall(line + b"\n")
-        except OSError as error:
-            raise UserError(f"the guest takes no words: {error.strerror}") from None
+            self._lines.send(record, 0)
+        except LineError as error:
+            raise UserError(f"the guest takes no commands: {error}") from None
 
     def pin(self, cpus: Sequence[int]) -> None:
         """Bind each of its CPUs to one of the host's; qemu's other threads stay where they are."""
@@ -264,7 +261,14 @@ class Guest:
         """The last line of the console that has text, if any."""
         return [line for line in self.tail if line.strip() and not any(word in line for word in NOISE)][-1:]
 
-    def _keep(self, received: bytes) -> None:
+    def _read_console(self) -> bool:
+        """Keep what the kernel prints; return whether the console has ended."""
+        try:
+            received = self._serial.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
         kept = received[: self._room]
         self._room -= len(kept)
         self._log.write(kept)
@@ -274,6 +278,7 @@ class Guest:
         self._console = bytearray(rest[-LINE_MAX_BYTES:])
         plain = (re.sub(rb"\x1b\[[0-9;]*m|\r", b"", line).decode(errors="replace") for line in whole)
         self.tail += [line[:300] for line in plain]
+        return not received
 
 
 def _identity(machine: GuestMachine) -> dict[str, Any]:
@@ -282,13 +287,3 @@ def _identity(machine: GuestMachine) -> dict[str, Any]:
     if identity and machine.accelerator == "kvm":
         identity["extra_groups"] = [KVM.stat().st_gid]
     return identity
-
-
-def _received(end: socket.socket) -> bytes | None:
-    """What has arrived; None for nothing yet, empty at the end."""
-    try:
-        return end.recv(1 << 20)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""

@@ -198,8 +198,3 @@ def _unpacked(value: Value) -> Any:
 
 def _refused(what: str) -> UserError:
     return UserError(f"the guest sent rows that it may not: {what[:200]}")
-
-
-def line(record: Mapping[str, Any]) -> bytes:
-    """A record as it is sent."""
-    return json.dumps(record).encode() + b"\n"

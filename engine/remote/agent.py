@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import platform
-import select
 import signal
 import socket
 import subprocess
@@ -28,6 +26,7 @@ from typing import IO, Any
 import numpy as np
 
 import workloads
+from engine.core.lines import LineError, Lines, decoded
 from engine.host import environment
 from engine.host.procfs import Task, TaskReader
 from engine.remote.channel import PAGE_FD, PASSFILE, code_digest
@@ -180,36 +179,20 @@ class Agent:
     folder: Path
     python: Sequence[str]
     step: Step | None = None
-    _rest: bytes = b""
+    lines: Lines = field(default_factory=lambda: Lines(0, 1))
 
     def serve(self) -> None:
         """Until the questions end."""
         try:
-            while (line := self._line()) is not None:
+            while True:
+                line = self.lines.receive(SILENCE_S if self.step is not None else None)
                 came_ns = time.monotonic_ns()
-                question = json.loads(line)
-                answer = self._answer(question)
-                answer |= {"came_ns": came_ns, "left_ns": time.monotonic_ns()}
-                sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
-                sys.stdout.buffer.flush()
-        except BrokenPipeError:
+                answer = self._answer(decoded(line))
+                self.lines.send(answer | {"came_ns": came_ns, "left_ns": time.monotonic_ns()})
+        except LineError:
             pass
         finally:
             self._end_step()
-
-    def _line(self) -> bytes | None:
-        """The next question; None where there will be none."""
-        while b"\n" not in self._rest:
-            if not select.select([0], [], [], SILENCE_S)[0]:
-                if self.step is not None:
-                    return None
-                continue
-            part = os.read(0, 1 << 20)
-            if not part:
-                return None
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         what = question["do"]

@@ -29,12 +29,13 @@ import msgspec
 
 import engine
 from engine.core.errors import UserError
+from engine.core.lines import LineError
 from engine.core.record import converted
 from engine.core.route import Route
 from engine.host.account import bound_to_engine
 from engine.host.addresses import listening
 from engine.remote import clock_offset, deployment
-from engine.remote.channel import PAGE_FD, PASSFILE, Channel, Lost, code_digest
+from engine.remote.channel import ANSWER_S, PAGE_FD, PASSFILE, Channel, code_digest
 from engine.remote.clock_offset import Offset
 from engine.remote.relay import Spec
 from workloads.base import Launch
@@ -57,7 +58,7 @@ SHELL = (
     'if read -r size how && { [ "$size" = 0 ] || head -c "$size" | tar -xf - -C "$d"; }; then eval "$how"; fi; '
     'rm -rf "$d"'
 )
-GREETING = re.compile(rb"pgbed (\S+) (\S+) (/\S+)\n")
+GREETING = re.compile(rb"pgbed (\S+) (\S+) (/\S+)$")
 
 
 @dataclass(eq=False)
@@ -82,8 +83,8 @@ class ClientHost:
         """An answer. Raises UserError."""
         try:
             return self.channel.ask(question, timeout_s)
-        except Lost as lost:
-            raise self.failed(str(lost)) from None
+        except LineError as error:
+            raise self.failed(str(error)) from None
 
     def environment(self) -> dict[str, Any]:
         """What that machine is and how it is set, but for its disks: no client uses them."""
@@ -192,13 +193,13 @@ class ClientHost:
         """Waits for the shell there; returns its machine, and how programs can come there: nix, tar."""
         try:
             for _ in range(GREETING_LINES):
-                found = GREETING.search(self.channel.line(CONNECT_S))
+                found = GREETING.search(self.channel.receive(CONNECT_S))
                 if found:
                     machine, means, folder = (part.decode(errors="replace") for part in found.groups())
                     self.folder = folder
                     return machine, means.split(",")
-        except Lost as lost:
-            raise self.failed(str(lost)) from None
+        except LineError as error:
+            raise self.failed(str(error)) from None
         raise self.failed("its shell does not do what it is told")
 
     def equip(
@@ -239,18 +240,18 @@ class ClientHost:
             raise self.failed("the clients' code there is another than here")
         try:
             self.offset = self.channel.offset()
-        except Lost as lost:
-            raise self.failed(str(lost)) from None
+        except LineError as error:
+            raise self.failed(str(error)) from None
         if why := clock_offset.uncertain(self.offset):
             raise self.failed(why)
 
     def _start(self, size: int, python: str, made: IO[bytes] | None) -> None:
         try:
-            self.channel.send(f'{size} {python} -m engine.remote.agent "$d" {python}\n'.encode())
+            self.channel.write(f'{size} {python} -m engine.remote.agent "$d" {python}\n'.encode(), ANSWER_S)
             while made is not None and (part := made.read(1 << 20)):
-                self.channel.send(part, COPY_S)
-        except Lost as lost:
-            raise self.failed(str(lost)) from None
+                self.channel.write(part, COPY_S)
+        except LineError as error:
+            raise self.failed(str(error)) from None
 
 
 def ssh_options(route: Route) -> list[str]:

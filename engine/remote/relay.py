@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from engine.core.lines import Fault, LineError
 from engine.remote import clock_offset
-from engine.remote.channel import Channel, Lost
+from engine.remote.channel import Channel
 from engine.remote.clock_offset import Offset, Trip
 from workloads.page import (
     CONTROL_WORDS,
@@ -64,7 +65,7 @@ class Relay:
         self._all_done = False
 
     def run(self) -> int:
-        """To the step's end; returns the exit code of the launcher there. Raises Lost."""
+        """To the step's end; returns the exit code of the launcher there. Raises LineError."""
         words = self.page.words
         words[Control.ELSEWHERE] = 1
         self.first = self.last = self.offset = self._measured()
@@ -85,7 +86,7 @@ class Relay:
     def _measured(self) -> Offset:
         offset = self.channel.offset()
         if why := clock_offset.uncertain(offset):
-            raise Lost(why)
+            raise LineError(Fault.MALFORMED, why)
         return offset
 
     def _states(self) -> list[int]:
@@ -143,7 +144,7 @@ class Relay:
             for place, state in states.items():
                 words[place] = state
         except (ValueError, LookupError, TypeError, OverflowError):
-            raise Lost("it tells of counters what makes no sense") from None
+            raise LineError(Fault.MALFORMED, "its counters make no sense") from None
 
     def _see_end(self, states: dict[int, State]) -> None:
         """Measures the clock again where all have done their work now: by it the end's time is told."""
@@ -154,7 +155,7 @@ class Relay:
         self._all_done = True
         self.last = self.offset = self._measured()
         if why := clock_offset.unsteady(self.first, self.last):
-            raise Lost(why)
+            raise LineError(Fault.MALFORMED, why)
 
     def _conclude(self, ended: dict[str, Any]) -> int:
         report, errors, code = str(ended["report"]), str(ended["errors"]), int(ended["code"])
@@ -183,8 +184,8 @@ def main() -> int:
     stop_on_signals(page)
     try:
         return Relay(spec, page).run()
-    except Lost as lost:
-        text = f"the clients' host {spec.host}: {lost}"[: ERROR_BYTES - 1]
+    except LineError as error:
+        text = f"the clients' host {spec.host}: {error}"[: ERROR_BYTES - 1]
         sys.stderr.write(f"{text}\n")
         page.set_error(0, text)
         page.words[Control.STOP] = 1

@@ -10,7 +10,6 @@ socket some times a second and never waits for a caller.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sqlite3
@@ -21,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-
 from engine.core.errors import UserError
+from engine.core.lines import Fault, LineError, Lines, decoded
 from engine.journal.run_lock import is_locked
 from engine.journal.runs import CONTROL
 from engine.journal.writer import JournalWriter
@@ -98,7 +96,7 @@ class Control:
     """The engine's end of the socket, a context manager. Only its own user, and root, may talk to it."""
 
     def __init__(self, run: Path) -> None:
-        self._callers: list[tuple[socket.socket, bytes, float]] = []  # with what they have sent, and since when
+        self._callers: list[tuple[socket.socket, Lines, float]] = []  # with the time at which they came
         self._run = run
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -114,7 +112,7 @@ class Control:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for caller, _sent, _since_s in self._callers:
+        for caller, _lines, _since_s in self._callers:
             caller.close()
         self._socket.close()
         (self._run / CONTROL).unlink(missing_ok=True)
@@ -125,17 +123,21 @@ class Control:
             while len(self._callers) < CALLERS_MAX:
                 caller, _ = self._socket.accept()
                 caller.setblocking(False)
-                self._callers.append((caller, b"", time.monotonic()))
+                lines = Lines(caller.fileno(), caller.fileno(), LINE_MAX_BYTES)
+                self._callers.append((caller, lines, time.monotonic()))
         callers, self._callers = self._callers, []
-        for caller, sent, since_s in callers:
-            received = _received(caller)
-            sent += received or b""
-            if b"\n" in sent or len(sent) > LINE_MAX_BYTES:
-                _reply(caller, sent.partition(b"\n")[0], answer)
-            elif received == b"" or time.monotonic() - since_s > PATIENCE_S:
+        for caller, lines, since_s in callers:
+            try:
+                received = lines.waiting()
+            except LineError:
+                received = [b""]  # too long: it is told what a command looks like
+            if received:
+                with caller:
+                    _reply(lines, received[0], answer)
+            elif lines.ended or time.monotonic() - since_s > PATIENCE_S:
                 caller.close()
             else:
-                self._callers.append((caller, sent, since_s))
+                self._callers.append((caller, lines, since_s))
 
 
 def ask(run: Path, record: dict[str, Any]) -> str:
@@ -144,43 +146,37 @@ def ask(run: Path, record: dict[str, Any]) -> str:
         caller.settimeout(ANSWER_TIMEOUT_S)
         try:
             caller.connect(str(path))
-            caller.sendall(json.dumps(record).encode() + b"\n")
-            with caller.makefile("rb") as answers:
-                answered = answers.readline(ANSWER_MAX_BYTES)
+            lines = Lines(caller.fileno(), caller.fileno(), ANSWER_MAX_BYTES)
+            lines.send(record, ANSWER_TIMEOUT_S)
+            answered = decoded(lines.receive(ANSWER_TIMEOUT_S))
         except PermissionError:
             raise UserError(f"{run}: its engine belongs to another user; repeat this as that user or as root") from None
-        except TimeoutError:
-            raise UserError(f"{run}: the engine is busy and did not answer; try again once a step runs") from None
-        except OSError:
-            answered = b""
-    if not answered:
-        gone = "did not answer: it is exiting, or has no control socket" if is_locked(run) else "is not running"
-        raise UserError(f"{run}: the engine {gone}; `bench list runs` shows which runs are")
+        except LineError as error:
+            raise UserError(f"{run}: the engine {_trouble(run, error.fault)}") from None
+        except OSError as error:
+            fault = Fault.SILENT if isinstance(error, TimeoutError) else Fault.ENDED
+            raise UserError(f"{run}: the engine {_trouble(run, fault)}") from None
+    match answered:
+        case {"error": str(text)}:
+            raise UserError(text)
+        case {"ok": str(text)}:
+            return text
+    raise UserError(f"{run}: the engine {_trouble(run, Fault.MALFORMED)}")
+
+
+def _trouble(run: Path, fault: Fault) -> str:
+    if fault is Fault.SILENT:
+        return "is busy and did not answer; try again once a step runs"
+    if fault is not Fault.ENDED:
+        return "gave no answer that can be understood"
+    gone = "did not answer: it is exiting, or has no control socket" if is_locked(run) else "is not running"
+    return f"{gone}; `bench list runs` shows which runs are"
+
+
+def _reply(lines: Lines, line: bytes, answer: Answer) -> None:
     try:
-        match msgspec.json.decode(answered):
-            case {"error": str(error)}:
-                raise UserError(error)
-            case {"ok": str(text)}:
-                return text
-    except (ValueError, RecursionError):
-        pass
-    raise UserError(f"{run}: the engine gave no answer that can be understood")
-
-
-def _received(caller: socket.socket) -> bytes | None:
-    """What a caller has sent since; None when nothing, b"" when it has gone."""
-    try:
-        return caller.recv(LINE_MAX_BYTES)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
-
-
-def _reply(caller: socket.socket, line: bytes, answer: Answer) -> None:
-    try:
-        record = msgspec.json.decode(line, type=dict[str, Any])
-    except (ValueError, RecursionError):
+        record = decoded(line)
+    except LineError:
         answered = {"error": "control: give one JSON object a line"}
     else:
         try:
@@ -189,8 +185,8 @@ def _reply(caller: socket.socket, line: bytes, answer: Answer) -> None:
             raise  # the journal's, which the run must know of
         except Exception as error:
             answered = {"error": str(error) or type(error).__name__}
-    with caller, suppress(OSError):  # the caller may have gone
-        caller.send(json.dumps(answered).encode() + b"\n")
+    with suppress(LineError):  # the caller may have gone
+        lines.send(answered, 0)
 
 
 @contextmanager

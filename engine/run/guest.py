@@ -28,6 +28,7 @@ from typing import Any
 import engine
 from engine.core.errors import UserError
 from engine.core.kernel import BOOT
+from engine.core.lines import LineError, decoded
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted, parsed
 from engine.guest import kernels, store_image, tools
@@ -148,7 +149,7 @@ class GuestAttempt:
                     return self._stop.reason  # there is nothing yet that could end in good order
                 if self._stop.reason and asked_s is None:
                     asked_s = now_s
-                    guest.send(json.dumps({"stop": self._stop.reason}).encode())
+                    guest.send({"stop": self._stop.reason})
                 if asked_s is not None and now_s - asked_s > self._times(STOP_S):
                     return f"{self._stop.reason}: the guest did not end by itself"
                 if late := self._late(now_s - self._begun_s):
@@ -178,7 +179,9 @@ class GuestAttempt:
             return
         try:
             for line in self._guest.lines(timeout_s):
-                self._take(converted(parsed(line, "a line of the guest"), dict[str, Any], "a line of the guest"))
+                self._take(decoded(line))
+        except LineError as error:
+            self._fault = UserError(f"the guest: {error}")
         except (UserError, OSError) as error:
             self._fault = error
 
@@ -223,7 +226,7 @@ class GuestAttempt:
         if self._receiver.attempt is None:
             raise UserError("the guest is starting; try again once a step runs")
         self._answer = None
-        self._guest.send(json.dumps(record).encode())
+        self._guest.send(record)
         until_s = time.monotonic() + ANSWER_S
         while self._answer is None and not self._over and time.monotonic() < until_s:
             self._hear(POLL_S)

@@ -8,21 +8,19 @@ FOLDER holds job.json: {"manifest", "cell", "last_ids", "found"}, and channel, t
 from __future__ import annotations
 
 import base64
-import json
 import os
-import select
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import UserError
+from engine.core.lines import Lines, decoded
 from engine.core.record import parsed
 from engine.host import scheduler
 from engine.host.account import make_passable
 from engine.journal.manifest import manifest_of
-from engine.journal.wire import Wire, line
+from engine.journal.wire import Wire
 from engine.journal.writer import JournalWriter
 from engine.postgres.server import ignore_libpq_variables
 from engine.run.attempt import Attempt
@@ -36,40 +34,16 @@ FILE_MAX_BYTES = 16 << 20
 CLOCK_NS = 1_000_000_000
 
 
-class Channel:
-    """The port to the host: lines each way. Nobody else in the guest has it open."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR)
-        self._heard = bytearray()
-
-    def say(self, record: Mapping[str, Any]) -> None:
-        """Sends a line; waits where the host does not read."""
-        left = memoryview(line(record))
-        while left:
-            left = left[os.write(self._fd, left[: 1 << 16]) :]
-
-    def lines(self) -> list[bytes]:
-        """The whole lines that have come."""
-        while select.select([self._fd], [], [], 0)[0]:
-            part = os.read(self._fd, 4096)
-            if not part:
-                break
-            self._heard += part
-        *whole, rest = bytes(self._heard).split(b"\n")
-        self._heard = bytearray(rest)
-        return whole
-
-
 def main(folder: Path) -> int:
     """Runs the cell of a job; returns the exit code."""
     job = parsed((folder / "job.json").read_bytes(), "job.json")
     manifest = manifest_of(job["manifest"], folder)
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
     ignore_libpq_variables()
-    channel, place = Channel(folder / "channel"), RUN / "cells" / cell.id
+    port, place = os.open(folder / "channel", os.O_RDWR), RUN / "cells" / cell.id
+    host = Lines(port, port)  # nobody else in the guest has it open
     make_passable(place)
-    journal = JournalWriter(RUN, Wire(channel.say, job["last_ids"], job["found"]))
+    journal = JournalWriter(RUN, Wire(host.send, job["last_ids"], job["found"]))
     commands, stop = Commands(journal), Stop()
     told_ns = 0
 
@@ -77,22 +51,22 @@ def main(folder: Path) -> int:
         nonlocal told_ns
         now_ns = time.monotonic_ns()
         if now_ns - told_ns > CLOCK_NS:
-            channel.say({"clock": now_ns})
+            host.send({"clock": now_ns})
             told_ns = now_ns
-        for each in channel.lines():
-            match json.loads(each):
+        for line in host.waiting():
+            match decoded(line):
                 case {"stop": str(reason)}:
                     stop.reason = stop.reason or reason
                 case record:
-                    channel.say({"answer": _answered(commands, record)})
+                    host.send({"answer": _answered(commands, record)})
 
     stop.poll_control = hear
     attempt = Attempt(place, manifest, cell, stop, commands, Elsewhere(manifest))
     with scheduler.tuned(manifest.tunables):
         attempt.run()
     journal.close()
-    _send_files(channel, place)
-    channel.say({"ended": "finished" if attempt.finished else "not finished"})
+    _send_files(host, place)
+    host.send({"ended": "finished" if attempt.finished else "not finished"})
     return 0 if attempt.finished else 1
 
 
@@ -103,7 +77,7 @@ def _answered(commands: Commands, record: dict[str, Any]) -> dict[str, str]:
         return {"error": str(error)}
 
 
-def _send_files(channel: Channel, place: Path) -> None:
+def _send_files(host: Lines, place: Path) -> None:
     """The logs, and what the probes said. The cluster stays: it goes with the guest."""
     for path in sorted((*place.glob("*"), *place.glob("*/*"))):
         name = path.relative_to(place)
@@ -113,7 +87,7 @@ def _send_files(channel: Channel, place: Path) -> None:
             left = FILE_MAX_BYTES
             while left and (piece := file.read(min(PIECE_BYTES, left))):
                 left -= len(piece)
-                channel.say({"file": str(name), "b64": base64.b64encode(piece).decode()})
+                host.send({"file": str(name), "b64": base64.b64encode(piece).decode()})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ nothing until the engine is gone.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -18,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import engine
 from engine.core.errors import UserError
+from engine.core.lines import LineError, Lines, decoded
 from engine.host import block_device, scheduler
 from engine.journal.run_lock import held
 from engine.journal.runs import CONTROL
@@ -34,7 +34,7 @@ LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and gives up the lock in no 
 class Reaper:
     """The engine's end of the pipe."""
 
-    pipe: IO[bytes]
+    pipe: Lines
 
     @contextmanager
     def watching(
@@ -58,9 +58,8 @@ class Reaper:
             self._send({"cells": []})
 
     def _send(self, left: Mapping[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # it was killed; the next engine on this run clears
-            self.pipe.write(json.dumps(left).encode() + b"\n")
-            self.pipe.flush()
+        with suppress(LineError):  # it was killed; the next engine on this run clears
+            self.pipe.send(left)
 
 
 @contextmanager
@@ -75,10 +74,9 @@ def reaper(run: Path) -> Iterator[Reaper]:
     )
     assert process.stdin is not None
     try:
-        yield Reaper(process.stdin)
+        yield Reaper(Lines(writing=process.stdin.fileno()))
     finally:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
+        process.stdin.close()
         process.wait()
 
 
@@ -91,10 +89,10 @@ def _clear_attached(cell: Path, conninfo: str) -> None:
 
 def main() -> None:
     """Waits for the engine to end; clears what it left, unless another engine has the run."""
-    run, last = Path(sys.argv[1]), b'{"cells": []}'
-    for line in sys.stdin.buffer:
-        last = line
-    left = json.loads(last)
+    run, left, pipe = Path(sys.argv[1]), dict[str, Any](cells=[]), Lines(sys.stdin.fileno())
+    with suppress(LineError):  # the engine has ended
+        while True:
+            left = decoded(pipe.receive())
     cells = left["cells"]
     if not cells:
         return

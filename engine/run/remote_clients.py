@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Self
 
 from engine.core.errors import UserError
+from engine.core.lines import LineError
 from engine.core.model import Manifest
 from engine.core.text import visible, write
 from engine.plan import routes
-from engine.remote.channel import Lost
 from engine.remote.client_host import ClientHost, connected
 from workloads import workload
 
@@ -42,7 +42,7 @@ class Elsewhere:
             try:
                 self._host.channel.ask({"do": "clock"})
                 return self._host
-            except Lost:
+            except LineError:
                 self.drop()
         loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
         host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads), _say))

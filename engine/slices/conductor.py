@@ -12,9 +12,9 @@ for steps that have a fixed amount to do. How many is measured first, and follow
 
     python -m engine.slices.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
 
-Each slice of a block that is whole is a record of `SLICE` on standard output; the first block is none, nor is what is
-left at the end when a role has done its work. It ends when a primary role has ended (by work: when all roles have),
-when STOP is set, or when the engine goes; whatever it stopped goes on then, and all gates are open.
+Each slice of a complete block is a line of JSON on standard output, the fields of `Slice`; the first block is not
+recorded, nor is what is left at the end when a role has done its work. It ends when a primary role has ended (by work:
+when all roles have), when STOP is set, or when the engine goes; whatever it stopped continues, and all gates are open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import struct
 import sys
 import time
 from collections import deque
@@ -32,6 +31,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from engine.core.lines import Lines
 from engine.core.model import Stopping, Subject
 from engine.slices.block_order import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.sliced_server import Count, Driven, Processes, Side, count
@@ -89,9 +89,6 @@ class Slice(NamedTuple):
     turn: int = -1
 
 
-SLICE = struct.Struct(f"<{len(Slice._fields)}q")
-
-
 class Conductor:
     """The loop over blocks and slices."""
 
@@ -136,7 +133,7 @@ class Conductor:
             if first:
                 self._warm_ns = self._warm_part()
             else:
-                self._unsent.extend(SLICE.pack(*made) for made in found)
+                self._unsent.extend(msgspec.json.encode(made) + b"\n" for made in found)
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
@@ -342,7 +339,7 @@ class Conductor:
             time.sleep(LOOK_S)
 
     def _send(self, last: bool = False) -> None:
-        """Hands records to the engine, which may be late: a slice never waits for it."""
+        """Hand lines to the engine, which may be late: a slice never waits for it. A pipe takes a short line whole."""
         if last:
             os.set_blocking(sys.stdout.fileno(), True)
         while self._unsent:
@@ -364,7 +361,7 @@ def main() -> None:
     """Conducts as standard input says; one line on standard error and exit code 1 where that is not possible."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("slices: ended by SIGTERM"))  # nothing may stay stopped
-    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
+    orders = msgspec.json.decode(Lines(sys.stdin.fileno()).receive(), type=Orders)
     conductor = Conductor(orders)
     sys.stdout.buffer.write(b"\n")
     sys.stdout.flush()

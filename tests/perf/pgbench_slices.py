@@ -39,9 +39,9 @@ from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import DATABASE, Server
-from engine.run.interleaved_cells import conducting
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders
+from engine.slices.drive import drive
 from engine.slices.sliced_server import Side
 from tests.perf.pgbench_cost import GOAL, interval
 from workloads import gate, turns
@@ -194,7 +194,7 @@ def one_round(servers: list[Server], clients: int, seconds: float, folder: Path,
         theirs = opened.enter_context(bare(servers[1], clients, folder, opened))
         activity = Activity(opened.enter_context(pgstat.Monitor(servers[0].dsn(DATABASE))))
         sides = (theirs.side(servers[1], "bare"), ours.side(servers[0], "watched"))
-        with conducting(Orders(sides, SLICE_MS, SliceSeed(time.monotonic_ns(), 1, "cost")), ACCOUNT) as conductor:
+        with drive(Orders(sides, SLICE_MS, SliceSeed(time.monotonic_ns(), 1, "cost")), ACCOUNT) as conductor:
             for each in (ours, theirs):
                 each.begin(opened)
                 each.page.words[Control.START_NS] = time.monotonic_ns()

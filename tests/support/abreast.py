@@ -22,9 +22,9 @@ from engine.host.account import unprivileged
 from engine.postgres import configs
 from engine.postgres.server import Server
 from engine.results.slice_ratio import LogRatio
-from engine.run.interleaved_cells import Conducting, conducting
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
+from engine.slices.drive import SliceStream, drive
 from engine.slices.sliced_server import Side
 from tests.support.steprun import StepRun, run_step, running
 from workloads.insert import maintenance
@@ -84,7 +84,7 @@ class Abreast:
     """Servers that are being driven. `slices` are those that have ended, of whole blocks or not."""
 
     runs: list[StepRun]
-    conductor: Conducting
+    conductor: SliceStream
     slices: list[Slice] = field(default_factory=list)
 
     def look(self) -> int:
@@ -133,7 +133,7 @@ def driven(
             )
             for place, (run, server) in enumerate(zip(runs, servers, strict=True))
         )
-        conductor = stack.enter_context(conducting(Orders(sides, slice_ms, seed), unprivileged()))
+        conductor = stack.enter_context(drive(Orders(sides, slice_ms, seed), unprivileged()))
         for run in runs:
             run.page.words[Control.START_NS] = time.monotonic_ns()
         yield Abreast(runs, conductor)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.core.errors import UserError
+from engine.core.lines import decoded, encoded
 from engine.journal import wire
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond
@@ -65,7 +66,7 @@ def dump(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
 def test_what_is_sent_is_there_as_if_it_had_been_written_here(host: JournalWriter, tmp_path: Path) -> None:
     receiver = Receiver(host.database, CELL)
     sent: list[bytes] = []
-    guest = JournalWriter(tmp_path / "guest", Wire(lambda record: sent.append(wire.line(record)), receiver.first, {}))
+    guest = JournalWriter(tmp_path / "guest", Wire(lambda record: sent.append(encoded(record)), receiver.first, {}))
     attempt = write_a_cell(guest)
     for each in sent:
         receiver.apply(json.loads(each)["rows"])
@@ -101,7 +102,7 @@ def test_what_is_rolled_back_is_never_sent_and_its_ids_are_free(host: JournalWri
     guest.end_step(kept, 4, replace(made_totals("l.x", "index", 10.0, 1), report={"found": {"rows": 7}}))
     assert guest.found() == {"rows": 7}
     for each in sent:
-        receiver.apply(json.loads(wire.line(each))["rows"])
+        receiver.apply(decoded(encoded(each))["rows"])
     assert host.found() == {"rows": 7}
     assert [row[3] for row in host.database.execute("SELECT * FROM step")] == ["l.i0", "l.x"]
 

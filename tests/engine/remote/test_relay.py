@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.remote.channel import Lost
+from engine.core.lines import LineError
 from engine.remote.clock_offset import Offset
 from engine.remote.relay import Relay, Spec
 from workloads.page import TIMES_OFFSET, Control, Page, State, Word
@@ -65,6 +65,6 @@ def test_what_would_write_elsewhere_or_makes_no_sense_is_taken_for_a_lost_connec
         {"words": 5, "in_flight": [0, 0]},
         {},
     ):
-        with pytest.raises(Lost, match="makes no sense"):
+        with pytest.raises(LineError, match="make no sense"):
             relay._take(answer)
     assert bytes(relay.page.bytes) == before

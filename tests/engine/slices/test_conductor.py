@@ -19,10 +19,9 @@ import pytest
 from engine.core.model import Subject
 from engine.host.account import Account
 from engine.postgres.server import DATABASE, Server
-from engine.run.interleaved_cells import Conducting, conducting
-from engine.run.stop import StepFailed
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
+from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.sliced_server import Side
 from tests.support.benchcall import wait_for
 from workloads.page import Control, Page, State, Word
@@ -69,7 +68,7 @@ def driven(
     by: Literal["time", "work"] = "time",
     clients: int = 1,
     questions: Sequence[int] = (QUESTIONS, QUESTIONS),
-) -> Iterator[tuple[list[Page], Conducting]]:
+) -> Iterator[tuple[list[Page], SliceStream]]:
     """Clients at work on servers that are driven in slices of 20 ms, or about as long."""
     with ExitStack() as stack:
         pages = [
@@ -85,13 +84,13 @@ def driven(
             for place, (page, server) in enumerate(zip(pages, servers, strict=True))
         )  # fmt: skip
         orders = Orders(sides, 20, SliceSeed(1, 1, "ask"), by=by)
-        conductor = stack.enter_context(conducting(orders, account))
+        conductor = stack.enter_context(drive(orders, account))
         for page in pages:
             page.words[Control.START_NS] = time.monotonic_ns()
         yield pages, conductor
 
 
-def collected(conductor: Conducting, count: int) -> list[Slice]:
+def collected(conductor: SliceStream, count: int) -> list[Slice]:
     found: list[Slice] = []
 
     def enough() -> bool:
@@ -196,7 +195,7 @@ def test_a_conductor_that_is_killed_is_a_failed_step_and_leaves_nobody_stopped(
         children = Path(f"/proc/{pair[0].pid}/task/{pair[0].pid}/children").read_text().split()
         os.kill(int(children[0]), signal.SIGSTOP)
         os.kill(conductor.process.pid, signal.SIGKILL)
-        with pytest.raises(StepFailed, match="the conductor ended with code -9"):
+        with pytest.raises(ConductorError, match="the conductor ended with code -9"):
             wait_for(lambda: conductor.slices() is None, "the failure")
     stats = [Path(f"/proc/{pid}/stat") for pid in children]
     assert "T" not in [stat.read_text().rpartition(")")[2].split()[0] for stat in stats if stat.exists()]
