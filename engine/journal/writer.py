@@ -177,6 +177,33 @@ class JournalWriter:
         self.commit()
         return cells
 
+    def last_attempt(self) -> int:
+        """Return the id of the last attempt; 0 before the first."""
+        (last,) = self.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
+        return int(last)
+
+    def ending(self, attempt: int) -> tuple[str, int | None, str | None]:
+        """Return an attempt's state, when it ended, and why."""
+        query = "SELECT state, ended_ns, reason FROM attempt WHERE id = ?"
+        state, ended_ns, reason = self.database.execute(query, (attempt,)).fetchone()
+        return state, ended_ns, reason
+
+    def last_ns(self, attempt: int) -> int:
+        """Return the last time that is recorded of an attempt."""
+        (last_ns,) = self.database.execute(
+            "SELECT max(max(a.started_ns), max(coalesce(s.ended_ns, s.started_ns, 0)), max(coalesce(r.t_ns, 0))) "
+            "FROM attempt a LEFT JOIN step s ON s.attempt_id = a.id LEFT JOIN sample r ON r.step_id = s.id "
+            "WHERE a.id = ?",
+            (attempt,),
+        ).fetchone()
+        return int(last_ns)
+
+    def extend_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
+        """Add to what is recorded of the circumstances of a cell; left alone where that cannot be read."""
+        (text,) = self.database.execute("SELECT origin FROM attempt WHERE id = ?", (attempt,)).fetchone()
+        with suppress(UserError):
+            self.update_origin(attempt, {**converted(parsed(text, "origin"), dict[str, Any], "origin"), **origin})
+
     def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
         """Records that a cell begins; returns the attempt's id."""
         attempt = self._insert(

@@ -30,7 +30,6 @@ from engine.core.errors import UserError
 from engine.core.kernel import BOOT
 from engine.core.lines import LineError, decoded
 from engine.core.model import Cell, Manifest
-from engine.core.record import converted, parsed
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
@@ -78,8 +77,8 @@ class GuestAttempt:
         make_passable(self._folder)
         reason = ""
         self._keep_configuration()
-        (last,) = self._journal.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
-        self._journal.add_event(BOOT, time.monotonic_ns(), {"cell": self._cell.id, "after": last})
+        event = {"cell": self._cell.id, "after": self._journal.last_attempt()}
+        self._journal.add_event(BOOT, time.monotonic_ns(), event)
         self._journal.commit()
         self._receiver = Receiver(self._journal.database, self._cell.id)
         try:
@@ -241,32 +240,19 @@ class GuestAttempt:
         """Ends what the guest left running, and says where it ran; it began no attempt where it never came so far."""
         journal = self._journal
         attempt = self._receiver.attempt or journal.begin_attempt(self._cell.id, time.monotonic_ns(), {})
-        state, origin, ended_ns, why = journal.database.execute(
-            "SELECT state, origin, ended_ns, reason FROM attempt WHERE id = ?", (attempt,)
-        ).fetchone()
-        with suppress(UserError):
-            told = converted(parsed(origin, "origin"), dict[str, Any], "origin")
-            journal.update_origin(attempt, {**told, "guest": self._origin()})
+        journal.extend_origin(attempt, {"guest": self._origin()})
         journal.commit()
+        (state, ended_ns, why), last_ns = journal.ending(attempt), journal.last_ns(attempt)
         if state != "running" and not reason:
             self.finished = state == "finished"
             if state == "failed" and (trouble := self._guest.trouble()):
                 # The server says that a process was killed; only the guest's kernel says that memory ran out.
-                journal.end_attempt(attempt, ended_ns, "failed", " | ".join([*filter(None, [why]), *trouble]))
+                journal.end_attempt(
+                    attempt, ended_ns or last_ns, "failed", " | ".join([*filter(None, [why]), *trouble])
+                )
             return
         interrupted = self._stop.reason and state in ("running", "interrupted")
-        last_ns = self._last_ns(attempt)
         journal.end_attempt(attempt, last_ns, "interrupted" if interrupted else "failed", reason or "it never ended")
-
-    def _last_ns(self, attempt: int) -> int:
-        """The last time that the guest has told of, by its own clock."""
-        (last_ns,) = self._journal.database.execute(
-            "SELECT max(max(a.started_ns), max(coalesce(s.ended_ns, s.started_ns, 0)), max(coalesce(r.t_ns, 0))) "
-            "FROM attempt a LEFT JOIN step s ON s.attempt_id = a.id LEFT JOIN sample r ON r.step_id = s.id "
-            "WHERE a.id = ?",
-            (attempt,),
-        ).fetchone()
-        return int(last_ns)
 
     def _origin(self) -> dict[str, Any]:
         """Where the cell ran, by the host's knowledge: a guest's own words are not asked for."""

@@ -220,8 +220,7 @@ def _begin(run: Path) -> None:
     """Attempts and boots until now do not count."""
     with JournalWriter.open(run) as journal:
         journal.close_orphans()
-        (last,) = journal.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
-        _note(journal, {"after": last})
+        _note(journal, {"after": journal.last_attempt()})
 
 
 def _kernel(manifest: Manifest, label: str) -> Kernel:

@@ -349,3 +349,16 @@ def test_a_symlink_in_a_run_does_not_make_the_engine_write_elsewhere(tmp_path: P
     with pytest.raises(UserError, match=name):
         JournalWriter.open(tmp_path / "run")
     assert target.read_text() == "precious"
+
+
+def test_the_writer_knows_what_it_recorded_of_an_attempt(tmp_path: Path) -> None:
+    with written(tmp_path / "run") as journal:
+        assert journal.last_attempt() == 2
+        assert journal.ending(1) == ("finished", 31, None)
+        assert journal.ending(2) == ("running", None, None)
+        assert [journal.last_ns(attempt) for attempt in (1, 2)] == [30, 41]
+        journal.extend_origin(1, {"y": 2})
+        journal.database.execute("UPDATE attempt SET origin = '[' WHERE id = 2")
+        journal.extend_origin(2, {"y": 2})  # left alone
+        found = journal.database.execute("SELECT origin FROM attempt ORDER BY id").fetchall()
+        assert found == [('{"x": 1, "y": 2}',), ("[",)]
