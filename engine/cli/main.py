@@ -280,13 +280,14 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:
     from engine.analysis.step_slices import sliced_step
-    from engine.report import render, slice_tables
+    from engine.report import render
+    from engine.report import sliced_step as sliced
 
     found = sliced_step(folders, step, base)
     if form == "json":
-        echo_lines(slice_tables.to_json(found))
+        echo_lines(sliced.to_json(found))
     elif form == "csv":
-        echo_lines(slice_tables.to_csv(found))
+        echo_lines(sliced.to_csv(found))
     elif form == "md":
         echo_lines(render.slices_to_markdown(found))
     else:

@@ -8,9 +8,10 @@ from pathlib import Path
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.text import Visible, visible, visible_lines
-from engine.report import mail, render, statistics_tables
+from engine.report import mail, render
 from engine.report.journals import Recorded, opened
 from engine.report.origins import Origins, origins
+from engine.report.tables.counters import statistics
 from engine.results.comparison import Comparison
 
 
@@ -34,6 +35,6 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visib
 
 def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """The tables of `bench compare --md`, and where the figures come from."""
-    further = [*mail.further(comparison, known), statistics_tables.section(comparison, recorded)]
+    further = [*mail.further(comparison, known), *statistics(comparison, recorded)]
     lines = "\n".join(f"    {visible(line)}" for line in known.commands)
     return visible_lines(f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n")

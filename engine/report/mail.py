@@ -13,10 +13,10 @@ from pathlib import Path
 
 from engine.core.text import Visible, visible, visible_lines
 from engine.journal.runs import reference
-from engine.report import origins, percentile_tables, render
+from engine.report import origins, render
 from engine.report.origins import Origins
-from engine.report.section import Notes, Section, bounds, ratio_text
-from engine.report.tables import value_text
+from engine.report.tables.response_times import percentiles
+from engine.report.tables.section import Notes, Section, bounds, ratio_text, value_text
 from engine.results.comparison import TIME, Comparison
 
 COLUMNS, LINES = 72, 60
@@ -68,7 +68,7 @@ def text(comparison: Comparison, known: Origins) -> Visible:
 
 def further(comparison: Comparison, known: Origins) -> list[Section]:
     """The tables that a report has beside those of a comparison."""
-    found = [*percentile_tables.sections(comparison), origins.comparability(comparison), *known.sections]
+    found = [*percentiles(comparison, Notes()), origins.comparability(comparison), *known.sections]
     return [section for section in found if section.rows]
 
 
@@ -152,7 +152,7 @@ def _findings(comparison: Comparison) -> list[str]:
 
 def _times(comparison: Comparison) -> list[str]:
     """The table of response times, of its columns those that fit."""
-    (section,) = percentile_tables.sections(comparison)
+    (section,) = percentiles(comparison, Notes())
     places = [section.columns.index(name) for name in TIMES]
     rows = [tuple(row[place] for place in places) if len(row) > 1 else row for row, _ in section.rows]
     return [section.title, *_columns([TIMES, *rows])]

@@ -14,7 +14,7 @@ from engine.core.model import Manifest, config_key
 from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
-from engine.report.section import Section, number, percent
+from engine.report.tables.section import Section, number, percent
 from engine.results.comparison import Comparison, middle
 from workloads.names import UnknownName
 

@@ -18,20 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.core.text import Visible, csv_text, visible, visible_json, visible_lines
-from engine.report import (
-    attribution_tables,
-    beside_tables,
-    counter_tables,
-    published_tables,
-    scheduler_tables,
-    slice_tables,
-    sweep_tables,
-    timing_tables,
-    transaction_tables,
-    wait_tables,
-)
-from engine.report.section import WHERE, Notes, Section
-from engine.report.tables import headline, sections
+from engine.report import sliced_step as sliced
+from engine.report import tables
+from engine.report.tables.section import WHERE, Notes, Section
 from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
 from engine.results.sliced_step import SlicedStep
 
@@ -47,17 +36,17 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(all_sections(comparison, notes, published=published, brief=brief), console, plain)
+    _print_sections(tables.sections(comparison, notes, with_published=published, brief=brief), console, plain)
     _print_footer(footer(comparison), console, plain)
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
     """Prints the blocks of a step that was driven in slices: every block, but on a terminal no thousands of lines."""
     plain, brief = _is_plain(console), console.is_terminal
-    for line in slice_tables.header(step):
+    for line in sliced.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(slice_tables.sections(step, brief=brief), console, plain)
-    _print_footer(slice_tables.footer(step, brief=brief), console, plain)
+    _print_sections(sliced.sections(step, brief=brief), console, plain)
+    _print_footer(sliced.footer(step, brief=brief), console, plain)
 
 
 def _is_plain(console: Console) -> bool:
@@ -121,7 +110,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
     notes = Notes()
     parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
-    shown = (*all_sections(comparison, notes, published=published), *further)
+    shown = (*tables.sections(comparison, notes, with_published=published), *further)
     parts += [_markdown_table(section) for section in shown]
     parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison)))
     return visible_lines("\n\n".join(parts) + "\n")
@@ -129,9 +118,9 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
     """The blocks of a step that was driven in slices, as on the terminal."""
-    parts = ["\n".join(f"{_markdown(line)}  " for line in slice_tables.header(step))]
-    parts += [_markdown_table(section) for section in slice_tables.sections(step)]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in slice_tables.footer(step)))
+    parts = ["\n".join(f"{_markdown(line)}  " for line in sliced.header(step))]
+    parts += [_markdown_table(section) for section in sliced.sections(step)]
+    parts.append("\n".join(f"- {_markdown(line)}" for line in sliced.footer(step)))
     return visible_lines("\n\n".join(parts) + "\n")
 
 
@@ -231,23 +220,6 @@ def _counted(comparison: Comparison) -> str:
     judged = {ratio.metric for ratio in comparison.ratios}
     words = {INSTRUCTIONS: "instructions per operation", DELETE_PLAN: "planning a DELETE"}
     return "".join(f", {text}" for metric, text in words.items() if metric in judged)
-
-
-def all_sections(
-    comparison: Comparison, notes: Notes, *, published: bool = False, brief: bool = False
-) -> list[Section]:
-    further = () if brief else (wait_tables, scheduler_tables, counter_tables, timing_tables, transaction_tables)
-    every = [  # in the order in which they are read, as marks are numbered by it
-        *sweep_tables.sections(comparison, notes, brief=brief),
-        *(headline(comparison, notes) if brief else sections(comparison, notes, published=published)),
-        *published_tables.sections(comparison, notes),
-        *beside_tables.sections(comparison, notes),
-        *attribution_tables.sections(comparison, notes),
-        *(section for tables in further for section in tables.sections(comparison, notes)),
-    ]
-    found = [section for section in every if section.rows]
-    notes.place(found)
-    return found
 
 
 def _spelled(text: str, plain: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from engine.analysis.trend import Change, Series
 from engine.analysis.trend_changes import FEWEST
 from engine.core.format import three
-from engine.report import time_tables
+from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 
 
 def lines(series: Sequence[Series], by: str, *, charts: bool) -> Iterator[str]:
@@ -32,13 +32,13 @@ def lines(series: Sequence[Series], by: str, *, charts: bool) -> Iterator[str]:
 def _chart(series: Series, values: Sequence[float]) -> Iterable[str]:
     """Each point where it is; below, `^` where a new level begins."""
     low, high, last = min(values), max(values), len(values) - 1
-    labels = {0: three(high), time_tables.ROWS - 1: three(low)}
-    for y, line in enumerate(time_tables.chart(list(enumerate(values)), last, low, high)):
+    labels = {0: three(high), ROWS - 1: three(low)}
+    for y, line in enumerate(scatter(list(enumerate(values)), last, low, high)):
         yield f"{labels.get(y, ''):>8} {line}"
     places = {series.points.index(change.after) for change in series.changes or ()}
-    marks = [" "] * time_tables.COLUMNS
+    marks = [" "] * COLUMNS
     for place in places:
-        marks[round(place / last * (time_tables.COLUMNS - 1))] = "^"
+        marks[round(place / last * (COLUMNS - 1))] = "^"
     if places:
         yield f"{'':8} {''.join(marks).rstrip()}"
     first, latest = series.points[0], series.points[-1]

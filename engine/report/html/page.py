@@ -24,14 +24,15 @@ from engine.analysis.trend_changes import FEWEST, levels
 from engine.core.errors import UserError
 from engine.core.text import Visible, visible, visible_record
 from engine.core.version import version
-from engine.report import flame, origins, percentile_tables, render, statistics_tables
+from engine.report import flame, origins, render, tables
 from engine.report.html import flames
 from engine.report.html.charts import charts
 from engine.report.journals import Recorded
 from engine.report.origins import Origins
 from engine.report.policy import policy
-from engine.report.section import ARROWS, MARK, Notes, Section, bounds, ratio_text
-from engine.report.tables import value_text
+from engine.report.tables.counters import STATISTICS, statistics
+from engine.report.tables.response_times import percentiles
+from engine.report.tables.section import ARROWS, MARK, Notes, Section, bounds, ratio_text, value_text
 from engine.results.comparison import RATE, Comparison, Ratio
 
 LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
@@ -89,9 +90,9 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """The whole page. Raises UserError when the libraries cannot be found, or a journal is damaged."""
     notes = Notes()
     sections = [
-        *percentile_tables.sections(comparison),
-        *render.all_sections(comparison, notes),
-        statistics_tables.section(comparison, recorded),
+        *percentiles(comparison, notes),
+        *tables.sections(comparison, notes),
+        *statistics(comparison, recorded),
     ]
     libraries = _library()
     data, graphs = charts(comparison, recorded), flames.flames(comparison)
@@ -126,7 +127,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         further=[*others, *map(_part, known.sections[1:])],
         commands=known.commands,
         notes=render.footer(comparison),
-        statistics=statistics_tables.TITLE,
+        statistics=STATISTICS,
         overview=any(each["ratio"] is not None for each in data["overview"]),
     )
 

@@ -18,7 +18,7 @@ from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
 from engine.journal.totals import role_place
-from engine.report.tables import LUMPED_ROLES
+from engine.report.tables.response_times import LUMPED_ROLES
 from engine.view.events import event_words, until_ns
 from engine.view.step_details import band
 from engine.view.step_series import is_sliver

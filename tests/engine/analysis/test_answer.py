@@ -10,8 +10,8 @@ from pathlib import Path
 from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
-from engine.report import render
-from engine.report.section import Notes
+from engine.report import tables
+from engine.report.tables.section import Notes
 from tests.support.journal import ENVIRONMENT, make_run
 
 Effects = Mapping[tuple[str, str], float]
@@ -158,5 +158,5 @@ def test_what_planning_a_delete_takes_is_judged_by_itself_and_said_where_it_diff
     assert ratios["qr100"].verdict == "slower" and {r.verdict for r in ratios.values()} == {"slower", "same"}
     begin = "17.0 is the same as 16.3 within 2 % in all 4 steps. Planning a DELETE takes 4.1"
     assert found.answer[0].text.startswith(begin) and " times as long in qr100 [4." in found.answer[0].text
-    (table,) = (each for each in render.all_sections(found, Notes()) if each.title.startswith("Planning a DELETE"))
+    (table,) = (each for each in tables.sections(found, Notes()) if each.title.startswith("Planning a DELETE"))
     assert [row[2:] for row, _ in table.rows if len(row) > 1][-1] == ("▼4.178", "4.147-4.209", "slower")

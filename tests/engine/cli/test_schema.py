@@ -14,7 +14,7 @@ from engine.analysis.compare import compare
 from engine.analysis.step_slices import sliced_step
 from engine.cli.main import main
 from engine.core.model import SCHEMA
-from engine.report import slice_tables
+from engine.report import sliced_step as sliced_report
 from engine.report.render import to_json
 from tests.support.journal import make_run
 from tests.support.totals import made_slices
@@ -63,7 +63,7 @@ def test_what_is_written_is_as_the_schema_says(tmp_path: Path, name: str) -> Non
     sliced = make_run(tmp_path / "s", slices=lambda cell, step: made_slices(cell, step, {"16.3": 8e3, "17.0": 7e3}))
     written = {
         "compare": to_json(compare([run])),
-        "slices": slice_tables.to_json(sliced_step([sliced], "qr100")),
+        "slices": sliced_report.to_json(sliced_step([sliced], "qr100")),
         "manifest": (run / "manifest.json").read_text(),
     }[name]
     schema = printed(name)

@@ -16,7 +16,7 @@ from engine.core.model import Cell
 from engine.journal.archive import unpack
 from engine.journal.totals import StepTotals
 from engine.report import mail
-from engine.report.section import bounds, ratio_text
+from engine.report.tables.section import bounds, ratio_text
 from tests.support.journal import make_run
 
 MANY = ("12.11", "13.16", "14.13", "15.8", "16.3-with-a-name-that-is-much-longer-than-a-column")

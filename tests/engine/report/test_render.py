@@ -21,11 +21,10 @@ from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import document, export, gate, render, tables
 from engine.report.gate import Judged
-from engine.report.section import Notes, number
+from engine.report.tables.section import Notes, number
 from engine.results.comparison import Comparison
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
-from workloads.histogram import REFERENCE_BUCKETS
 
 LONG = "17beta1-builtin"
 
@@ -267,14 +266,6 @@ def test_published_figures_are_named_as_published(rich_run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
-    [([0.0, 10.0], "o···o"), ([0.0, 0.0, 10.0], "2···o"), ([5.0], "··o··"), ([0.0] * 12 + [10.0], "9···o")],
-)
-def test_every_cell_is_a_dot(values: list[float], expected: str) -> None:
-    assert tables.strip(values, min(values), max(values), columns=5) == expected
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [(None, "-"), (0.0, "0"), (0.0123, "0.012"), (9.5, "9.50"), (123.45, "123.5"), (28_410.0, "28,410")],
 )
@@ -375,20 +366,3 @@ def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_pat
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
     lines = render.footer(compare(runs))
     assert not [line for line in lines if "one pair" in line]
-
-
-def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> None:
-    labels = [label for label, _ in REFERENCE_BUCKETS]
-    fast = dict.fromkeys(labels, 0.0) | {"256us": 60.0, "1ms": 30.0, "4ms": 9.0, "16ms": 0.5, "64ms": 0.3, "1s": 0.2}
-    slow = dict.fromkeys(labels, 0.0) | {"1ms": 20.0, "256ms": 70.0, "4s": 9.9, "gt": 0.1}
-    columns = tables._joined([fast, slow])
-    assert len(columns) == tables.BUCKETS_ACROSS and list(columns)[-1] == "gt"
-    assert columns["gt"] == ["gt"], "nothing that was shorter is called longer than all"
-    assert sorted(part for parts in columns.values() for part in parts) == sorted(
-        label for label in labels if fast[label] or slow[label]
-    )
-    for label, parts in columns.items():
-        assert label == max(parts, key=labels.index), "each is called by the longest that it holds"
-    for row in (fast, slow):
-        assert sum(row[part] for parts in columns.values() for part in parts) == pytest.approx(100)
-    assert columns["256us"] == ["256us"] and columns["256ms"] == ["256ms", "64ms", "16ms"]

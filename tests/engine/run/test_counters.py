@@ -22,8 +22,8 @@ from engine.observe.step_counters import NO_PMU, kernel_only, lacking
 from engine.plan import counter_check
 from engine.plan.request import request_of
 from engine.report import export, parquet
-from engine.report.counter_tables import sections
-from engine.report.section import Notes
+from engine.report.tables.counters import counters as counter_table
+from engine.report.tables.section import Notes
 from engine.results.comparison import INSTRUCTIONS
 from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
 from tests.support.journal import make_run
@@ -56,7 +56,7 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
     first = cell.counters["insert"]
     assert first == pytest.approx({"instructions": 40_000, "cycles": 20_000, "cpu_us": 9.0, IPC: 2.0})
     notes = Notes()
-    (section,) = sections(comparison, notes)
+    (section,) = counter_table(comparison, notes)
     rows = [cells for cells, _ in section.rows]
     of_step = rows[rows.index(("qr100",)) :]
     assert of_step[1] == ("  16.3 insert", "40,000", "20,000", "2.00", "9.00", "-")
@@ -69,7 +69,7 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
 def test_journals_of_before_have_no_counters_and_no_table(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", repeats=1)])
     assert not any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
-    assert not sections(comparison, Notes())
+    assert not any(section.rows for section in counter_table(comparison, Notes()))
 
 
 def test_a_run_without_perf_says_so_and_goes_on(

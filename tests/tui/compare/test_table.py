@@ -19,9 +19,9 @@ from engine.core.errors import UserError
 from engine.core.record import converted
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
-from engine.report import tables
 from engine.report.render import to_json
-from engine.report.section import ARROWS, Notes
+from engine.report.tables import performance
+from engine.report.tables.section import ARROWS, Notes
 from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
 from engine.results.comparison import ComparedSubject as Subject
 from tests.support.journal import make_run
@@ -326,8 +326,9 @@ def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     assert json.loads(to_json(found))["units"] == {
         "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
     }  # fmt: skip
-    assert tables.THROUGHPUT.filled(found, Notes()).columns[1] == "rows/s or\nquestions/s"
-    assert tables.EVERY_CELL.filled(found, Notes()).title == "Every cell (rows/s or questions/s)"
+    (throughput,), (cells,) = (table(found, Notes()) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
+    assert throughput.columns[1] == "rows/s or\nquestions/s"
+    assert cells.title == "Every cell (rows/s or questions/s)"
     row = Row("qr100", "rate_per_s")
     assert comparison_table.name_of(found, row) == "questions/s"
     heading = "".join(part for part, _ in cells_text.heading(found, row, 80))

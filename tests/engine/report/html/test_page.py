@@ -22,10 +22,10 @@ from engine.core.model import Cell
 from engine.journal.archive import unpack
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
-from engine.report import flame, origins, render
+from engine.report import flame, origins, render, tables
 from engine.report.html import flames, page, series
 from engine.report.journals import steps_of
-from engine.report.section import Notes, bounds, number
+from engine.report.tables.section import Notes, bounds, number
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
@@ -150,7 +150,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_pat
         wal = [reader.differences(step.id)["wal"][""]["wal_bytes"] for cell, step in steps_of(reader)
                if step.name == "l.i1" and "-main-" in cell]  # fmt: skip
     assert number(median(wal)) in text and "wal wal_bytes" in text
-    cells = [cell for section in render.all_sections(known, Notes()) for row, _ in section.rows for cell in row]
+    cells = [cell for section in tables.sections(known, Notes()) for row, _ in section.rows for cell in row]
     plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
     assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
     assert known.answer[0].text in plain

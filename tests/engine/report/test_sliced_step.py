@@ -14,7 +14,8 @@ from rich.console import Console
 
 from engine.analysis.compare import compare
 from engine.analysis.step_slices import sliced_step
-from engine.report import export, render, slice_tables
+from engine.report import export, render
+from engine.report import sliced_step as sliced_report
 from engine.results.sliced_step import SlicedStep
 from tests.support.journal import make_run
 from tests.support.totals import made_slices
@@ -105,15 +106,15 @@ def test_markdown_has_the_same_blocks(step: SlicedStep) -> None:
 
 
 def test_csv_and_json_have_the_figures_of_every_block(step: SlicedStep) -> None:
-    rows = list(csv.DictReader(io.StringIO(slice_tables.to_csv(step))))
+    rows = list(csv.DictReader(io.StringIO(sliced_report.to_csv(step))))
     assert len(rows) == 80
     assert (rows[0]["subject"], rows[0]["base"], rows[0]["repeat"], rows[0]["order"]) == ("17.0", "16.3", "1", "ABBA")
     first = step.pairs[0].blocks[0]
     assert float(rows[0]["base_rate_per_s"]) == first.base.rate_per_s
     assert (rows[0]["others_cpus"], first.others_cpus) == ("", None)
-    assert msgspec.json.decode(slice_tables.to_json(step), type=SlicedStep) == step
+    assert msgspec.json.decode(sliced_report.to_json(step), type=SlicedStep) == step
 
 
 def test_a_spreadsheet_runs_nothing_of_it(step: SlicedStep) -> None:
     evil = replace(step, pairs=(replace(step.pairs[0], subject="=cmd()"),))
-    assert ",=cmd()" not in slice_tables.to_csv(evil)
+    assert ",=cmd()" not in sliced_report.to_csv(evil)

@@ -1,4 +1,4 @@
-"""Tables of transactions: what became of those that did not end in time at the first try, and times by statement."""
+"""What became of transactions, and the time of each of their statements."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.report import time_tables
-from engine.report.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
+from engine.report.tables.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
 from engine.results.cell_step import CellStep, StatementTime
 from engine.results.comparison import FULL_RATE, RATE, Comparison, middle
 from workloads.page import OUTCOMES
@@ -34,17 +33,6 @@ DROPPED = (
 )
 
 
-def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The tables that have rows."""
-    found = (
-        FIRST_ENDS.filled(comparison, notes),
-        *time_tables.sections(comparison, notes),
-        _outcomes(comparison, notes),
-        *_statements(comparison, notes),
-    )
-    yield from (section for section in found if section.rows)
-
-
 def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     """The rate until the first client had done its work: later fewer work than the step says."""
     rate, end_s = (comparison.median(subject, step, name) for name in (FULL_RATE, "first_end_s"))
@@ -57,14 +45,7 @@ def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Ro
         yield (number(rate), *judged, number(comparison.median(subject, step, RATE)), share), ""
 
 
-FIRST_ENDS = Table(
-    "Rate until the first client had done its transactions (median of cells, ratio to base)",
-    (UNITS, "ratio", "95 %", "in all", "first end"),
-    _first_ends,
-)
-
-
-def _outcomes(comparison: Comparison, notes: Notes) -> Section:
+def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """Shares of the transactions that were due, all cells of a subject together; of what there was."""
     every = [cell for step in comparison.steps for name in comparison.names for cell in comparison.of(name, step)]
     seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
@@ -83,14 +64,14 @@ def _outcomes(comparison: Comparison, notes: Notes) -> Section:
                 shares = (percent(counts[outcome] / due if due else None) for outcome in seen)
                 rows.append(((f"  {name}", *shares), ""))
         section.add_step(step, rows)
-    return section
+    yield section
 
 
 def _count(cell: CellStep, outcome: str) -> float:
     return sum(figures.get(outcome) or 0 for figures in cell.roles.values())
 
 
-def _statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """The mean time of each statement of a transaction, as the client that ran it reports them."""
     for start in range(0, len(comparison.names), ACROSS):
         names = comparison.names[start : start + ACROSS]
@@ -137,3 +118,10 @@ def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], no
 
 def _cut(text: str) -> str:
     return text if len(text) <= STATEMENT_CHARS else text[: STATEMENT_CHARS - 1] + "…"
+
+
+FIRST_ENDS = Table(
+    "Rate until the first client had done its transactions (median of cells, ratio to base)",
+    (UNITS, "ratio", "95 %", "in all", "first end"),
+    _first_ends,
+)

@@ -6,13 +6,16 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from engine.analysis.compare import compare
 from engine.report import export, render
-from engine.report.time_tables import COLUMNS, ROWS, chart
+from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
+from engine.report.tables.text_plots import COLUMNS, ROWS
 from tests.support.journal import make_run
 from tests.support.timed import LOAD, STEP, timed_run
+from workloads.histogram import REFERENCE_BUCKETS
 
 ENDED = {
     "16.3": [(1, 0.1, 100.0), (2, 0.15, 150.0), (1, 0.2, 100.0), (2, 0.25, 100.0)],
@@ -84,9 +87,18 @@ def test_a_damaged_list_leaves_its_cell_out(tmp_path: Path) -> None:
         assert [left.state for left in compare([run]).left_out] == ["damaged", "damaged"], data
 
 
-def test_a_chart_draws_every_point_once() -> None:
-    points = [(0.0, 5.0), (10.0, 5.0), (5.0, 7.0), (5.0, 7.0), (5.0, 6.0)]
-    lines = chart(points, 10.0, 5.0, 7.0)
-    assert len(lines) == ROWS and {len(line) for line in lines} == {COLUMNS}
-    assert "".join(lines).strip("·").count("o") == 3 and "2" in lines[0] and "o" in lines[ROWS // 2]
-    assert chart([(0.0, 5.0)], 0.0, 5.0, 5.0)[ROWS // 2][0] == "o"
+def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> None:
+    labels = [label for label, _ in REFERENCE_BUCKETS]
+    fast = dict.fromkeys(labels, 0.0) | {"256us": 60.0, "1ms": 30.0, "4ms": 9.0, "16ms": 0.5, "64ms": 0.3, "1s": 0.2}
+    slow = dict.fromkeys(labels, 0.0) | {"1ms": 20.0, "256ms": 70.0, "4s": 9.9, "gt": 0.1}
+    columns = _joined([fast, slow])
+    assert len(columns) == BUCKETS_ACROSS and list(columns)[-1] == "gt"
+    assert columns["gt"] == ["gt"], "nothing that was shorter is called longer than all"
+    assert sorted(part for parts in columns.values() for part in parts) == sorted(
+        label for label in labels if fast[label] or slow[label]
+    )
+    for label, parts in columns.items():
+        assert label == max(parts, key=labels.index), "each is called by the longest that it holds"
+    for row in (fast, slow):
+        assert sum(row[part] for parts in columns.values() for part in parts) == pytest.approx(100)
+    assert columns["256us"] == ["256us"] and columns["256ms"] == ["256ms", "64ms", "16ms"]

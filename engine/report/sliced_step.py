@@ -11,7 +11,7 @@ from statistics import fmean
 import msgspec
 
 from engine.core.text import Visible, csv_text, visible_json, visible_lines
-from engine.report.section import Section, number, percent
+from engine.report.tables.section import Section, number, percent
 from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal

@@ -1,11 +1,14 @@
-"""Published tables beside ours, as text: a line for each step, ratios only."""
+"""Published figures: ours as the reference client prints them, and ratios next to published ratios."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from engine.report.section import Notes, Section
-from engine.results.comparison import Comparison
+from engine.analysis import metrics
+from engine.analysis.run_results import load, published_by_cell
+from engine.report.tables.section import Notes, Section
+from engine.results.comparison import Comparison, middle
 from engine.results.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
 
 ACROSS = 2  # subjects of a table with intervals in 80 columns
@@ -13,8 +16,8 @@ ACROSS_PLAIN = 6
 OUTSIDE = "*"
 
 
-def sections(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The tables that the comparison has, each in as many parts as its columns need."""
+def ratios(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+    """Our ratios next to published ones, each table in as many parts as its columns need."""
     for table in comparison.published:
         bounded = any(ratio.low is not None for line in table.lines for ratio in line.ratios)
         across = ACROSS if bounded else ACROSS_PLAIN
@@ -68,3 +71,26 @@ def _texts(column: PublishedColumn, ratio: PublishedRatio) -> tuple[str, ...]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 100 else f"{value:.1f}"
+
+
+def figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
+    """The figures that the reference client prints of each step."""
+    runs = [load(Path(folder)) for folder in comparison.folders.values()]
+    names = {(cell.run, cell.cell): cell.subject for cell in comparison.cells}
+    lines = [(names.get((cell.run, cell.cell.id)), step, line) for cell, step, line in published_by_cell(runs)]
+    measured = {step for _, step, line in lines if line["ips"] or line["qps"]}  # a pause has no figures
+    for step in (step for step in comparison.steps if step in measured):
+        for start in range(0, len(comparison.names), 4):
+            shown = comparison.names[start : start + 4]
+            section = Section(f"{step}: the published figures (median of cells)", ("", "unit", *shown))
+            for figure, (unit, digits) in (metrics.PUBLISHED | metrics.UNPUBLISHED).items():
+                values = [
+                    middle(
+                        [v for of, at, line in lines if (of, at) == (name, step) and (v := line[figure]) is not None]
+                    )
+                    for name in shown
+                ]
+                if any(value is not None for value in values):
+                    texts = ("NA" if value is None else metrics.published_text(value, digits) for value in values)
+                    section.add(figure, unit, *texts)
+            yield section

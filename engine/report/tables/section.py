@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.results.comparison import RATE, Comparison, Ratio
+from engine.core.format import duration
+from engine.results.comparison import RATE, TIME, Comparison, Ratio
 
 BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
 ARROWS = {"better": "▲", "worse": "▼"}
@@ -78,8 +79,8 @@ class Table:
     rows: Callable[[Comparison, Notes, str, str], Rows]
     below: str = "    / base"
 
-    def filled(self, comparison: Comparison, notes: Notes) -> Section:
-        """The section: the subject's name stands before the first of its rows."""
+    def __call__(self, comparison: Comparison, notes: Notes) -> Iterable[Section]:
+        """Yield the section; the subject's name stands before the first of its rows."""
         of_rates = (unit for step, unit in comparison.units.items() if comparison.primary_metric(step) == RATE)
         units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
         columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
@@ -91,7 +92,7 @@ class Table:
                 for place, (cells, style) in enumerate(self.rows(comparison, notes, step, name))
             ]
             section.add_step(step, rows)
-        return section
+        yield section
 
 
 def number(value: float | None) -> str:
@@ -102,6 +103,11 @@ def number(value: float | None) -> str:
         return "0"
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
     return f"{value:,.{digits}f}"
+
+
+def value_text(metric: str, value: float | None) -> str:
+    """A figure of a primary metric: a time with its unit."""
+    return duration(value) if metric == TIME else number(value)
 
 
 def percent(value: float | None) -> str:

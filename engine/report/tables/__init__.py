@@ -1,0 +1,69 @@
+"""The tables of a comparison, in the order in which they are read: one registry for terminal, Markdown and page.
+
+A table is a function of a comparison and the notes that its marks refer to; it yields sections of text, and those
+without rows are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.report.tables import causes, counters, performance, published, response_times, transactions
+from engine.report.tables.section import Notes, Section
+from engine.results.comparison import Comparison
+
+TableFunction = Callable[[Comparison, Notes], Iterable[Section]]
+
+TABLES: tuple[TableFunction, ...] = (
+    performance.sweeps,
+    performance.THROUGHPUT,
+    performance.TIMES,
+    performance.PLANNING,
+    performance.EVERY_CELL,
+    performance.EVERY_TIME,
+    performance.PER_OPERATION,
+    response_times.buckets,
+    causes.stalls,
+    causes.hangs,
+    performance.KEPT_UP,
+    performance.SIZES,
+    published.figures,
+    counters.probed,
+    published.ratios,
+    performance.BACKGROUND,
+    causes.attribution,
+    causes.waits,
+    causes.SCHEDULING,
+    counters.counters,
+    causes.PROGRAMS,
+    transactions.FIRST_ENDS,
+    response_times.transaction_times,
+    transactions.outcomes,
+    transactions.statements,
+)
+BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
+    performance.sweep_medians,
+    performance.THROUGHPUT,
+    performance.TIMES,
+    performance.PLANNING,
+    performance.PER_OPERATION,
+    published.ratios,
+    performance.BACKGROUND,
+    causes.attribution,
+)
+
+
+def sections(
+    comparison: Comparison, notes: Notes, *, with_published: bool = False, brief: bool = False
+) -> list[Section]:
+    """The tables that have rows; `with_published` adds the reference client's own figures, `brief` leaves most out."""
+    tables = BRIEF if brief else TABLES
+    made = [
+        section
+        for table in tables
+        if with_published or table is not published.figures
+        for section in table(comparison, notes)
+        if section.rows
+    ]
+    notes.place(made)
+    return made

@@ -1,0 +1,161 @@
+"""How long statements and transactions took: buckets, percentiles, and transactions that are timed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median, stdev
+
+from engine.analysis import metrics
+from engine.core.format import duration
+from engine.journal.totals import role_place
+from engine.report.tables.section import Notes, Row, Rows, Section, Table, number
+from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
+from engine.results.cell_step import TransactionTimes
+from engine.results.comparison import Comparison, middle
+from workloads.base import role_kind
+from workloads.histogram import REFERENCE_BUCKETS
+from workloads.page import TIMES
+
+BUCKETS_ACROSS = 6
+BEYOND = REFERENCE_BUCKETS[-1][0]
+TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
+LUMPED_ROLES = ("index", "transaction", "task")  # whose statements are too few for a distribution
+SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
+LOST = f"of more than {TIMES} transactions of a client in a second the last ones are timed, others only counted"
+
+
+def buckets(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+    """Per role the reference's buckets in percent, all cells of a build together; see `_joined` for how many."""
+    others = {role_kind(name) for cell in comparison.cells for name in cell.roles}.difference(TIMED_ROLES, LUMPED_ROLES)
+    for role in (*TIMED_ROLES, *sorted(others)):
+        counts: dict[tuple[str, str], list[int]] = {}
+        longest: dict[tuple[str, str], float] = {}
+        for cell in comparison.cells:
+            place = cell.step, cell.subject
+            for name in cell.roles:
+                if role_kind(name) == role:
+                    before = counts.get(place, [0] * len(REFERENCE_BUCKETS))
+                    counts[place] = [sum(both) for both in zip(before, cell.bucket_counts[name], strict=True)]
+                    longest[place] = max(longest.get(place, 0.0), cell.roles[name]["max_s"] or 0.0)
+        if counts:
+            columns = _joined([metrics.bucket_percent(row) for row in counts.values()])
+            yield from _bucket_table(role, columns, counts, longest)(comparison, notes)
+
+
+def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
+    """The used buckets as columns, each called by the longest time that it holds.
+
+    Where there are more than fit, that which is least in all rows is joined with the next longer one.
+    """
+    labels = [label for label, _ in REFERENCE_BUCKETS]
+    columns = {label: [label] for label in labels if any(row.get(label) for row in rows)}
+
+    def most(label: str) -> float:
+        return max(sum(row.get(part, 0.0) for part in columns[label]) for row in rows)
+
+    while len(columns) > BUCKETS_ACROSS:
+        order = list(columns)
+        least = min(order[: -2 if BEYOND in columns else -1], key=most)  # the last is of all that is longer
+        columns[order[order.index(least) + 1]] += columns.pop(least)
+    return columns
+
+
+def _bucket_table(
+    role: str,
+    labels: Mapping[str, Sequence[str]],
+    counts: dict[tuple[str, str], list[int]],
+    longest: dict[tuple[str, str], float],
+) -> Table:
+    def rows(_: Comparison, __: Notes, step: str, subject: str) -> Rows:
+        if (step, subject) in counts:
+            percent = metrics.bucket_percent(counts[step, subject])
+            texts = (metrics.bucket_text(sum(percent.get(part, 0.0) for part in parts)) for parts in labels.values())
+            yield (*texts, f"{longest[step, subject]:.3f}"), ""
+
+    columns = (*(f"<={label}" if label != BEYOND else ">16s" for label in labels), "max s")
+    return Table(f"Response time of {role} statements (percent)", columns, rows)
+
+
+def percentiles(comparison: Comparison, _: Notes) -> Iterable[Section]:
+    """A row for each build and role of a step: medians of cells, and of the greatest the greatest."""
+    section = Section(
+        "Response time (medians of cells; max of the worst)",
+        ("step, build and role", "statements", "mean", "p50", "p95", "p99", "p99.9", "max"),
+    )
+    for step in comparison.steps:
+        roles = {name for subject in comparison.names for cell in comparison.of(subject, step) for name in cell.roles}
+        rows = []
+        for role in sorted(roles, key=role_place):
+            for subject in comparison.names if role_kind(role) not in LUMPED_ROLES else ():
+                own = [cell.roles[role] for cell in comparison.of(subject, step) if role in cell.roles]
+
+                def figures(name: str, own: list[dict[str, float | None]] = own) -> list[float]:
+                    return [value for figures in own if (value := figures.get(name)) is not None]
+
+                if figures("statements"):
+                    times = (middle(figures(name)) for name in ("mean_us", *SHOWN))
+                    texts = (duration(None if time is None else time / 1e6) for time in times)
+                    count = f"{middle(figures('statements')):,.0f}"
+                    greatest = duration(max(figures("max_s"), default=None))
+                    rows.append(((f"  {subject} {role}", count, *texts, greatest), ""))
+        section.add_step(step, rows)
+    yield section
+
+
+def transaction_times(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+    """The table, and a chart for each step and subject. Without rows where nothing was timed."""
+    table = Section(
+        "Time of each transaction (ms; MB/s and rows/s: median of cells)",
+        ("step and build", "n", "total s", "mean", "median", "min", "max", "stddev", "MB/s", "rows/s"),
+    )
+    chart = Section(
+        "Each transaction by its end in the step (all cells over each other)",
+        ("step and build", "ms", "", "cells"),
+    )
+    for step in comparison.steps:
+        found = {name: _timed(comparison, name, step) for name in comparison.names}
+        done = {name: sum(cell.ops for cell in comparison.of(name, step)) for name in comparison.names}
+        rows = {name: _row(cells, done[name], notes) for name, cells in found.items() if cells}
+        table.add_step(step, [((f"  {name}", *row), "") for name, row in rows.items()])
+        chart.add_step(step, list(_charts(found)))
+    yield from (table, chart)
+
+
+def _timed(comparison: Comparison, name: str, step: str) -> list[TransactionTimes]:
+    return [cell.transactions for cell in comparison.of(name, step) if cell.transactions is not None]
+
+
+def _row(cells: Sequence[TransactionTimes], done: int, notes: Notes) -> tuple[str, ...]:
+    lengths_ms = [length_ms for cell in cells for *_, length_ms in cell.each]
+    whole = (fmean(lengths_ms), median(lengths_ms), min(lengths_ms), max(lengths_ms))
+    return (
+        f"{len(lengths_ms):,}" + (notes.mark((LOST,)) if len(lengths_ms) < done else ""),
+        _short(sum(lengths_ms) / 1e3),
+        *map(_short, whole),
+        _short(stdev(lengths_ms)) if len(lengths_ms) > 1 else "-",
+        _short(middle([cell.mb_per_s for cell in cells])),
+        _short(middle([cell.rows_per_s for cell in cells])),
+    )
+
+
+def _short(value: float | None) -> str:
+    """As `number`, without a second digit after the point, for which there is no room."""
+    return f"{value:.1f}" if value is not None and 10 <= abs(value) < 100 else number(value)
+
+
+def _charts(found: dict[str, list[TransactionTimes]]) -> Iterable[Row]:
+    """A chart for each subject, all on the same scales: from the shortest time to the longest, from 0 s to the last."""
+    every = [each for cells in found.values() for cell in cells for each in cell.each]
+    if not every:
+        return
+    low, high = (bound(length_ms for *_, length_ms in every) for bound in (min, max))
+    last_s = max(ended_s for _, ended_s, _ in every)
+    for name, cells in found.items():
+        points = [(ended_s, length_ms) for cell in cells for _, ended_s, length_ms in cell.each]
+        if points:
+            lines = scatter(points, last_s, low, high)
+            labels = {0: _short(high), ROWS - 1: _short(low)}
+            for y, line in enumerate(lines):
+                named = (f"  {name}", str(len(cells))) if y == 0 else ("", "")
+                yield (named[0], labels.get(y, ""), line, named[1]), ""
+    yield ("", "", f"{'0 s':<{COLUMNS // 2}}{f'{last_s:.1f} s':>{COLUMNS - COLUMNS // 2}}", ""), "dim"
