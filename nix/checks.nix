@@ -83,7 +83,6 @@ let
   ];
   # And of the screens.
   screensApart = {
-    live = [ "live" ];
     damage = [
       "damage"
       "storms"
@@ -163,8 +162,8 @@ in
         "tests/engine/slices ${runsOf apart.slices}";
     screens =
       tests "The tests of the terminal, without one" "screens"
-        "--ignore=tests/tui/history --ignore=tests/tui/launch ${without "tui" screensApart} tests/tui";
-    live = tests "Launch, Live and History" "live" "tests/tui/history tests/tui/launch ${screensOf screensApart.live}";
+        "--ignore=tests/tui/history --ignore=tests/tui/launch --ignore=tests/tui/live ${without "tui" screensApart} tests/tui";
+    live = tests "Launch, Live and History" "live" "tests/tui/history tests/tui/launch tests/tui/live";
     damage = tests "Screens over damaged records, and in storms of keys and sizes" "damage" (
       screensOf screensApart.damage
     );

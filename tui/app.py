@@ -23,7 +23,7 @@ from tui import MODES, keys, terminal
 from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs
 from tui.marks import THEMES
-from tui.screens.base import BenchScreen, NewestSize
+from tui.screens.bench_screen import BenchScreen, NewestSize
 
 NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
 PALETTE_COLUMNS, PALETTE_FRAME = 64, 6
@@ -65,7 +65,7 @@ class Bench(BenchApp):
         """
     BenchScreen, Lines { background: $background; }
     CommandPalette #--input, CommandPalette CommandList { border: round $primary; }
-    .-ascii CommandPalette #--input, .-ascii CommandPalette CommandList, .-ascii Over > Vertical {
+    .-ascii CommandPalette #--input, .-ascii CommandPalette CommandList, .-ascii Dialog > Vertical {
         border: ascii $primary;
     }
     CommandPalette CommandList { scrollbar-size-vertical: 0; }
@@ -169,13 +169,13 @@ class Bench(BenchApp):
         self.say(f"theme {self.theme}; PGBED_THEME={self.theme} in the environment keeps it")
 
     def action_help(self) -> None:
-        from tui.screens.over import HelpScreen
+        from tui.screens.dialogs import HelpScreen
 
         self.push_screen(HelpScreen(self.screen, self.screen_text()))
 
     def action_jump(self) -> None:
         """Letters on the parts of the screen, or on its rows; one of them leads there."""
-        from tui.screens.over import JumpScreen
+        from tui.screens.dialogs import JumpScreen
 
         jumps = self.screen.jumps() if isinstance(self.screen, BenchScreen) else []
         if jumps:
@@ -184,7 +184,7 @@ class Bench(BenchApp):
             self.say("nothing to jump to on this screen")
 
     def action_stop_run(self) -> None:
-        from tui.screens.over import AskScreen
+        from tui.screens.dialogs import AskScreen
 
         run = self.context.run
         if run is None:

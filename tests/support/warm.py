@@ -3,7 +3,7 @@
 To load a command of `bench` takes several times longer than to do what it says, and the tests call a thousand; so it
 is with the clients' launcher. What is forked is a process of its own: it has the environment, the folder and the pipes
 that it is given, and runs its module as `python -m` does. What is loaded by which command, signals and terminals are
-tested with interpreters of their own: in tests/tui, test_imports, test_opening, test_asking and test_terminal*; in
+tested with interpreters of their own: in tests/tui, test_imports, test_opening, test_bench and test_terminal*; in
 tests/engine, run/test_faults and test_wheel; and so are all engines with their launchers and conductors.
 """
 

@@ -16,8 +16,8 @@ from tests.support.journal import growing
 from tests.support.screens import drive, shown_keys
 from tui.app import Bench
 from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
-from tui.screens.base import BenchScreen
-from tui.screens.over import AskScreen, HelpScreen, JumpScreen
+from tui.screens.bench_screen import BenchScreen
+from tui.screens.dialogs import AskScreen, HelpScreen, JumpScreen
 
 SCREENS = {"1": "launch", "2": "live", "3": "compare", "4": "probes", "5": "history"}
 

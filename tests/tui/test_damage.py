@@ -24,7 +24,7 @@ from tests.support.aftermath import contents, text
 from tests.support.journal import Hand, growing
 from tests.support.screens import STALLED, drive
 from tui.live.screen import LiveScreen
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 
 Harm = Callable[[Path], None]
 

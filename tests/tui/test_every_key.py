@@ -15,8 +15,8 @@ from tui import MODES, keys
 from tui.app import Bench
 from tui.history.screen import HistoryScreen
 from tui.launch.screen import LaunchScreen
-from tui.screens.base import BenchScreen
-from tui.screens.over import HelpScreen
+from tui.screens.bench_screen import BenchScreen
+from tui.screens.dialogs import HelpScreen
 from tui.widgets.key_row import KeyRow
 
 LEAVING = {"app.leave", "app.stop", "over.yes"}

@@ -16,7 +16,7 @@ from tests.support.journal import growing
 from tests.support.screens import drive
 from tui.app import Bench
 from tui.marks import line
-from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen, TickScreen
+from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen, TickScreen
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.live.screen import LiveScreen
 from tui.probes.screen import ProbesScreen
-from tui.screens.over import HelpScreen, PickScreen, TickScreen
+from tui.screens.dialogs import HelpScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.tabs import Tabs
 

@@ -25,7 +25,7 @@ from tests.support.journal import CELL, Growing, growing
 from tests.support.screens import STALLED, drive
 from tests.support.terminal import Terminal
 from tui.app import Bench
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 
 AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
 

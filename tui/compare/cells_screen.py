@@ -14,7 +14,7 @@ from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.table import Row
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
 MOST_CELLS = 8  # shown at once in 24 rows

@@ -16,7 +16,7 @@ from tui.compare.overlay_chart import overlay, ribbon, scale
 from tui.compare.rate_track import TIME, WORK, Recorded, Track, kinds, recorded, track
 from tui.keys import key
 from tui.marks import Line, folded, line
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 from workloads.base import COUNTED_IN_ROWS
 

@@ -25,8 +25,8 @@ from tui.compare.table import Row, Sort
 from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
-from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen
-from tui.screens.over import LineScreen, PickScreen, TickScreen
+from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen
+from tui.screens.dialogs import LineScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 

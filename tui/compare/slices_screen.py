@@ -16,7 +16,7 @@ from tui.compare import slices_chart
 from tui.compare.explanation import rule
 from tui.keys import key
 from tui.marks import Line, folded, line
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
 OTHERS_ROWS = {"-short": 4, "-tall": 8}

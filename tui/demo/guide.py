@@ -11,7 +11,7 @@ from textual.timer import Timer
 
 from tui.app import Bench
 from tui.marks import hanging, line
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
 BETWEEN_KEYS_S = 0.35

@@ -16,8 +16,8 @@ from tui.flame import text, tree
 from tui.flame.tree import Box, Frame, Function, Side
 from tui.keys import key
 from tui.marks import Line, folded, line
-from tui.screens.base import BenchScreen
-from tui.screens.over import LineScreen
+from tui.screens.bench_screen import BenchScreen
+from tui.screens.dialogs import LineScreen
 from tui.widgets.lines import Lines
 
 

@@ -17,10 +17,10 @@ from tui.history.row_filter import words
 from tui.history.text import Column, counted
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.base import DEMO, LEAST, BenchScreen, Jump
-from tui.screens.over import AskScreen, LineScreen
+from tui.screens.bench_screen import DEMO, LEAST, BenchScreen, Jump
+from tui.screens.dialogs import AskScreen, LineScreen
 from tui.widgets.lines import Lines
-from tui.widgets.rows import Rows
+from tui.widgets.row_list import Rows
 
 AT_ONCE = 12  # runs read before the next painting
 

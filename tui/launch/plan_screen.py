@@ -26,8 +26,8 @@ from tui.launch.item_panel import Panel
 from tui.launch.plan_edits import with_build, with_config
 from tui.launch.text import Look
 from tui.marks import Line
-from tui.screens.base import BenchScreen
-from tui.screens.over import LineScreen
+from tui.screens.bench_screen import BenchScreen
+from tui.screens.dialogs import LineScreen
 from tui.widgets.find_line import FindLine
 from tui.widgets.lines import Lines
 

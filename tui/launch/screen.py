@@ -19,7 +19,7 @@ from tui.launch import choices as launch_choices
 from tui.launch import text as launch_text
 from tui.launch.plan_edits import keep
 from tui.launch.plan_screen import PlanScreen
-from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen
+from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
 class LaunchScreen(PlanScreen):

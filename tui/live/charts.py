@@ -21,16 +21,16 @@ from tui.glyphs import Glyphs
 from tui.live import text as live_text
 from tui.live.pointer import Pointer
 from tui.marks import Line, line
-from tui.widgets import abreast as drawing
 from tui.widgets import axes
+from tui.widgets import interleaved_chart as drawing
 from tui.widgets.axis_row import axis_row, placed
 from tui.widgets.chart import Ghost
-from tui.widgets.heat import heat
+from tui.widgets.heat_map import heat
 from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
-from tui.widgets.scaled import SCALE_CELLS, ScaledChart
+from tui.widgets.scaled_chart import SCALE_CELLS, ScaledChart
 from tui.widgets.taken import Axis, Points, Taken
-from tui.widgets.waits import legend, strip_of
+from tui.widgets.wait_strip import legend, strip_of
 
 ROOMY = (110, 38)  # columns, rows: from here on there is a second chart, and what was waited for
 TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short terminal, or where much else is to be shown; in a tall one

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tui.live.charts import ROOMY, fixed_rows
-from tui.screens.base import TALL_ROWS, WIDE_COLUMNS
+from tui.screens.bench_screen import TALL_ROWS, WIDE_COLUMNS
 
 SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
 AMPLE_ROWS = 46

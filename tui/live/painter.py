@@ -20,7 +20,7 @@ from tui.live.readout import readout
 from tui.live.side import schedule, side
 from tui.marks import Line, folded
 from tui.widgets.lines import Lines
-from tui.widgets.rows import Rows
+from tui.widgets.row_list import Rows
 
 SLOW_NS = 1_500_000_000  # live, between two paints of what takes long: every other second
 

@@ -13,7 +13,7 @@ from tui.marks import Line, Span, line
 from tui.widgets import axes
 from tui.widgets.chart import Ghost
 from tui.widgets.taken import Points
-from tui.widgets.waits import most_of
+from tui.widgets.wait_strip import most_of
 
 
 def readout(

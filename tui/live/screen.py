@@ -30,10 +30,10 @@ from tui.live.painter import Painter
 from tui.live.playback import NO_STALL, Playback
 from tui.live.pointer import Pointer
 from tui.marks import Line, folded, line
-from tui.screens.base import DEMO, BenchScreen, Jump
+from tui.screens.bench_screen import DEMO, BenchScreen, Jump
 from tui.widgets import axes
 from tui.widgets.key_row import KeyRow
-from tui.widgets.rows import Rows
+from tui.widgets.row_list import Rows
 
 PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
 REPLAY_PAINT_S = 0.25
@@ -236,7 +236,7 @@ class LiveScreen(BenchScreen):
         self._move(lambda player: player.faster(by))
 
     def action_go(self) -> None:
-        from tui.screens.over import LineScreen
+        from tui.screens.dialogs import LineScreen
 
         if self.playback.replay is None or self.view is None or self.view.step is None:
             self._move(lambda _: None)
@@ -275,7 +275,7 @@ class LiveScreen(BenchScreen):
         self._open_detail(self.playback.stall_or_last)
 
     def _open_detail(self, stall: EventRow | None) -> None:
-        from tui.live.stall import StallScreen
+        from tui.live.stall_screen import StallScreen
 
         if self.player is None or self.view is None or stall is None:
             self.notify_line(NO_STALL)
@@ -322,7 +322,7 @@ class LiveScreen(BenchScreen):
             self.repaint()
 
     def action_mark(self) -> None:
-        from tui.screens.over import LineScreen
+        from tui.screens.dialogs import LineScreen
 
         run, ask = self.context.run, self.bench.ask_bench
         if run is None or self.view is None or self.view.state != "running":

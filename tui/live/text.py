@@ -11,7 +11,7 @@ from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
 from tui.marks import SIDES, Line, Span, cut, line, width
-from tui.screens.base import LEAST
+from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
 TREND = 0.005  # of a ratio: what changes by less stays

@@ -26,8 +26,8 @@ from tui.probes import panels as probe_panels
 from tui.probes import text as probe_text
 from tui.probes.panels import OFFCPU, STACKS, WINDOWS, Moment
 from tui.probes.probe_status import AT_START, ProbeRow, probe_rows
-from tui.screens.base import DEMO, WIDE_COLUMNS, BenchScreen, Jump
-from tui.screens.over import AskScreen
+from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen, Jump
+from tui.screens.dialogs import AskScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 

@@ -14,7 +14,7 @@ from tests.support.screens import NEW, on_line, show_compare, shown_keys, text_o
 from tui.compare.cells_screen import CellsScreen
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from engine.view.step_series import SECOND_NS
 from tui.demo.guide import GuideBox, GuidedBench, Stop
 from tui.demo.tour import minute, stalled
 from tui.glyphs import SETS
-from tui.live.stall_text import detail
+from tui.live.stall_detail import detail
 
 Script = Callable[[Pilot[Any], GuidedBench], Awaitable[None]]
 

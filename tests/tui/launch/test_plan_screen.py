@@ -18,7 +18,7 @@ from tests.support.screens import check_screen, estimated, notice, place_of, sho
 from tui import bench as asked
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
-from tui.screens.over import LineScreen
+from tui.screens.dialogs import LineScreen
 
 ANSWERS = Path(__file__).parents[1] / "recordings" / "answers"
 NOISE = {

@@ -20,7 +20,7 @@ from tui.launch.choices import Choices
 from tui.launch.item_panel import Panel
 from tui.launch.plan_edits import version_key
 from tui.launch.screen import LaunchScreen
-from tui.screens.over import LineScreen
+from tui.screens.dialogs import LineScreen
 
 OFFER = Choices.of(json.loads((Path(__file__).parents[1] / "recordings" / "answers" / "choices.json").read_text()))
 

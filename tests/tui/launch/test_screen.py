@@ -33,7 +33,7 @@ from tui.app import Bench
 from tui.launch.item_panel import Panel
 from tui.launch.plan_edits import with_build, with_option
 from tui.launch.screen import LaunchScreen
-from tui.screens.over import AskScreen, LineScreen, PagesScreen, PickScreen
+from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from tests.support.journal import growing
 from tests.support.screens import check_screen, drive, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from tui.compare.table import SHORT
 from tui.glossary import GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns
 from tui.live.text import COLUMNS, TIMES
-from tui.screens.over import _key_lines
+from tui.screens.dialogs import _key_lines
 
-SCREENS = Path(__file__).parent / "screens"
+SCREENS = Path(__file__).parent
 PLAIN = {"when", "host", "build", "builds", "kernel", "took", "flags", "load", "state", "tags", "run", "role",
          "pid", "steps", "time", "user", "system", "memory", "heap", "indexes", "client us"}  # fmt: skip
 

@@ -13,7 +13,7 @@ from engine.view.step_series import SECOND_NS
 from tests.support.journal import Growing, interleaved
 from tests.support.screens import Act, check_screen, show_live, shown_keys, text_of, unmoved
 from tui.live.screen import LiveScreen
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 
 OTHER = "002-16.3-prebuilt-auto-r1"  # of the recording, with a stall in qr100
 

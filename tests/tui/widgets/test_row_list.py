@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.geometry import Region
 
 from tui.marks import Line, line
-from tui.widgets.rows import Rows
+from tui.widgets.row_list import Rows
 
 
 class Shown(App[None]):

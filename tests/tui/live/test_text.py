@@ -27,10 +27,10 @@ from tui.compare import cells_text
 from tui.glyphs import SETS
 from tui.history.text import title
 from tui.live import text as live_text
-from tui.live.stall_text import detail
+from tui.live.stall_detail import detail
 from tui.marks import Line
 from tui.widgets import axes
-from tui.widgets.scaled import scale
+from tui.widgets.scaled_chart import scale
 
 CELL = "002-17.0-auto-r1"
 

@@ -16,10 +16,10 @@ from tui.glyphs import SETS, Glyphs
 from tui.live.pointer import column_of, moment_of
 from tui.marks import Line, width
 from tui.widgets.axis_row import APART, axis_row, ticks, time_words
-from tui.widgets.heat import heat
+from tui.widgets.heat_map import heat
 from tui.widgets.sparkline import sparkline
 from tui.widgets.taken import Axis, Taken
-from tui.widgets.waits import legend, strip_of
+from tui.widgets.wait_strip import legend, strip_of
 from workloads import histogram
 
 GLYPHS = pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)

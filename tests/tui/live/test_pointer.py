@@ -13,9 +13,9 @@ from engine.view.step_series import SECOND_NS
 from tests.support.journal import START_NS, growing
 from tests.support.screens import check_screen, place_of, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 from tui.widgets.chart import RateChart
-from tui.widgets.scaled import SCALE_CELLS
+from tui.widgets.scaled_chart import SCALE_CELLS
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> str:

@@ -14,7 +14,7 @@ from tests.support.screens import show_live, shown_keys, stalling, text_of
 from tests.support.totals import planned_as
 from tui import bench
 from tui.live.screen import LiveScreen
-from tui.live.stall import StallScreen
+from tui.live.stall_screen import StallScreen
 
 
 def test_it_moves_with_the_engine(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tui import glossary, keys
 from tui.context import Answer
 from tui.keys import key
 from tui.marks import Line, folded, hanging, line
-from tui.screens.base import Jump, NewestSize
+from tui.screens.bench_screen import Jump, NewestSize
 from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
@@ -27,16 +27,17 @@ WORD_CELLS, HELP_CELLS = 16, 70  # of the help: the words on its left, and all o
 Choice = tuple[str, str]  # what is given back, what is shown
 
 
-class Over(NewestSize, ModalScreen[Answer]):
+class Dialog(NewestSize, ModalScreen[Answer]):
     """A box with a title, `parts` and the keys that hold in it."""
 
     DEFAULT_CSS = """
-    Over { align: center middle; }
-    Over > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; border: round $primary; padding: 0 1; }
-    Over > Vertical > Label { width: 100%; text-style: bold; }
-    Over KeyRow { dock: none; width: 100%; }
-    Over > Vertical > VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
-    Over > Vertical > OptionList { background: $background; }
+    Dialog { align: center middle; }
+    Dialog > Vertical { width: 96%; max-width: 76; height: auto; max-height: 95%; }
+    Dialog > Vertical { border: round $primary; padding: 0 1; }
+    Dialog > Vertical > Label { width: 100%; text-style: bold; }
+    Dialog KeyRow { dock: none; width: 100%; }
+    Dialog > Vertical > VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
+    Dialog > Vertical > OptionList { background: $background; }
     """
 
     def __init__(self, title: str) -> None:
@@ -54,7 +55,7 @@ class Over(NewestSize, ModalScreen[Answer]):
             part.styles.max_height = max(3, self.app.size.height - 8)
 
 
-class AskScreen(Over[bool]):
+class AskScreen(Dialog[bool]):
     """A question that is answered by y, or not at all."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -63,7 +64,7 @@ class AskScreen(Over[bool]):
     ]
 
 
-class LineScreen(Over[str]):
+class LineScreen(Dialog[str]):
     """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None.
 
     What `check` raises UserError for is told below the line, and stays to be mended; `wrong` is told from the start.
@@ -119,7 +120,7 @@ class LineScreen(Over[str]):
             self.dismiss(typed)
 
 
-class PagesScreen(Over[None]):
+class PagesScreen(Dialog[None]):
     """Shows lines under a title until it is closed."""
 
     DEFAULT_CSS = "PagesScreen > Vertical { width: 90%; max-width: 100; }"
@@ -217,7 +218,7 @@ class _Choices(OptionList, inherit_bindings=False):
     ]
 
 
-class PickScreen(Over[tuple[str, ...]]):
+class PickScreen(Dialog[tuple[str, ...]]):
     """One of a list: the tuple that is given back holds it alone."""
 
     CLICKED: ClassVar[str] = "take"  # what a click does with the choice that the cursor is on now

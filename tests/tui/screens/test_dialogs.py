@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.screens import drive
 from tui.app import Bench
-from tui.screens.over import LineScreen
+from tui.screens.dialogs import LineScreen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 18), (200, 60)])

@@ -13,9 +13,9 @@ from engine.view.events import main_stall
 from engine.view.player import Player, legible
 from engine.view.view_state import ViewState
 from tui.keys import key
-from tui.live.stall_text import detail
+from tui.live.stall_detail import detail
 from tui.marks import Line, folded
-from tui.screens.base import BenchScreen
+from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
 
