@@ -43,7 +43,7 @@ from engine.analysis import (
 )
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.run_results import StepResult
-from engine.builds import features
+from engine.core import missing_steps
 from engine.core.model import PROBED, Subject
 from engine.results.comparison import CHANGED, FAMILIES, MIN_PAIRS, PRIMARY_METRICS, RATE, Metric, Ratio, Spread
 from engine.results.slice_ratio import ratio_of
@@ -371,7 +371,9 @@ def _modes(cells: ComparedCells, measured: _Measured) -> list[str]:
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
     """What a reader must know that the tables do not show, one sentence each."""
     found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
-    found += [text for run in cells.runs for text in features.sentences(features.recorded(run.manifest.workload))]
+    found += [
+        text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
+    ]
     rates = {(each.step, each.subject): each for each in spread if each.metric in PRIMARY_METRICS}
     for step in cells.steps:
         for subject, name in cells.names.items():

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from engine.core.errors import UserError
+from engine.core.missing_steps import reasons
 from engine.core.model import Build
-from engine.core.record import converted
 from engine.host.files import open_plain
 from workloads.base import Step
 
 ICU_SINCE, BUILTIN_SINCE = 15, 17
 ICU_SYMBOL = b"ucol_open"  # what each server imports that was compiled with ICU
-
-Lacking = Mapping[str, Mapping[str, str]]  # by build and step, why it is left out
 
 
 def _icu(build: Build) -> str:
@@ -48,25 +45,10 @@ def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str,
     for step in steps:
         why = {build.label: reason for build in builds if (reason := _reason(step, build, absent))}
         if step.named and len(why) == len(builds):
-            raise UserError(f"step {step.name}: {'; '.join(_sentences(why))}")
+            raise UserError(f"step {step.name}: {'; '.join(reasons(why))}")
         for label, reason in why.items():
             found.setdefault(label, {})[step.name] = reason
     return found
-
-
-def sentences(left_out: Lacking) -> tuple[str, ...]:
-    """A line for each step that is left out."""
-    steps = dict.fromkeys(step for of_build in left_out.values() for step in of_build)
-    return tuple(
-        f"left out: step {step}: {sentence}"
-        for step in steps
-        for sentence in _sentences({label: why[step] for label, why in left_out.items() if step in why})
-    )
-
-
-def recorded(workload: Mapping[str, Any]) -> Lacking:
-    """The steps that a manifest's workload leaves out. Raises UserError if that is invalid."""
-    return converted(workload.get("lacking", {}), dict[str, dict[str, str]], "manifest.json: workload: lacking")
 
 
 def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:
@@ -76,11 +58,3 @@ def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:
         if need in FEATURES and (reason := FEATURES[need](build)):
             return reason
     return ""
-
-
-def _sentences(why: Mapping[str, str]) -> list[str]:
-    """One for each reason, preceded by the builds that share it."""
-    return [
-        f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
-        for reason in dict.fromkeys(why.values())
-    ]

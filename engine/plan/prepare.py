@@ -123,7 +123,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     there, missing = client_programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
     left_out = features.lacking(asked.steps, found, missing)
     if left_out:
-        notices += features.sentences(left_out)
+        notices += missing_steps.sentences(left_out)
     records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
     named = [(load.workload, records[load.name]) for load in asked.loads]
     route, client_host = routes.decide(request, named, progress)

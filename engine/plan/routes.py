@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from engine.core.errors import UserError
@@ -10,9 +10,7 @@ from engine.core.route import LOOPBACK, SOCKET, Route, check_host
 from engine.host.addresses import check_free, own_address
 from engine.plan.request import Request
 from engine.remote import client_host as hosts
-from workloads.base import Place, Record, Workload
-
-Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their records
+from engine.remote.requirements import Loads, launchers, programs
 
 
 def check(request: Request) -> None:
@@ -60,23 +58,6 @@ def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> t
         client = host.reaches(address, request.port or 0)
         route = Route(address, client, request.port or 0, asked.host, host.name, asked.ssh_options)
         return route, host.environment()
-
-
-def launchers(loads: Loads) -> tuple[str, ...]:
-    """The modules that start the clients of all steps. Raises UserError for one that is not of pgbed."""
-    steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
-    if any(step.makes_files or step.apart for _, _, step in steps):
-        raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
-    launches = [chosen.launch(record, step, Place("", 0, 0, 1, "", "")) for chosen, record, step in steps if step.roles]
-    if not launches:
-        raise UserError("--client-host: no step of this plan has clients")
-    commands = [command for launch in launches for command in (launch.command, *launch.starts)]
-    return tuple(dict.fromkeys(map(hosts.launcher_of, commands)))
-
-
-def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
-    """The foreign programs of all loads."""
-    return {name: program for _, record in loads for name, program in record.get("programs", {}).items()}
 
 
 def _asked(request: Request) -> Route:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from engine.core.errors import unknown
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Subject
-from workloads.base import Step
 
 MOST_NAME = 60  # characters of a workload in a cell's name
 
@@ -54,12 +53,3 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
             name = "-".join(filter(None, (subject.build, workload, subject.control, subject.config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)
-
-
-def in_turn(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
-    """The steps in the order of a repeat: neighbours that are interchangeable the other way round in every other."""
-    ordered: list[Step] = []
-    for interchangeable, group in itertools.groupby(steps, key=lambda step: step.interchangeable):
-        neighbours = list(group)
-        ordered += neighbours[::-1] if interchangeable and repeat % 2 == 0 else neighbours
-    return tuple(ordered)

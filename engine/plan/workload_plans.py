@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.builds import features
+from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.plan import planfile
 from engine.plan.request import Request
@@ -56,7 +56,9 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
     return tuple(found) or (Load("", main, planned),)
 
 
-def recorded(load: Load, found: Mapping[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+def recorded(
+    load: Load, found: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
+) -> dict[str, Any]:
     """What the manifest holds of a workload, with the programs that were found. Raises UserError.
 
     These are all that the run needs: whoever makes a place for its clients may look into any of its workloads.
@@ -75,11 +77,11 @@ def recorded(load: Load, found: Mapping[str, Any], left_out: features.Lacking, l
     return {**own, "identity": of.identity(own), "non_default": list(of.non_default(own))}
 
 
-def _without(record: dict[str, Any], left_out: features.Lacking, labels: Sequence[str]) -> dict[str, Any]:
+def _without(record: dict[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]) -> dict[str, Any]:
     """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
     steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
     if not steps:
-        raise UserError(f"nothing is left to do: {'; '.join(features.sentences(left_out))}")
+        raise UserError(f"nothing is left to do: {'; '.join(missing_steps.sentences(left_out))}")
     return {**record, "steps": steps, "lacking": {label: dict(why) for label, why in left_out.items()}}
 
 

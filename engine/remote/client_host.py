@@ -308,10 +308,3 @@ def connected(
         host.equip(launchers, programs, means, progress)
         host.check_programs(programs)
         yield host
-
-
-def launcher_of(command: Sequence[str]) -> str:
-    """The module of a launcher. Raises UserError for a workload whose clients cannot be taken elsewhere."""
-    if len(command) != 3 or command[:2] != (sys.executable, "-m") or not command[2].startswith("workloads."):
-        raise UserError("--client-host: clients of a workload of your own run on this machine only")
-    return command[2]

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from engine.analysis import faults
 from engine.analysis.comparability import of_workload
-from engine.builds import features
+from engine.core import missing_steps
 from engine.core.model import Manifest
 from engine.core.text import Visible, visible
 from engine.results.comparison import Comparison, LeftOutCell, Ratio
@@ -31,7 +31,7 @@ class Plan:
     """What was to be measured: the steps, and which of them builds lack by the plan, with the reasons."""
 
     steps: tuple[str, ...]
-    lacking: features.Lacking
+    lacking: missing_steps.Lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def plan_of(manifests: Sequence[Manifest]) -> Plan:
     workloads = [workload for manifest in manifests for workload in manifest.workloads]
     lacking: dict[str, dict[str, str]] = {}
     for workload in workloads:
-        for build, without in features.recorded(workload).items():
+        for build, without in missing_steps.recorded(workload).items():
             lacking.setdefault(build, {}).update(without)
     steps = [step for workload in workloads for step in of_workload(workload, "steps", tuple[dict[str, Any], ...])]
     return Plan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)

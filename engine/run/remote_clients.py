@@ -10,8 +10,8 @@ from engine.core.errors import UserError
 from engine.core.lines import LineError
 from engine.core.model import Manifest
 from engine.core.text import visible, write
-from engine.plan import routes
 from engine.remote.client_host import ClientHost, connected
+from engine.remote.requirements import launchers, programs
 from workloads import workload
 
 
@@ -45,7 +45,7 @@ class Elsewhere:
             except LineError:
                 self.drop()
         loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
-        host = self._opened.enter_context(connected(route, routes.launchers(loads), routes.programs(loads), _say))
+        host = self._opened.enter_context(connected(route, launchers(loads), programs(loads), _say))
         try:
             client = host.reaches(route.address, route.port)
             if (host.name, client) != (route.name, route.client):

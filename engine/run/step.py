@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -11,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Self
 
-from engine.builds import features
+from engine.core import missing_steps
 from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
@@ -23,7 +24,6 @@ from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
 from engine.observe.step_counters import Counted, StepCounters, lacking, server_roles
-from engine.plan.schedule import in_turn
 from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
@@ -83,9 +83,9 @@ class StepRunner:
         self.under_way = self.commands.cells[self.attempt]
         self.planned = self.manifest.workload_of(self.cell.subject)
         self.workload = workload(self.planned["name"])
-        lacking = features.recorded(self.planned).get(self.server.build.label, {})
+        lacking = missing_steps.recorded(self.planned).get(self.server.build.label, {})
         steps = [step for step in self.workload.steps(self.planned) if step.name not in lacking]
-        self.steps = in_turn(steps, self.cell.repeat)
+        self.steps = in_order(steps, self.cell.repeat)
         self._report: dict[str, Any] = {}  # of the last step with clients
         self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
@@ -459,6 +459,15 @@ class StepRunner:
                 return died
             time.sleep(POLL_S)
         return reason
+
+
+def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
+    """Return the steps in the order of a repeat: even repeats reverse neighbours that are interchangeable."""
+    ordered: list[Step] = []
+    for interchangeable, group in itertools.groupby(steps, key=lambda step: step.interchangeable):
+        neighbours = list(group)
+        ordered += neighbours[::-1] if interchangeable and repeat % 2 == 0 else neighbours
+    return tuple(ordered)
 
 
 def _done(page: Page) -> Callable[[], bool]:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import UserError
 from engine.core.model import Subject
-from engine.plan.schedule import in_turn, interleave, subjects
-from workloads.base import Step
+from engine.plan.schedule import interleave, subjects
 
 LABELS = st.lists(st.sampled_from(["12.11", "14.10", "16.3", "17.0", "18.1"]), min_size=1, max_size=5, unique=True)
 
@@ -56,9 +55,3 @@ def test_cell_ids_are_names_of_folders() -> None:
     for cell in interleave(subjects(["16.3", "17.0-prebuilt-builtin"], ["auto"], "16.3", True), 3):
         assert "/" not in cell.id
         assert json.dumps(cell.id)
-
-
-def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:
-    steps = [Step(name, "", {}, interchangeable=name.startswith("c")) for name in ("init", "c1", "c2", "c3", "end")]
-    names = [" ".join(step.name for step in in_turn(steps, repeat)) for repeat in (1, 2, 3)]
-    assert names == ["init c1 c2 c3 end", "init c3 c2 c1 end", "init c1 c2 c3 end"]

@@ -1,0 +1,33 @@
+"""Steps that a plan leaves out because a build lacks what they need, as the manifest records them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.core.record import converted
+
+Lacking = Mapping[str, Mapping[str, str]]  # by build and step, why it is left out
+
+
+def sentences(left_out: Lacking) -> tuple[str, ...]:
+    """Return a line for each step that is left out."""
+    steps = dict.fromkeys(step for of_build in left_out.values() for step in of_build)
+    return tuple(
+        f"left out: step {step}: {sentence}"
+        for step in steps
+        for sentence in reasons({label: why[step] for label, why in left_out.items() if step in why})
+    )
+
+
+def recorded(workload: Mapping[str, Any]) -> Lacking:
+    """Return the steps that a manifest's workload leaves out. Raises UserError if that is invalid."""
+    return converted(workload.get("lacking", {}), dict[str, dict[str, str]], "manifest.json: workload: lacking")
+
+
+def reasons(why: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each reason, preceded by the builds that share it."""
+    return [
+        f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
+        for reason in dict.fromkeys(why.values())
+    ]

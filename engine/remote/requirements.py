@@ -1,0 +1,35 @@
+"""What the clients of a run need on the host that they run on: the modules that start them, and foreign programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from engine.core.errors import UserError
+from workloads.base import Place, Record, Workload
+
+Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their records
+
+
+def launchers(loads: Loads) -> tuple[str, ...]:
+    """The modules that start the clients of all steps. Raises UserError for one that is not of pgbed."""
+    steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
+    if any(step.makes_files or step.apart for _, _, step in steps):
+        raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
+    launches = [chosen.launch(record, step, Place("", 0, 0, 1, "", "")) for chosen, record, step in steps if step.roles]
+    if not launches:
+        raise UserError("--client-host: no step of this plan has clients")
+    commands = [command for launch in launches for command in (launch.command, *launch.starts)]
+    return tuple(dict.fromkeys(map(_launcher_of, commands)))
+
+
+def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
+    """The foreign programs of all loads."""
+    return {name: program for _, record in loads for name, program in record.get("programs", {}).items()}
+
+
+def _launcher_of(command: Sequence[str]) -> str:
+    """The module of a launcher. Raises UserError for a workload whose clients cannot be taken elsewhere."""
+    if len(command) != 3 or command[:2] != (sys.executable, "-m") or not command[2].startswith("workloads."):
+        raise UserError("--client-host: clients of a workload of your own run on this machine only")
+    return command[2]
