@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.builds import client_programs, features, resolve
 from engine.builds.label import shown
+from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import INTERIM_ANALYSES, PROBED, Manifest, config_key

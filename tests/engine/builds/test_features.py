@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.builds.features import lacking, recorded, sentences
+from engine.builds.features import lacking
 from engine.core.errors import UserError
+from engine.core.missing_steps import recorded, sentences
 from engine.core.model import Build
 from workloads.base import Step
 
