@@ -55,7 +55,7 @@ let
       ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
       ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
       mkdir -p $out
-      { time bash tests/run.sh -m "not outside" --durations=10 ${which}; } 2>&1 | tee $out/pytest.log
+      { time python -m pytest -p no:cacheprovider -m "not outside" --durations=10 ${which}; } 2>&1 | tee $out/pytest.log
     '';
 
   # Tests of runs that are checks of their own, so that no check takes much longer than the others: what is left when all
@@ -170,6 +170,19 @@ in
     tests =
       tests "All other tests, against real servers" "tests"
         "--ignore=tests/engine --ignore=tests/tui";
+
+    # Simulations with known truth: exit code 1 where an interval or a verdict breaks its promise.
+    coverage =
+      check [ ] "Intervals and verdicts hold what they promise, in simulations with known truth" "coverage"
+        ''
+          mkdir -p $out
+          {
+            time python -m tests.perf.statistics_coverage --trials 2000
+            time python -m tests.perf.interim_looks --trials 500
+            time python -m tests.perf.trend_false_changes --folders 400
+            time python -m tests.perf.slices_coverage --trials 100
+          } 2>&1 | tee $out/coverage.log
+        '';
 
     inherit patched;
 

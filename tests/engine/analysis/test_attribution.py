@@ -328,6 +328,7 @@ def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
     assert share_interval([0.1], [0.2]) == share_interval([0.1, 0.2], [1.0, -1.0]) == (None, None)
 
 
+@pytest.mark.timing
 @pytest.mark.timeout(900)  # fifteen cells on a machine that others keep busy
 def test_each_planted_slow_down_is_put_down_to_its_cause(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, new_folder: Callable[[], Path]

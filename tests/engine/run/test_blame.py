@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
 from tests.support.benchcall import BUSY, LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
@@ -63,6 +65,7 @@ def of_least_weight(pid: int) -> Iterator[None]:
         wait_for(lambda: weigh(0), "the kernel to take a weight")
 
 
+@pytest.mark.timing
 def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = await_warm(bench)
@@ -115,6 +118,7 @@ def test_a_lock_held_by_another_session_is_named_with_its_pid(bench: Bench, labe
     bench("stop")
 
 
+@pytest.mark.timing
 def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *BUSY)
     step = await_warm(bench)
