@@ -10,6 +10,7 @@
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
+# (`pgbench`, `pg_dump`, `hyperfine` and `perf` of the user's config.toml replace the variables of that name.)
 #   PGBED_PGBENCH       the derivation of the pgbench that puts load on servers, realised by the first run that wants
 #                       it; unless a program is named already
 #   PGBED_PG_DUMP, PGBED_HYPERFINE   the same of the pg_dump that dumps all servers, and of the hyperfine that times it

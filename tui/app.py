@@ -166,7 +166,7 @@ class Bench(BenchApp):
     def action_next_theme(self) -> None:
         names = [theme.name for theme in THEMES]
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self.say(f"theme {self.theme}; PGBED_THEME={self.theme} in the environment keeps it")
+        self.say(f'theme {self.theme}; theme = "{self.theme}" in config.toml keeps it')
 
     def action_help(self) -> None:
         from tui.screens.dialogs import HelpScreen

@@ -1,6 +1,6 @@
 """Keys: every binding has an id, and a file can give it other keys.
 
-The file (`keys.toml` in the settings folder, or the one that PGBED_KEYS names) has one line a binding:
+The file `keys.toml` in the settings folder has one line a binding:
 
     "live.next_stall" = "n,right_square_bracket"
 """
@@ -60,8 +60,6 @@ EVERYWHERE = [
 
 def settings_file() -> Path:
     """Where the key file is looked for."""
-    if "PGBED_KEYS" in os.environ:
-        return Path(os.environ["PGBED_KEYS"])
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "keys.toml"
 
 

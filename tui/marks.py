@@ -158,11 +158,11 @@ STYLES = _Styles()
 
 
 def chosen_theme(environment: Mapping[str, str]) -> str:
-    """The theme that PGBED_THEME names, else the first. Raises UserError for an unknown one."""
+    """The theme that config.toml names, else the first. Raises UserError for an unknown one."""
     names = [theme.name for theme in THEMES]
     wanted = environment.get("PGBED_THEME") or names[0]
     if wanted not in names:
-        raise unknown("theme (PGBED_THEME)", wanted, names)
+        raise unknown("theme", wanted, names)
     return wanted
 
 

@@ -47,7 +47,9 @@ def workload(name: str) -> Workload:
     try:
         found: Workload = getattr(import_module(module), attribute or "WORKLOAD")
     except (ImportError, AttributeError) as error:
-        raise NotRegistered(f"PGBED_WORKLOADS: {module}: {error}; name a module with WORKLOAD in it") from error
+        raise NotRegistered(
+            f"workloads in config.toml: {module}: {error}; name a module with WORKLOAD in it"
+        ) from error
     return found
 
 

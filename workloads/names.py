@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class NotRegistered(Exception):
-    """A module that PGBED_WORKLOADS names cannot be imported, or holds no workload."""
+    """A module of config.toml's workloads cannot be imported, or holds no workload."""
 
 
 class UnknownName(KeyError):

@@ -64,7 +64,7 @@ def place(name: str) -> str:
 
 
 def variable(name: str) -> str:
-    """The environment variable that names a program."""
+    """The variable that names a program: set by config.toml, or the Nix wrapper."""
     return f"PGBED_{name.upper()}"
 
 
@@ -79,7 +79,7 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
         return max(there, key=lambda candidate: candidate[0])[1]
     searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
     raise UserError(
-        f"no {name} found, {searched} on PATH: start bench from its flake{other}, or name a {name} in {variable(name)}"
+        f"no {name} found, {searched} on PATH: start bench from its flake{other}, or set {name} in config.toml"
     )
 
 

@@ -264,7 +264,7 @@ def _ccache_folder() -> Path | None:
     named = os.environ.get("PGBED_CCACHE")
     if named is not None:
         if named and not Path(named).is_dir():
-            raise UserError(f"PGBED_CCACHE names {named}, which is not a folder")
+            raise UserError(f"config.toml: ccache = {named}, which is not a folder")
         return Path(named).absolute() if named else None
     if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
         folder = nix.cache_folder() / "ccache"

@@ -101,7 +101,7 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
 
 
 def tarball_url(version: str) -> str:
-    """The URL of a release's source; $PGBED_RELEASES names a mirror of postgresql.org's pub/source."""
+    """Where a release's source is; `releases` of config.toml names a mirror of postgresql.org's pub/source."""
     return f"{_mirror() or RELEASES}/v{version}/postgresql-{version}.tar.bz2"
 
 
@@ -142,7 +142,9 @@ def _fetched(url: str, otherwise: str = "") -> bytes:
         raise UserError(f"{url}: {missing}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise UserError(f"{url} cannot be reached: {reason}; PGBED_RELEASES names a mirror{otherwise}") from None
+        raise UserError(
+            f"{url} cannot be reached: {reason}; releases in config.toml names a mirror{otherwise}"
+        ) from None
     return body
 
 

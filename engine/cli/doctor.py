@@ -104,11 +104,15 @@ def _program(name: str) -> Need:
     """Whether a program is there that workloads call."""
 
     def check(_: Path) -> Check:
-        found, variable = client_programs.place(name), client_programs.variable(name)
+        found = client_programs.place(name)
         if found.startswith("/") and not Path(found).is_file():
-            return Check(name, "warn", f"{found}: no such program", f"{variable} names it", f"set {variable} to one")
+            return Check(
+                name, "warn", f"{found}: no such program", "config.toml names it", f"set {name} there to another"
+            )
         reason = "workloads that call it cannot run, or leave out what it does"
-        return judged(name, found or "none", bool(found), reason, f"start bench from its flake, or set {variable}")
+        return judged(
+            name, found or "none", bool(found), reason, f"start bench from its flake, or set {name} in config.toml"
+        )
 
     return check
 

@@ -44,7 +44,7 @@ class GroupedCommand(click.Command):
         self.groups, self.examples = (*leading, *GROUPS), examples
         self.params.append(
             Grouped(
-                ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
+                ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show_all,
                 help="Show all options.", brief="Show all options, with details.",
             )
         )  # fmt: skip
@@ -91,7 +91,8 @@ def _default(own: Option) -> str:
     return ",".join(map(str, own.default)) if own.many else f"{own.default}"
 
 
-def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the full help of a command and exit."""
     if wanted and not ctx.resilient_parsing:
         ctx.meta[FULL] = True
         echo(ctx.get_help())

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from engine.cli import interface
+from engine.cli import interface, settings
+from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
 from engine.core.errors import UserError
 from engine.core.version import version
 from engine.journal.runs import find_run
 from engine.report.console import complain, echo, echo_lines
 from workloads.names import NotRegistered
+from workloads.options import options_of
 
 if TYPE_CHECKING:
     from engine.report.gate import Judged
     from engine.results.comparison import Comparison
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
+OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # Commands with a module of their own, which is imported only with the command: `bench watch` draws its first frame
 # before the drivers and statistics that others need would have been loaded. Each with its line in `bench --help`.
@@ -69,6 +72,7 @@ class Bench(click.Group):
 
         try:
             signal.signal(signal.SIGTERM, terminate)
+            settings.apply()
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()  # while a full disk can still be reported
         except click.exceptions.NoArgsIsHelpError as error:
@@ -90,7 +94,7 @@ class Bench(click.Group):
         """Puts `run` in front of options that belong to it; without any such, a terminal gets the interface."""
         if _of_interface(args) and interface.wanted(console(False)):
             args = ["interface", *args]
-        if args and args[0].startswith("-") and args[0] not in ("-h", "--help", "--version"):
+        if args and args[0].startswith("-") and args[0] not in OWN_OPTIONS:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -114,6 +118,16 @@ class Bench(click.Group):
         lines |= {name: line for name, (_, line) in ELSEWHERE.items() if line}
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write, in the full help, the environment variables and the keys of config.toml."""
+        if FULL not in ctx.meta:
+            return
+        with formatter.section("Environment variables"):
+            formatter.write_dl(settings.ENVIRONMENT)
+        keys = options_of(settings.Settings)
+        with formatter.section(f"Keys of {settings.settings_path()}"):
+            formatter.write_dl([(f"{key.name} = {key.metavar}", help_text(key)) for key in keys])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs a command. An error of a file is the user's to mend, except inside the engine."""
@@ -166,6 +180,10 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
 )
+@click.option(
+    "--help-all", is_flag=True, expose_value=False, is_eager=True, callback=show_all,
+    help="Show this, and all environment variables and settings.",
+)  # fmt: skip
 def main() -> None:
     """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how surely, and why?
 

@@ -60,7 +60,7 @@ def here() -> tuple[str, str, str]:
     if not program and fetched:
         return "not looked at: the first run with --counters fetches perf", "", ""
     if not program:
-        return KERNEL_ONLY, "there is no perf", f"install it (Debian: linux-perf), or name one in {perf.VARIABLE}"
+        return KERNEL_ONLY, "there is no perf", "install it (Debian: linux-perf), or set perf in config.toml"
     own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     try:
         there = perf.trial(program, own)
@@ -80,5 +80,5 @@ def find(progress: Progress, roots: Path) -> str:
         return str(nix.realise("perf", pinned, progress, roots / "perf") / "bin" / "perf")
     found = perf.find()
     if not found:
-        raise UserError(f"no perf on PATH: install it (Debian: linux-perf), or name one in {perf.VARIABLE}")
+        raise UserError("no perf on PATH: install it (Debian: linux-perf), or set perf in config.toml")
     return found

@@ -3,7 +3,7 @@
 What is begun there ends with the connection, whatever ends that: the shell there removes the private folder as soon as
 the agent has ended, and the agent ends when its input does.
 
-Environment: PGBED_SSH names another ssh.
+PGBED_SSH (`ssh` in config.toml) names another ssh.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["STOPPED", "check_screen", "drive"]
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads the keys of who runs it, nor is a screen without colour because of them."""
-    monkeypatch.setenv("PGBED_KEYS", str(tmp_path / "keys.toml"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -96,12 +96,13 @@ def test_an_unknown_id_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ['"live.zoom" = 3', '"live.zoon" = "x"', "="])
 def test_the_interface_does_not_start_with_a_wrong_file(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "keys.toml"
+    path = tmp_path / "pgbed" / "keys.toml"
+    path.parent.mkdir()
     path.write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "tui", "--out", str(tmp_path)],
         cwd=ROOT,
-        env=os.environ | {"PGBED_KEYS": str(path)},
+        env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -112,7 +113,6 @@ def test_the_interface_does_not_start_with_a_wrong_file(tmp_path: Path, text: st
 
 
 def test_the_file_is_looked_for_where_settings_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PGBED_KEYS")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/settings")
     assert keys.settings_file() == Path("/settings/pgbed/keys.toml")
     monkeypatch.delenv("XDG_CONFIG_HOME")
@@ -121,6 +121,7 @@ def test_the_file_is_looked_for_where_settings_are(monkeypatch: pytest.MonkeyPat
 
 
 def test_other_keys_hold_are_shown_and_the_old_ones_are_free(recording: Path) -> None:
+    keys.settings_file().parent.mkdir(parents=True)
     keys.settings_file().write_text('"live.zoom" = "x,f5"\n"live.next_stall" = "down"\n"app.leave" = "Q"\n')
 
     async def script(pilot: Pilot[Any]) -> None:

@@ -28,7 +28,7 @@ def test_launch_is_opened_with_what_it_is_to_be_drawn_with(tmp_path: Path, optio
 def test_it_is_painted_on_the_terminal_also_where_complaints_are_sent_elsewhere(tmp_path: Path, elsewhere: str) -> None:
     command = [sys.executable, "-m", "engine", "--out", str(tmp_path)]
     shell = ["/bin/sh", "-c", f'cd "$0" && exec "$@" {elsewhere}', str(tmp_path), *command]
-    terminal = Terminal(shell, {"PGBED_KEYS": str(tmp_path / "keys.toml")})
+    terminal = Terminal(shell, {"XDG_CONFIG_HOME": str(tmp_path)})
     terminal.until(b"LAUNCH")
     terminal.until(b"preflight")
     terminal.write(b"q")

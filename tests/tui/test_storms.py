@@ -108,7 +108,7 @@ def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
 
     def watch(live: Growing) -> Terminal:
         command = [sys.executable, "-m", "tui", str(live.run), "--out", str(tmp_path)]
-        started.append(Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml")}))
+        started.append(Terminal(command, {"XDG_CONFIG_HOME": str(tmp_path)}))
         return started[-1]
 
     yield watch

@@ -41,7 +41,7 @@ def is_gone(pid: int) -> bool:
 
 def interface(tmp_path: Path, *options: str, deaf: bool) -> Terminal:
     command = [sys.executable, "-m", "tui", *options, "--out", str(tmp_path)]
-    return Terminal([*DEAF, *command] if deaf else command, {"PGBED_KEYS": str(tmp_path / "keys.toml")})
+    return Terminal([*DEAF, *command] if deaf else command, {"XDG_CONFIG_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize("deaf", [False, True])
@@ -82,7 +82,7 @@ def test_told_to_end_it_puts_the_terminal_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_of_the_demo_nothing_is_left_whatever_ends_it(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "engine", "demo"]
-    terminal = Terminal(command, {"PGBED_KEYS": str(tmp_path / "keys.toml"), "TMPDIR": str(tmp_path)})
+    terminal = Terminal(command, {"XDG_CONFIG_HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
     terminal.until(b"REPLAY", patience_s=120)
     assert list(tmp_path.iterdir())
     os.kill(terminal.pid, number)

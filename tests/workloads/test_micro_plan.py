@@ -52,7 +52,7 @@ def test_programs_that_are_missing_or_too_old_are_refused() -> None:
     with pytest.raises(ValueError, match="names no hyperfine"):
         MICRO.check(record)
     old = {"hyperfine": FOUND["hyperfine"] | {"version": "hyperfine 1.12.0"}}
-    with pytest.raises(ValueError, match=r"1\.13 or later is needed: name one in PGBED_HYPERFINE"):
+    with pytest.raises(ValueError, match=r"1\.13 or later is needed: set hyperfine in config.toml"):
         MICRO.check(record | {"programs": old})
     MICRO.check(record | {"programs": FOUND})
     with pytest.raises(ValueError, match="no step restart"):

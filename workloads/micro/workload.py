@@ -63,8 +63,8 @@ class Micro:
             if name == HYPERFINE and hyperfine.version(program["version"]) < hyperfine.SINCE:
                 least = ".".join(map(str, hyperfine.SINCE))
                 raise ValueError(
-                    f"{program['path']} is {program['version']}, and {least} or later is needed: name one in "
-                    "PGBED_HYPERFINE"
+                    f"{program['path']} is {program['version']}, and {least} or later is needed: "
+                    "set hyperfine in config.toml"
                 )
 
     def written(self, record: Record) -> Written:

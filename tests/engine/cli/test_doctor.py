@@ -91,7 +91,7 @@ def test_a_helper_that_others_may_change_is_warned_of_where_sudo_runs_it(
 def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_HYPERFINE", "/none")
     (check,) = (each for each in examine(new_folder(), NEEDS) if each.name == "hyperfine")
-    assert (check.status, check.found) == ("warn", "/none: no such program") and "PGBED_HYPERFINE" in check.remedy
+    assert (check.status, check.found) == ("warn", "/none: no such program") and "hyperfine" in check.remedy
     monkeypatch.delenv("PGBED_HYPERFINE")
     monkeypatch.setenv("PATH", "/none")
     (check,) = (each for each in examine(new_folder(), NEEDS) if each.name == "hyperfine")

@@ -38,7 +38,7 @@ def test_unknown_names_are_told_with_the_nearest(bench: Bench, label: str) -> No
 @pytest.mark.parametrize("module", ["no_such_module", "json"])
 def test_a_registered_module_that_is_no_workload_is_refused(module: str, bench: Bench, label: str) -> None:
     line = refused(Bench(bench.out, {"PGBED_WORKLOADS": f"mine={module}"}), "--pg", label)
-    assert "PGBED_WORKLOADS" in line and module in line
+    assert "workloads in config.toml" in line and module in line
 
 
 def test_contradictions_are_refused(bench: Bench, label: str) -> None:

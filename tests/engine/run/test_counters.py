@@ -80,7 +80,7 @@ def test_a_run_without_perf_says_so_and_goes_on(
     request = request_of({"builds": [label], "counters": "auto"})
     said = counter_check.prepare(request, print, tmp_path)
     assert said.record == {}
-    lack = "no perf on PATH: install it (Debian: linux-perf), or name one in PGBED_PERF"
+    lack = "no perf on PATH: install it (Debian: linux-perf), or set perf in config.toml"
     assert said.notices == (f"no hardware counters: {lack}; the kernel's own counts are from /proc",)
     for wanted, why in (
         ({"counters": "hardware"}, "no perf on PATH"),
