@@ -61,7 +61,7 @@ def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Pat
         await pilot.press("enter", "down")
         assert isinstance(pilot.app.screen, CellsScreen)
 
-    show_compare(recording, script, held_to="compare-cells-80x24")
+    show_compare(recording, script, held_to="compare-cells")
 
     async def further(pilot: Pilot[Any]) -> None:
         await script(pilot)

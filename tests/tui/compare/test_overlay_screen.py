@@ -39,9 +39,8 @@ def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> N
         await pilot.press("r")
         await until(pilot, lambda: "REPLAY" in text_of(pilot))
 
-    show_compare(recording, by_time, held_to="compare-overlay-time-80x24")
-    show_compare(recording, by_work, held_to="compare-overlay-work-80x24")
-    show_compare(recording, by_time, glyphs="ascii", held_to="compare-overlay-ascii-80x24")
+    show_compare(recording, by_time, held_to="compare-overlay-time")
+    show_compare(recording, by_work, held_to="compare-overlay-work")
     show_compare(recording, others)
 
 

@@ -67,23 +67,16 @@ def opened(recording: Path, act: Act, size: tuple[int, int] = (80, 24), glyphs: 
     return shown[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "glyphs"), [("flame-80x24", (80, 24), "braille"), ("flame-ascii-130x36", (130, 36), "ascii")]
-)
-def test_two_builds_are_drawn_against_each_other(
-    recording: Path, name: str, size: tuple[int, int], glyphs: str
-) -> None:
+def test_two_builds_are_drawn_against_each_other(recording: Path) -> None:
     sampled(recording)
 
     async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
         await pilot.press("down", "down", "down", "down")
         screen.notify_line("")
         await pilot.pause()
-        check_screen(pilot.app, name)  # type: ignore[arg-type]
+        check_screen(pilot.app, "flame")  # type: ignore[arg-type]
 
-    shown = opened(recording, act, size, glyphs)
-    assert shown.isascii() == (glyphs == "ascii")
-    assert max(map(len, shown.splitlines())) <= size[0]
+    opened(recording, act)
 
 
 def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:

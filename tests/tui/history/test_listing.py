@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.screens import check_screen, dated_run, read, row_with, show_history, typed, until
+from tests.support.screens import dated_run, read, row_with, show_history, typed, until
 from tests.support.totals import made_slices
 from tui.history.screen import HistoryScreen
 
@@ -40,11 +40,7 @@ def test_the_column_takes_no_room_from_the_builds(tmp_path: Path) -> None:
     rates = dict.fromkeys(builds, 8000.0)
     dated_run(tmp_path, "20261120-100000-12.11-16.3", builds=builds, repeats=1,
          slices=lambda cell, step: made_slices(cell, step, rates))  # fmt: skip
-
-    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
-        check_screen(pilot.app, "history-slices-80x24")  # type: ignore[arg-type]
-
-    show_history(tmp_path, then=act)
+    show_history(tmp_path, held_to="history-slices")
 
 
 def test_its_cells_are_flagged(out: Path) -> None:

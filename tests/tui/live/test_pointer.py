@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
 from tests.support.journal import START_NS, growing
-from tests.support.screens import check_screen, place_of, replay, show_live, stalling, text_of
+from tests.support.screens import place_of, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 from tui.widgets.chart import RateChart
@@ -193,8 +193,6 @@ def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(
         for words in ("server CPU, % ", "waits  c on CPU", "last minute, mean", "disk writes MB/s"):
             assert words in shown, words
         assert "run queue, waiting " in await press(pilot, "c")
-
-        check_screen(pilot.app, f"live-{screen.size.width}x{screen.size.height}")  # type: ignore[arg-type]
 
     for size in ((130, 40), (200, 50)):
         show_live(recording, check, size=size)

@@ -9,79 +9,39 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import growing
-from tests.support.screens import check_screen, drive, replay, show_live, stalling, text_of
+from tests.support.screens import Act, check_screen, drive, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "glyphs"),
-    [
-        ("live-80x24", (80, 24), "braille"),
-        ("live-130x36", (130, 36), "braille"),
-        ("live-60x18", (60, 18), "braille"),
-        ("live-50x10", (50, 10), "braille"),
-        ("live-block-80x24", (80, 24), "block"),
-        ("live-ascii-80x24", (80, 24), "ascii"),
-    ],
-)
-def test_screen_of_a_finished_run(recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+def held(name: str) -> Act[LiveScreen]:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
-    show_live(recording, check, size=size, glyphs=glyphs)
+    return check
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "glyphs"),
-    [
-        ("live-replay-80x24", (80, 24), "braille"),
-        ("live-replay-130x36", (130, 36), "braille"),
-        ("live-replay-60x18", (60, 18), "braille"),
-        ("live-replay-ascii-80x24", (80, 24), "ascii"),
-    ],
-)
-def test_screen_of_a_replay_in_a_stall(recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
-    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        check_screen(pilot.app, name)  # type: ignore[arg-type]
-
-    replay(recording, check, at_s=10.5, size=size, glyphs=glyphs)
+def test_screen_of_a_finished_run(recording: Path) -> None:
+    show_live(recording, held("live"))
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "glyphs"),
-    [
-        ("live-stalled-80x24", (80, 24), "braille"),
-        ("live-stalled-60x18", (60, 18), "braille"),
-        ("live-stalled-block-80x24", (80, 24), "block"),
-        ("live-stalled-ascii-80x24", (80, 24), "ascii"),
-    ],
-)
-def test_screen_of_a_stall_that_lasts(tmp_path: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
-    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        check_screen(pilot.app, name)  # type: ignore[arg-type]
+def test_screen_of_a_replay_in_a_stall(recording: Path) -> None:
+    replay(recording, held("live-replay"), at_s=10.5)
 
+
+def test_screen_of_a_stall_that_lasts(tmp_path: Path) -> None:
     with growing(tmp_path) as live:
         stalling(live)
-        show_live(live.run, check, size=size, glyphs=glyphs, clock=live.hand.clock)
+        show_live(live.run, held("live-stalled"), clock=live.hand.clock)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "glyphs"),
-    [
-        ("live-detail-80x24", (80, 24), "braille"),
-        ("live-detail-130x36", (130, 36), "braille"),
-        ("live-detail-ascii-80x24", (80, 24), "ascii"),
-        ("live-detail-60x18", (60, 18), "braille"),
-    ],
-)
-def test_screen_of_the_detail_of_a_stall(recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+def test_screen_of_the_detail_of_a_stall(recording: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         await pilot.press("space", "enter")
         await pilot.pause()
-        check_screen(pilot.app, name)  # type: ignore[arg-type]
+        check_screen(pilot.app, "live-detail")  # type: ignore[arg-type]
 
-    replay(recording, check, at_s=13, size=size, glyphs=glyphs)
+    replay(recording, check, at_s=13)
 
 
 def test_without_colour_it_says_the_same(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:

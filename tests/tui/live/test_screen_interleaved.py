@@ -32,22 +32,12 @@ def replay(recording: Path, act: Act[LiveScreen] = unmoved, *, at_s: float, cell
     show_live(recording, placed, replayed=(cell, "qr100"), **options)
 
 
-SIZES = [
-    ("80x24", (80, 24), "braille"),
-    ("130x36", (130, 36), "braille"),
-    ("60x18", (60, 18), "braille"),
-    ("block-80x24", (80, 24), "block"),
-    ("ascii-80x24", (80, 24), "ascii"),
-]
-
-
-@pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
-def test_screen_of_a_finished_run(sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+def test_screen_of_a_finished_run(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         await pilot.pause()
-        check_screen(pilot.app, f"live-abreast-{name}")  # type: ignore[arg-type]
+        check_screen(pilot.app, "live-interleaved")  # type: ignore[arg-type]
 
-    show_live(sliced_recording, check, size=size, glyphs=glyphs)
+    show_live(sliced_recording, check)
 
 
 @pytest.mark.parametrize("size", [(72, 24), (80, 24), (100, 30), (110, 38), (160, 46)])
@@ -63,22 +53,18 @@ def test_all_rows_of_roles_are_shown_where_the_screen_is_whole(sliced_recording:
     show_live(sliced_recording, check, size=size)
 
 
-@pytest.mark.parametrize(("name", "size", "glyphs"), SIZES)
-def test_screen_of_a_replay(sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str) -> None:
+def test_screen_of_a_replay(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        check_screen(pilot.app, f"live-abreast-replay-{name}")  # type: ignore[arg-type]
+        check_screen(pilot.app, "live-interleaved-replay")  # type: ignore[arg-type]
 
-    replay(sliced_recording, check, at_s=13.5, size=size, glyphs=glyphs)
+    replay(sliced_recording, check, at_s=13.5)
 
 
-@pytest.mark.parametrize(("name", "size", "glyphs"), [SIZES[0], SIZES[4]])
-def test_screen_of_a_stall_of_one_of_them(
-    sliced_recording: Path, name: str, size: tuple[int, int], glyphs: str
-) -> None:
+def test_screen_of_a_stall_of_one_of_them(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        check_screen(pilot.app, f"live-abreast-stalled-{name}")  # type: ignore[arg-type]
+        check_screen(pilot.app, "live-interleaved-stalled")  # type: ignore[arg-type]
 
-    replay(sliced_recording, check, at_s=17.5, size=size, glyphs=glyphs)
+    replay(sliced_recording, check, at_s=17.5)
 
 
 def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(sliced_recording: Path) -> None:
@@ -277,7 +263,7 @@ def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) 
         row = text_of(pilot).splitlines()[3].rstrip()
         assert len(row) <= 80 and not row.endswith("~") and len(re.findall(r"[ox+#] 1\S+ \d+", row)) == count
         if count == 3:
-            check_screen(pilot.app, "live-abreast-three-ascii-80x24")  # type: ignore[arg-type]
+            check_screen(pilot.app, "live-interleaved-three")  # type: ignore[arg-type]
 
     builds = ("12.11-prebuilt", "14.10-prebuilt", "16.3-prebuilt", "17.0-prebuilt")[:count]
     with interleaved(tmp_path, builds=builds) as live:

@@ -40,20 +40,16 @@ def rows() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "glyphs", "pressed"),
+    ("name", "pressed"),
     [
-        ("probes-80x24", (80, 24), "braille", TO_STALL),
-        ("probes-130x36", (130, 36), "braille", TO_STALL),
-        ("probes-60x18", (60, 18), "braille", ()),
-        ("probes-ascii-80x24", (80, 24), "ascii", TO_STALL),
-        ("probes-sched-80x24", (80, 24), "braille", (*TO_STALL, "k", "k", "d", "l")),
-        ("probes-procsched-80x24", (80, 24), "braille", (*TO_STALL, "k", "k", "k", "k", "k")),
+        ("probes", TO_STALL),
+        ("probes-sched", (*TO_STALL, "k", "k", "d", "l")),
+        ("probes-procsched", (*TO_STALL, "k", "k", "k", "k", "k")),
     ],
 )
 def test_screen(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]],
-    name: str, size: tuple[int, int], glyphs: str, pressed: tuple[str, ...],
-) -> None:  # fmt: skip
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], name: str, pressed: tuple[str, ...]
+) -> None:
     answered(monkeypatch, rows)
 
     async def check(pilot: Pilot[Any], screen: ProbesScreen) -> None:
@@ -62,7 +58,7 @@ def test_screen(
         await pilot.pause()
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
-    show_probes(recording, *pressed, size=size, glyphs=glyphs, then=check)
+    show_probes(recording, *pressed, then=check)
 
 
 def test_without_colour_the_screen_says_the_same(

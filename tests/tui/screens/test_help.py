@@ -32,7 +32,7 @@ def test_every_column_of_figures_is_explained() -> None:
 def test_each_screen_has_its_own_words_and_no_entry_is_of_none() -> None:
     seen: set[str] = set()
     for name in ("launch", "live", "compare", "probes", "history"):
-        found = words_on((SCREENS / f"{name}-80x24.txt").read_text())
+        found = words_on((SCREENS / f"{name}.txt").read_text())
         assert len(found) >= 3, name
     for path in SCREENS.glob("*.txt"):
         seen |= {entry.word for entry in words_on(path.read_text())}
