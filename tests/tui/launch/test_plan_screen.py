@@ -14,7 +14,17 @@ from textual.pilot import Pilot
 from engine.journal import runs
 from engine.plan.request import Request
 from tests.support.journal import make_run
-from tests.support.screens import check_screen, estimated, notice, place_of, show_launch, shown_keys, typed, until
+from tests.support.screens import (
+    check_screen,
+    estimated,
+    notice,
+    place_of,
+    show_launch,
+    shown_keys,
+    text_of,
+    typed,
+    until,
+)
 from tui import bench as asked
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
@@ -309,8 +319,8 @@ def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(a
         assert screen.plan.repeats == 2
         await pilot.click(offset=place_of(pilot, "rows  "))
         await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
-        shown = pilot.app.screen_text()  # type: ignore[attr-defined]
-        assert "such as 400k or 20M; empty: 400,000" in " ".join(shown.split()), shown
+        shown = text_of(pilot)
+        assert "such as 400k or 20M;" in shown and "empty: 400,000" in shown
 
     show_launch(act, tmp_path)
 

@@ -147,9 +147,9 @@ def test_a_run_that_cannot_be_read_is_one_line(
             journal.truncate(20_000)
     else:
         manifest = json.loads((recording / "manifest.json").read_text())
-        (recording / "manifest.json").write_text(json.dumps(manifest | {"schema": [2, 0]}))
+        (recording / "manifest.json").write_text(json.dumps(manifest | {"schema": "2.0"}))
     text = show_probes(recording, "space", "d", "w", "left")
-    assert ("damaged or truncated" if damage == "truncated" else "journal schema 2") in " ".join(text.split())
+    assert ("damaged or truncated" if damage == "truncated" else "schema 2.0") in " ".join(text.split())
 
 
 # -- keys
