@@ -48,3 +48,25 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
 def message_of(repository: Path, commit: Commit) -> str:
     """Author, date, and the whole message."""
     return git(repository, "log", "-1", "--format=%an, %as%n%n%B", commit.hash).rstrip()
+
+
+def merge_base(repository: Path, base: str, head: str) -> tuple[Commit, Commit]:
+    """The newest commit that two revisions have in common, and the head.
+
+    Raises UserError for what is no revision or no source of PostgreSQL, and where they have none in common.
+    """
+    ends = [revision_of(name, repository, revision).commit for name, revision in (("base", base), ("head", head))]
+    common = git(repository, "merge-base", *ends, failing=True).strip()
+    where = visible(str(repository))
+    if not common:
+        shallow = git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
+        how = (
+            "it is a shallow clone: git fetch --unshallow (in a workflow, fetch-depth: 0)"
+            if shallow
+            else "name another"
+        )
+        raise UserError(f"{where}: {visible(base)} and {visible(head)} have no commit in common{" in this shallow clone" * shallow}; {how}")
+    if common == ends[1]:
+        raise UserError(f"{where}: {visible(head)} is part of {visible(base)}: there is nothing to compare")
+    lines = [git(repository, "log", "-1", "--format=%s", commit).strip() for commit in (common, ends[1])]
+    return Commit(common, visible(lines[0])), Commit(ends[1], visible(lines[1]))
