@@ -59,13 +59,10 @@ def merge_base(repository: Path, base: str, head: str) -> tuple[Commit, Commit]:
     common = git(repository, "merge-base", *ends, failing=True).strip()
     where = visible(str(repository))
     if not common:
-        shallow = git(repository, "rev-parse", "--is-shallow-repository").strip() == "true"
-        how = (
-            "it is a shallow clone: git fetch --unshallow (in a workflow, fetch-depth: 0)"
-            if shallow
-            else "name another"
-        )
-        raise UserError(f"{where}: {visible(base)} and {visible(head)} have no commit in common{" in this shallow clone" * shallow}; {how}")
+        how = "name other revisions"
+        if git(repository, "rev-parse", "--is-shallow-repository").strip() == "true":
+            how = "this is a shallow clone: git fetch --unshallow (in a workflow, fetch-depth: 0)"
+        raise UserError(f"{where}: {visible(base)} and {visible(head)} have no commit in common; {how}")
     if common == ends[1]:
         raise UserError(f"{where}: {visible(head)} is part of {visible(base)}: there is nothing to compare")
     lines = [git(repository, "log", "-1", "--format=%s", commit).strip() for commit in (common, ends[1])]
