@@ -41,7 +41,7 @@ def minute(of: Stalled) -> tuple[Stop, ...]:
             6,
             "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
             f"The first here is of {first}.",
-            ("n",),
+            ("g", "0", "enter", "n"),  # from the begin: the replay may have passed the first one by now
             until="STALL",
         ),
         Stop(
