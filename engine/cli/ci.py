@@ -15,6 +15,7 @@ from engine.cli import start
 from engine.cli.options import FILE, FOLDER
 from engine.core.errors import UserError
 from engine.core.format import size, span
+from engine.core.text import Visible, visible_lines
 from engine.host import disk
 from engine.host.account import own_folder
 from engine.report.console import PlainConsole, echo
@@ -137,7 +138,7 @@ def _build(sides: tuple[Side, Side], folder: Path, gate: bool) -> None:
             if side.name == "base":
                 raise
             echo("\n".join((f"{side.title} does not build:", *error.lines[-SHOWN_LINES:])), err=True)
-            _add_to_summary(folder / "summary.md", f"**{side.title} does not build.**\n")
+            _add_to_summary(folder / "summary.md", visible_lines(f"**{side.title} does not build.**\n"))
             sys.exit(1)
 
 
@@ -177,7 +178,7 @@ def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, 
     judged = gates.judge(comparison, manifest.tolerated, gates.plan_of([manifest]))
     result = gates.sentence(judged)
     titles = "\n".join(f"- {side.name}: {side.title}" for side in sides)
-    _add_to_summary(summary, f"{render.to_markdown(comparison)}\n{titles}\n- {result}\n")
+    _add_to_summary(summary, visible_lines(f"{render.to_markdown(comparison)}\n{titles}\n- {result}\n"))
     disk.write_text(folder / "junit.xml", gates.to_junit(comparison, judged))
     if comparison.cells:
         disk.replace_text(folder / "report.html", document.report([run], "html"))
@@ -192,7 +193,7 @@ def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, 
     return 0
 
 
-def _add_to_summary(path: Path, text: str) -> None:
+def _add_to_summary(path: Path, text: Visible) -> None:
     disk.replace_text(path, text)
     if shown := os.environ.get(SUMMARY):
         with Path(shown).open("a") as page:

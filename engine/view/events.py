@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.core.format import short
+from engine.journal.reader import FAR_NS
 from engine.journal.rows import EventRow
 from engine.results.incidents import incidents, most_telling
 
@@ -63,10 +64,18 @@ def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
     return incidents(stalls, lambda stall: (_client(stall), stall.started_ns, stall.ended_ns))
 
 
-def landing_ns(incident: Sequence[EventRow], ends_ns: Mapping[int | None, int]) -> int:
-    """From where all of an incident is seen, and what followed: somewhat after its end, within its step."""
-    end_ns = max(stall.ended_ns or stall.started_ns for stall in incident)
-    return min(end_ns + AFTER_NS, ends_ns.get(incident[0].step_id, end_ns))
+def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int | None, int]) -> list[int]:
+    """For each incident, the moment from which all of it is seen and what followed.
+
+    That is somewhat after its end, but within its step, and at most midway to the next incident.
+    """
+    landings = []
+    for place, incident in enumerate(incidents):
+        end_ns = max(stall.ended_ns or stall.started_ns for stall in incident)
+        later_ns = [stall.started_ns for other in incidents[place + 1 :] for stall in other]
+        midway_ns = max(end_ns, (end_ns + min(later_ns, default=FAR_NS)) // 2)
+        landings.append(min(end_ns + AFTER_NS, midway_ns, ends_ns.get(incident[0].step_id, end_ns)))
+    return landings
 
 
 def incident_beside(

@@ -24,7 +24,7 @@ from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
 from engine.journal.run_lock import is_locked
 from engine.view.base_cells import BaseCells
 from engine.view.eta import Planned, left_s, planned
-from engine.view.events import incident_beside, incidents_of, landing_ns, lasts
+from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
 from engine.view.interleaved_step import Beside, Together
 from engine.view.moment import last_second, machine_over, role_means
@@ -270,7 +270,8 @@ class Player:
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
         ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
-        found = [(incident, landing_ns(incident, ends)) for incident in incidents_of(stalls)]
+        incidents = incidents_of(stalls)
+        found = list(zip(incidents, landings_ns(incidents, ends), strict=True))
         incident, lands_ns = incident_beside(found, self.position_ns, by, self._chosen_ns) or ((), 0)
         if not incident:
             return None

@@ -41,8 +41,8 @@ def minute(of: Stalled) -> tuple[Stop, ...]:
             6,
             "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
             f"The first here is of {first}.",
-            ("g", "0", "enter", "n"),  # from the begin: the replay may have passed the first one by now
-            until="STALL",
+            ("g", "0", "enter", "n", "space"),  # the replay may have passed the first one, and would go on to the next
+            until="1 stall",
         ),
         Stop(
             8,
