@@ -163,7 +163,7 @@ in
     screens =
       tests "The tests of the terminal, without one" "screens"
         "--ignore=tests/tui/history --ignore=tests/tui/launch --ignore=tests/tui/live ${without "tui" screensApart} tests/tui";
-    live = tests "Launch, Live and History" "live" "tests/tui/history tests/tui/launch tests/tui/live";
+    live = tests "Launch, Live, History" "live" "tests/tui/history tests/tui/launch tests/tui/live";
     damage = tests "Screens over damaged records, and in storms of keys and sizes" "damage" (
       screensOf screensApart.damage
     );

@@ -1,4 +1,4 @@
-"""The axes of time of a step's charts: the whole of it, a part of it, and where stalls lie on them. All in ns."""
+"""The time axes of a step's charts: the whole step, a part of it, and where stalls lie on them. All in ns."""
 
 from math import log
 
@@ -17,12 +17,12 @@ LENGTHS_S = (
     10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10800, 14400, 21600,
     28800, 43200, 57600, 86400, 172800, 604800,
 )  # fmt: skip
-EARLY_S = 2.0  # before that nothing is expected of the speed so far
-GROWTH = 1.5  # from one time at which the speed is looked at to the next: what is expected never goes to and fro
+EARLY_S = 2.0  # the speed of a shorter time predicts nothing
+GROWTH = 1.5  # from one estimate of the length to the next: estimates at every tick would make the axis jitter
 
 
 def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
-    """The whole step; while its end is not known, its planned length, or that which follows from what is done of it."""
+    """Axis of the whole step: until it has ended, of its planned length, or of that estimated from its progress."""
     start = step.started_ns
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
@@ -32,18 +32,18 @@ def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
     return Axis(start, start + int(length_s * SECOND_NS), at)
 
 
-def active(abreast: Abreast, expected_s: float = 0.0) -> Axis:
-    """The active time of servers side by side, from 0: as long as any of them worked, or is to work. At the shown's."""
-    at = abreast.lane.active_at(abreast.at_ns)
-    worked = max(lane.active_ns for lane in abreast.slices.lanes)
-    if all(side.step.ended_ns is not None for side in abreast.sides):
+def active(servers: Abreast, expected_s: float = 0.0) -> Axis:
+    """Axis of the active time of interleaved servers, from 0; `at` is that of the server shown."""
+    at = servers.lane.active_at(servers.at_ns)
+    worked = max(lane.active_ns for lane in servers.slices.lanes)
+    if all(side.step.ended_ns is not None for side in servers.sides):
         return Axis(0, max(worked, SECOND_NS), at)
-    length_s = abreast.planned_s or _roomy_s(max(worked / SECOND_NS, expected_s))
+    length_s = servers.planned_s or _roomy_s(max(worked / SECOND_NS, expected_s))
     return Axis(0, max(worked, int(length_s * SECOND_NS)), at)
 
 
 def of(view: ViewState) -> Axis:
-    """The axis of what is shown; there is a step."""
+    """Axis of the step that is shown; there must be one."""
     assert view.step is not None
     if view.abreast is not None:
         return active(view.abreast, _expected_s(view))
@@ -51,16 +51,16 @@ def of(view: ViewState) -> Axis:
 
 
 def _expected_s(view: ViewState) -> float:
-    """How long the step will be, by its speed when that was looked at last; 0 where nothing is expected."""
+    """Length of the step as last estimated from its speed; 0 without an estimate."""
     series = view.series
     if series is None or not view.fraction or view.fraction >= 1:
         return 0.0
     worked_s = series.worked_s(view.at_ns)
     if worked_s < EARLY_S:
         return 0.0
-    looked_s = EARLY_S * GROWTH ** int(log(worked_s / EARLY_S) / log(GROWTH))
-    now, then = (series.done_after(view.primary_role, at_s) for at_s in (worked_s, looked_s))
-    return looked_s * now / then / view.fraction if now and then else 0.0
+    estimated_s = EARLY_S * GROWTH ** int(log(worked_s / EARLY_S) / log(GROWTH))
+    now, then = (series.done_after(view.primary_role, at_s) for at_s in (worked_s, estimated_s))
+    return estimated_s * now / then / view.fraction if now and then else 0.0
 
 
 def _roomy_s(length_s: float) -> float:
@@ -68,10 +68,7 @@ def _roomy_s(length_s: float) -> float:
 
 
 def window(axis: Axis, seconds: int) -> Axis:
-    """The last so many seconds of what is shown, from the start on while there are not so many; 0 for all.
-
-    A step that is not as long is shown whole: zooming never shrinks it.
-    """
+    """The last `seconds` of an axis, or all of it for 0 and for a step that is shorter: zooming never shrinks it."""
     if not seconds or _length_s(axis) <= seconds:
         return axis
     end = max(axis.start + seconds * SECOND_NS, axis.at)
@@ -79,7 +76,7 @@ def window(axis: Axis, seconds: int) -> Axis:
 
 
 def words(axis: Axis, window: int) -> str:
-    """How wide a window is: `0-2m00s` for the whole axis, `60 s` for as much of its end."""
+    """Width of a window: `0-2m00s` for the whole axis, `60 s` for the end of it."""
     length_s = _length_s(axis)
     name, seconds = WINDOWS[window]
     return name if 0 < seconds < length_s else f"0-{span(length_s)}"
@@ -92,7 +89,7 @@ def moment(seconds: float) -> str:
 
 
 def narrower(axis: Axis, window: int) -> int:
-    """The next window that shows less than the whole axis; after the last the whole."""
+    """Index of the next window that shows less than the whole axis; after the last one 0, the whole."""
     length_s = _length_s(axis)
     return next((place for place, (_, seconds) in enumerate(WINDOWS) if place > window and seconds < length_s), 0)
 
@@ -101,7 +98,7 @@ def _length_s(axis: Axis) -> float:
     return (axis.end - axis.start) / SECOND_NS
 
 
-def interval(stall: EventRow, at_ns: int, abreast: Abreast | None = None) -> tuple[float, float]:
-    """From where to where a stall lies, up to now while it lasts; of a server beside others in its active time."""
+def interval(stall: EventRow, at_ns: int, servers: Abreast | None = None) -> tuple[float, float]:
+    """Start and end of a stall, so far if it lasts; of an interleaved server in its active time."""
     begin, end = stall.started_ns, until_ns(stall, at_ns)
-    return (begin, end) if abreast is None else (abreast.lane.active_at(begin), abreast.lane.active_at(end))
+    return (begin, end) if servers is None else (servers.lane.active_at(begin), servers.lane.active_at(end))

@@ -1,4 +1,4 @@
-"""The row below a chart: times, and where checkpoints, autovacuum and the user's marks lie."""
+"""The row below a chart: times, checkpoints, autovacuum and the user's marks."""
 
 from collections.abc import Iterable
 
@@ -14,26 +14,26 @@ STEPS_S = (
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800, 2592000
 )  # fmt: skip
 APART = 12  # cells between two labels, at least
-# What is drawn of an event's kind, at its begin; those named first win where several fall into a cell.
+# What is drawn where an event of a kind begins; in a cell of several events the kind named first wins.
 KINDS = {"mark": ("m", "key"), "checkpoint": ("c", "strong"), "autovacuum": ("v", "dim")}
 
 
 def ticks(axis: Axis, zero: float, cells: int) -> list[tuple[int, str]]:
-    """Where times stand, in round numbers from `zero` on: column and words."""
+    """Columns and words of the times on an axis, in round numbers from `zero` on."""
     length_s = (axis.end - axis.start) / SECOND_NS
     if cells <= 0 or length_s <= 0:
         return []
     step = next((step for step in STEPS_S if step * cells >= APART * length_s), STEPS_S[-1])
     first = -(-int((axis.start - zero) / SECOND_NS) // step)
-    found = []
+    labels = []
     for number in range(first, first + cells):
         at = zero + number * step * SECOND_NS
         column = int((at - axis.start) / (axis.end - axis.start) * cells)
         if column >= cells:
             break
         if column >= 0:
-            found.append((column, time_words(number * step)))
-    return found
+            labels.append((column, time_words(number * step)))
+    return labels
 
 
 def time_words(seconds: int) -> str:
@@ -51,18 +51,18 @@ def time_words(seconds: int) -> str:
 def axis_row(
     axis: Axis, zero: float, cells: int, events: Iterable[tuple[EventRow, float, float]], glyphs: Glyphs
 ) -> Line:
-    """The row: events, each with from where to where it lies, have the cell in which they begin; times the rest."""
+    """Draw the row. An event, given with its start and end, takes the cell in which it begins; times have the rest."""
     row: list[tuple[str, str]] = [(" ", "dim")] * cells
     by_kind: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-    for event, from_, until in events:
+    for event, start, end in events:
         if event.kind in KINDS:
-            by_kind[event.kind].append((from_, until))
-    for from_, until in by_kind["checkpoint"]:
-        for x in columns_of(axis.start, axis.end, from_, until, cells):
+            by_kind[event.kind].append((start, end))
+    for start, end in by_kind["checkpoint"]:
+        for x in columns_of(axis.start, axis.end, start, end, cells):
             row[x] = (glyphs.rule, "dim")
     for kind in reversed(KINDS):
-        for from_, _ in by_kind[kind]:
-            for x in columns_of(axis.start, axis.end, from_, from_, cells):
+        for start, _ in by_kind[kind]:
+            for x in columns_of(axis.start, axis.end, start, start, cells):
                 row[x] = KINDS[kind]
     for column, words in ticks(axis, zero, cells):
         text = glyphs.tick + words
@@ -73,5 +73,5 @@ def axis_row(
 
 
 def placed(event: EventRow, at_ns: int) -> tuple[EventRow, float, float]:
-    """An event with from where to where it lies on the clock."""
+    """An event with its start and its end by the clock, so far if it lasts."""
     return event, event.started_ns, until_ns(event, at_ns)

@@ -1,4 +1,4 @@
-"""A line below a list: the list is narrowed while it is typed. Enter keeps that, escape takes it back."""
+"""A search line below a list, which narrows while you type. Enter keeps the selection, escape undoes it."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from tui.keys import key
 
 
 class FindLine(Input, inherit_bindings=True):
-    """Begun with `begin`; up and down move in the list meanwhile."""
+    """Shown by `begin`; up and down move in the list meanwhile."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("enter", "submit", "to the list", "find.take"),
@@ -20,7 +20,7 @@ class FindLine(Input, inherit_bindings=True):
     ]
 
     class Typed(Message):
-        """Something was typed; `ended` says that no more is."""
+        """The text has changed; `ended` says that typing is over."""
 
         def __init__(self, text: str, *, ended: bool) -> None:
             super().__init__()
@@ -28,7 +28,7 @@ class FindLine(Input, inherit_bindings=True):
             self.ended = ended
 
     class Moved(Message):
-        """The list's cursor is to go up or down."""
+        """Move the list's cursor by this many rows."""
 
         def __init__(self, by: int) -> None:
             super().__init__()
@@ -40,7 +40,7 @@ class FindLine(Input, inherit_bindings=True):
         )
 
     def begin(self, text: str) -> None:
-        """Asks, with what was typed last."""
+        """Take the keyboard, starting from `text`."""
         self.value = text
         self.cursor_position = len(text)
         self.focus()

@@ -1,4 +1,4 @@
-"""How long operations took, over time: a row for each size of service time, the denser the more took so long."""
+"""Service times over time: a row per band, the denser the more operations took that long."""
 
 from collections.abc import Mapping, Sequence
 from math import log
@@ -10,9 +10,9 @@ from tui.marks import Line, joined
 
 
 def bands(columns: Sequence[Mapping[int | str, float] | None]) -> tuple[int, int]:
-    """The least and the greatest band in columns; of none one octave from 1 ms on."""
-    found = [key for column in columns for key in column or () if isinstance(key, int)]
-    return (min(found), max(found)) if found else (10 * PER_OCTAVE, 11 * PER_OCTAVE)
+    """The lowest and the highest band in columns; without any the octave from 1 ms."""
+    keys = [key for column in columns for key in column or () if isinstance(key, int)]
+    return (min(keys), max(keys)) if keys else (10 * PER_OCTAVE, 11 * PER_OCTAVE)
 
 
 def heat(
@@ -21,9 +21,9 @@ def heat(
     special: Mapping[int, str],
     glyphs: Glyphs,
 ) -> tuple[list[Line], dict[int, str]]:
-    """Rows, the longest times first, and what stands left of them: where each row that is told of begins.
+    """Rows, the longest times first, and labels by row: the time at which its band begins.
 
-    Whatever was counted is seen: one operation of a million is drawn in the faintest shade. `special` marks columns.
+    Every count shows: one operation of a million is drawn in the faintest shade. `special` marks columns.
     """
     least, greatest = bands(columns)
     per_row = 1
@@ -33,14 +33,14 @@ def heat(
     foot = top - rows + 1  # of the rows: bands from `foot * per_row` on
     counts: list[dict[int, float]] = []
     for column in columns:
-        found: dict[int, float] = {}
+        weights: dict[int, float] = {}
         for key, weight in (column or {}).items():
             row = int(key) // per_row
-            found[row] = found.get(row, 0.0) + weight
-        counts.append(found)
+            weights[row] = weights.get(row, 0.0) + weight
+        counts.append(weights)
     most = max((value for column in counts for value in column.values()), default=1.0)
     shades = len(glyphs.heat)
-    made = []
+    lines = []
     for row in range(top, foot - 1, -1):
         cells = []
         for x, weights in enumerate(counts):
@@ -52,9 +52,9 @@ def heat(
                 continue
             shade = min(shades - 1, int(shades * log(1 + value) / log(1 + most))) if most > 1 else shades - 1
             cells.append((glyphs.heat[shade], mark or f"rate.{shades - 1 - shade}".removesuffix(".0")))
-        made.append(joined(cells))
-    told = {0, rows - 1, *range(0, rows, max(1, rows // 4))}
-    return made, {y: _words(band_us((top - y) * per_row)) for y in told if y < rows}
+        lines.append(joined(cells))
+    labelled = {0, rows - 1, *range(0, rows, max(1, rows // 4))}
+    return lines, {y: _words(band_us((top - y) * per_row)) for y in labelled if y < rows}
 
 
 def _words(us: float) -> str:

@@ -1,6 +1,6 @@
-"""Lines drawn over each other, a character for each, and a ratio whose bounds close in.
+"""Lines of interleaved builds drawn over each other, a character for each, and a ratio whose bounds narrow.
 
-Where lines are compared the axis does not begin at 0: what they differ by would not be seen.
+The axis of compared lines does not begin at 0, where their difference would not show.
 """
 
 from bisect import bisect_right
@@ -16,28 +16,28 @@ from tui.widgets.chart import nice
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 from tui.widgets.taken import Axis, Points
 
-STEPS = 8  # of a round number that the lines span, at most
-LEAST_RANGE = 0.02  # of the greatest value: what differs by less is drawn as the same
-ROOM = 1.25  # how far the edges of a ratio's chart are from 1, in times of its bounds
-DIP = 0.5  # a point below so much of its column's mean is drawn, too
+STEPS = 8  # round steps from the lowest to the highest line, at most
+LEAST_RANGE = 0.02  # of the greatest value: smaller differences are drawn as none
+ROOM = 1.25  # distance of the edges of a ratio's chart from 1, as a multiple of that of its bounds
+DIP = 0.5  # a point below this share of its column's mean is drawn, too
 Column = tuple[float, float]  # the mean of a column, and its least point if that is a dip, else the mean again
 
 
 def columns(points: Points, axis: Axis, cells: int) -> list[Column | None]:
-    """The means of the points that had ended at `axis.at`, by the time for which each held; None without any."""
+    """Time-weighted means of the points that had ended at `axis.at`; None in a column without any."""
     sums, lengths, least = [0.0] * cells, [0.0] * cells, [float("inf")] * cells
     per_column = (axis.end - axis.start) / cells if cells else 0.0
     if per_column <= 0:
         return []
     until, length, value = points.until, points.length, points.value
-    for place in range(bisect_right(until, axis.start), bisect_right(until, axis.at)):
-        begin = max(0.0, (until[place] - length[place] - axis.start) / per_column)
-        end = (until[place] - axis.start) / per_column
+    for i in range(bisect_right(until, axis.start), bisect_right(until, axis.at)):
+        begin = max(0.0, (until[i] - length[i] - axis.start) / per_column)
+        end = (until[i] - axis.start) / per_column
         for column in range(int(begin), min(cells, ceil(end))):
-            part = min(end, column + 1) - max(begin, column)
-            sums[column] += part * value[place]
-            lengths[column] += part
-            least[column] = min(least[column], value[place])
+            overlap = min(end, column + 1) - max(begin, column)
+            sums[column] += overlap * value[i]
+            lengths[column] += overlap
+            least[column] = min(least[column], value[i])
     return [
         None if not held else (total / held, low if low < DIP * total / held else total / held)
         for total, held, low in zip(sums, lengths, least, strict=True)
@@ -45,8 +45,8 @@ def columns(points: Points, axis: Axis, cells: int) -> list[Column | None]:
 
 
 def limits(sides: Iterable[Sequence[Column | None]]) -> tuple[float, float]:
-    """The lower and the upper edge of a chart that holds these lines, in round numbers."""
-    values = [value for each in sides for column in each if column is not None for value in column]
+    """Lower and upper edge of a chart of these lines, in round numbers."""
+    values = [value for side in sides for column in side if column is not None for value in column]
     high = max(values, default=0.0)
     if high <= 0:
         return 0.0, 1.0
@@ -65,16 +65,16 @@ def lines(
     special: dict[int, str],
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Rows of characters, the highest first. `special` marks columns: `stall`, or `cursor`."""
+    """Rows of characters, the highest first. `special` marks columns as `stall` or `cursor`."""
     low, top = edges
-    cells = max((len(each) for each in sides), default=0)
+    cells = max((len(side) for side in sides), default=0)
     drawn: list[list[set[int]]] = [[set() for _ in range(cells)] for _ in range(rows)]
-    for side, found in enumerate(sides):
-        for x, column in enumerate(found):
+    for place, side in enumerate(sides):
+        for x, column in enumerate(side):
             for value in column or ():
-                drawn[rows - 1 - level(value - low, top - low, rows)][x].add(side)
+                drawn[rows - 1 - level(value - low, top - low, rows)][x].add(place)
     return [
-        joined(_cell(found, special.get(x, ""), y == rows - 1, glyphs) for x, found in enumerate(row))
+        joined(_cell(places, special.get(x, ""), y == rows - 1, glyphs) for x, places in enumerate(row))
         for y, row in enumerate(drawn)
     ]
 
@@ -89,16 +89,16 @@ def _cell(sides: set[int], special: str, last: bool, glyphs: Glyphs) -> tuple[st
 
 
 def closing(course: Course, axis: Axis, cells: int, rows: int, glyphs: Glyphs) -> tuple[list[Line], float]:
-    """The ratio with its bounds as they became known, in an odd number of rows about 1; and the edges, as a fraction.
+    """The ratio and its bounds over time, in an odd number of rows around 1; and the edges as a fraction.
 
-    What lies beyond the edges is drawn at them: the first bounds are wide.
+    Values beyond the edges are drawn at them: the first bounds are wide.
     """
     count = bisect_right(course.until, axis.at)
     if not count or axis.end <= axis.start:
         return [], 0.0
     edge = _edge(course.known[count - 1])
-    known = _by_column(course, count, axis, cells * columns_per_cell(glyphs))
-    texts = _outlines(known, edge, rows, glyphs) if glyphs.name == "braille" else _thirds(known, edge, rows, glyphs)
+    states = _by_column(course, count, axis, cells * columns_per_cell(glyphs))
+    texts = _outlines(states, edge, rows, glyphs) if glyphs.name == "braille" else _thirds(states, edge, rows, glyphs)
     return [
         joined(
             (glyphs.dash, "base") if character == " " and y == rows // 2 else (character, "rate") for character in text
@@ -113,24 +113,24 @@ def _edge(last: SoFar) -> float:
 
 
 def _by_column(course: Course, count: int, axis: Axis, columns: int) -> list[SoFar | None]:
-    """What was known last in each column."""
+    """The last state in each column."""
     per_column = (axis.end - axis.start) / columns
-    found: list[SoFar | None] = [None] * columns
-    before = None
-    place = 0
+    states: list[SoFar | None] = [None] * columns
+    last = None
+    i = 0
     for column in range(min(columns, ceil((axis.at - axis.start) / per_column))):
-        while place < count and course.until[place] <= axis.start + (column + 1) * per_column:
-            before = course.known[place]
-            place += 1
-        found[column] = before
-    return found
+        while i < count and course.until[i] <= axis.start + (column + 1) * per_column:
+            last = course.known[i]
+            i += 1
+        states[column] = last
+    return states
 
 
-def _outlines(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
+def _outlines(states: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
     """Three thin lines of dots: the bounds, and the ratio between them."""
-    texts = [[0] * ((len(known) + 1) // 2) for _ in range(rows)]
+    texts = [[0] * ((len(states) + 1) // 2) for _ in range(rows)]
     for pick in ("low", "ratio", "high"):
-        values = [None if each is None else getattr(each, pick) for each in known]
+        values = [None if state is None else getattr(state, pick) for state in states]
         heights = [None if value is None else value - 1 + edge for value in values]
         spans: list[Span | None] = [None if height is None else (height, height) for height in heights]
         for y, row in enumerate(raster(spans, 2 * edge, rows, glyphs)):
@@ -139,15 +139,15 @@ def _outlines(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Gly
     return ["".join(chr(BRAILLE + bits) if bits else " " for bits in row) for row in texts]
 
 
-def _thirds(known: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
+def _thirds(states: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyphs) -> list[str]:
     """The same three lines in characters that stand low, in the middle or high in their cells."""
-    found: list[list[set[int]]] = [[set() for _ in known] for _ in range(rows)]
-    for x, each in enumerate(known):
-        for value in (each.low, each.ratio, each.high) if each is not None else ():
+    thirds: list[list[set[int]]] = [[set() for _ in states] for _ in range(rows)]
+    for x, state in enumerate(states):
+        for value in (state.low, state.ratio, state.high) if state is not None else ():
             if value is not None:
                 height = level(value - 1 + edge, 2 * edge, 3 * rows)
-                found[rows - 1 - height // 3][x].add(height % 3)
-    return ["".join(_third(heights, glyphs) for heights in row) for row in found]
+                thirds[rows - 1 - height // 3][x].add(height % 3)
+    return ["".join(_third(heights, glyphs) for heights in row) for row in thirds]
 
 
 def _third(heights: set[int], glyphs: Glyphs) -> str:
@@ -155,11 +155,11 @@ def _third(heights: set[int], glyphs: Glyphs) -> str:
 
 
 def labels(low: float, top: float, rows: int) -> dict[int, str]:
-    """What stands left of a chart's rows."""
+    """Labels left of a chart, by row."""
     return {0: short(top), rows - 1: short(low) if low > 0 else "0"}
 
 
 def ratio_labels(edge: float, rows: int) -> dict[int, str]:
-    """The same of a ratio: percent above and below."""
+    """Labels left of a ratio's chart: percent above and below."""
     percent = short(100 * edge)
     return {0: f"+{percent} %", rows // 2: "0 %", rows - 1: f"-{percent} %"} if edge else {}

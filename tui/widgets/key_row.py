@@ -1,5 +1,4 @@
-"""The last row: the keys that hold, as many as there is room for, each of which can be clicked and lights
-up under the mouse.
+"""The last row: as many keys as there is room for, each of which can be clicked and lights up under the mouse.
 
 One widget, where the framework's footer has one for each key: these took a fifth of the time to the first paint.
 """
@@ -15,12 +14,12 @@ from tui.marks import Span
 from tui.widgets.lines import Lines
 
 EDGE, BETWEEN = 1, 2  # cells: left of the first key, right of each
-ALWAYS = "app."  # the ids of keys that never give way: help and the way out
+ALWAYS = "app."  # ids of keys that are always shown: help and the way out
 
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """A key as it stands in the row: `place` is its column."""
+    """A key in the row; `place` is its column."""
 
     key: str
     display: str
@@ -34,9 +33,7 @@ class ShownKey:
 
 
 class KeyRow(Lines):
-    """Without the bindings of `hidden` (their ids), and without the last for which there is no room; they hold all the
-    same.
-    """
+    """Leaves out the bindings of `hidden` (ids) and the last ones without room; they work all the same."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "KeyRow { dock: bottom; height: 1; }"
@@ -66,7 +63,7 @@ class KeyRow(Lines):
         self._light("")
 
     def _under(self, x: int) -> ShownKey | None:
-        return next((each for each in self.keys if each.place <= x < each.end), None)
+        return next((key for key in self.keys if key.place <= x < key.end), None)
 
     def _light(self, action: str) -> None:
         if action != self._lit:
@@ -79,19 +76,18 @@ class KeyRow(Lines):
             self.draw()
 
     def draw(self) -> None:
-        """Draws the row, as wide as it is."""
         spans: list[Span] = []
         keys: list[ShownKey] = []
         place, end = self._edge, 0
-        for each in self._fitting():
-            display = self.app.get_key_display(each)
-            keys.append(ShownKey(each.key, display, each.description, each.action, place))
+        for binding in self._fitting():
+            display = self.app.get_key_display(binding)
+            keys.append(ShownKey(binding.key, display, binding.description, binding.action, place))
             # No blanks after the last, or a row that just fits would be cut.
             spans += [(" " * (place - end), "")]
-            if each.action == self._lit:
-                spans += [(f"{display} {each.description}", "cursor")]
+            if binding.action == self._lit:
+                spans += [(f"{display} {binding.description}", "cursor")]
             else:
-                spans += [(display, "key"), (f" {each.description}", "")]
+                spans += [(display, "key"), (f" {binding.description}", "")]
             end = keys[-1].end
             place = end + BETWEEN
         self.keys = tuple(keys)

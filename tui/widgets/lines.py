@@ -1,4 +1,4 @@
-"""Lines of text that are replaced whole: the cheapest widget there is, and most of every screen."""
+"""Lines of text that are replaced whole: the cheapest widget, and most of every screen."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -17,17 +17,17 @@ from tui.marks import STYLES, Line, fit
 
 
 class Plain(Widget):
-    """A widget that gives each of its lines as wide as it is, itself.
+    """A widget that renders each line at its full width itself.
 
-    For one the framework looks up some fifty rules of its style sheet: borders, outlines, tints. A widget without room
-    for those between its edge and what it holds has none of them.
+    For each line Textual looks up some fifty style rules: borders, outlines, tints. A widget without room for those
+    between its edge and its content has none of them.
     """
 
     _colours: tuple[Style, Colour] | None = None  # of its text, and behind it, until its styles change
 
     @property
     def colours(self) -> tuple[Style, Colour]:
-        """The style of its text, and the colour behind it."""
+        """Style of the text, and the colour behind it."""
         if self._colours is None:
             self._colours = self.rich_style, self.background_colors[1]
         return self._colours
@@ -40,8 +40,8 @@ class Plain(Widget):
         if self.size != self.outer_size:
             return super().render_lines(crop)
         strips = [self.render_line(y) for y in crop.line_range]
-        for each in self.get_line_filters():
-            strips = [strip.apply_filter(each, self.colours[1]) for strip in strips]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, self.colours[1]) for strip in strips]
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def strip(self, spans: Line) -> Strip:
@@ -54,10 +54,10 @@ class Plain(Widget):
 
 
 class Lines(Plain):
-    """Shows lines, cut to its width. A `show` of what is there already draws nothing.
+    """Shows lines, cut to the width. A `show` of the same lines draws nothing.
 
-    `resized` is called when its size is known or changes, for what is laid out by that; `clicked` with the row that was
-    clicked, `turned` with 1 or -1 where the wheel was.
+    `resized` is called once the size is known and when it changes, `clicked` with the row that was clicked, `turned`
+    with 1 or -1 when the wheel was.
     """
 
     DEFAULT_CSS = "Lines { height: auto; }"
@@ -88,7 +88,6 @@ class Lines(Plain):
         self._turned(-1)
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Replaces the lines."""
         new = tuple(lines)
         if new != self.lines:
             before, self.lines = self.lines, new
@@ -107,16 +106,16 @@ class Lines(Plain):
 
 
 def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[Region]:
-    """Where lines are others than before, neighbours together; there are as many as there were."""
-    found: list[Region] = []
+    """Regions of the lines that differ, neighbours together; both are of one length."""
+    regions: list[Region] = []
     for y, (old, new) in enumerate(zip(before[: size.height], after, strict=False)):
         if old == new:
             continue
-        if found and found[-1].bottom == y:
-            found[-1] = Region(0, found[-1].y, size.width, y + 1 - found[-1].y)
+        if regions and regions[-1].bottom == y:
+            regions[-1] = Region(0, regions[-1].y, size.width, y + 1 - regions[-1].y)
         else:
-            found.append(Region(0, y, size.width, 1))
-    return found
+            regions.append(Region(0, y, size.width, 1))
+    return regions
 
 
 def _segment(text: Visible, style: Style) -> Segment:
@@ -124,7 +123,7 @@ def _segment(text: Visible, style: Style) -> Segment:
 
 
 def _style(styles: Mapping[str, Style], mark: str, base: Style, few: bool) -> Style:
-    """The style of a mark; of `rate.3` that of `rate`, by three tenths fainter where there are colours enough."""
+    """Style of a mark; of `rate.3` that of `rate`, three tenths fainter if the terminal has enough colours."""
     if mark in styles:
         return styles[mark]
     name, _, tenths = mark.partition(".")

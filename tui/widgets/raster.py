@@ -11,7 +11,7 @@ _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 
 
 def columns_per_cell(glyphs: Glyphs) -> int:
-    """How many columns of values one character holds."""
+    """Columns of values in one character."""
     return 2 if glyphs.name == "braille" else 1
 
 
@@ -23,14 +23,14 @@ def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs
 
 
 def filled(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
-    """The same filled: solid up to the least value of a column, shaded from there to the greatest."""
+    """Rows like those of `raster`, filled: solid up to the least value of a column, shaded up to the greatest."""
     if glyphs.name == "braille":
         return _braille_filled(columns, top, rows)
     return _bars(columns, top, rows, glyphs)
 
 
 def _braille_filled(columns: Sequence[Span | None], top: float, rows: int) -> list[str]:
-    """The dot above the least one is left out, so that it shows, unless it is the greatest."""
+    """Leaves out the dot above the least value, unless that is the greatest, so that the least shows."""
     cells = [[0] * ((len(columns) + 1) // 2) for _ in range(rows)]
     for x, span in enumerate(columns):
         if span is None:
@@ -51,17 +51,17 @@ def _braille_filled(columns: Sequence[Span | None], top: float, rows: int) -> li
 
 
 def behind(front: Sequence[str], ghost: Sequence[str], glyphs: Glyphs) -> list[list[bool]]:
-    """Where a line drawn behind what is filled is seen, cell by cell: beside it, and as a groove where it is solid."""
+    """Cells in which the background line shows: outside the fill, and as a groove where that is solid."""
     solid = chr(BRAILLE + 0xFF) if glyphs.name == "braille" else glyphs.levels[-1]
     return [
-        [other != " " and own in (" ", solid) for own, other in zip(row, back, strict=True)]
+        [line != " " and fill in (" ", solid) for fill, line in zip(row, back, strict=True)]
         for row, back in zip(front, ghost, strict=True)
     ]
 
 
-def seen_behind(own: str, ghost: str, glyphs: Glyphs) -> str:
-    """The character of a cell in which the line behind is seen."""
-    if own == " " or glyphs.name != "braille":
+def seen_behind(fill: str, ghost: str, glyphs: Glyphs) -> str:
+    """Character of a cell in which the background line shows."""
+    if fill == " " or glyphs.name != "braille":
         return ghost
     return chr(BRAILLE + (0xFF & ~(ord(ghost) - BRAILLE)))
 
@@ -78,7 +78,7 @@ def level_line(columns: Sequence[Span | None], top: float, rows: int, glyphs: Gl
 
 
 def dots_per_cell(glyphs: Glyphs) -> tuple[int, int]:
-    """How many dots of `scatter` one character holds, across and up."""
+    """Dots of `scatter` in one character, across and up."""
     return (2, 4) if glyphs.name == "braille" else (1, 1)
 
 
@@ -88,14 +88,14 @@ def scatter(points: Iterable[tuple[float, float]], cells: int, rows: int, glyphs
     Without braille a digit stands where several fall into one character, `9` for nine and more.
     """
     across, up = dots_per_cell(glyphs)
-    found: list[list[list[tuple[int, int]]]] = [[[] for _ in range(cells)] for _ in range(rows)]
+    cell_dots: list[list[list[tuple[int, int]]]] = [[[] for _ in range(cells)] for _ in range(rows)]
     for x, y in points:
         column, height = level(x, 1.0, cells * across), level(y, 1.0, rows * up)
-        found[rows - 1 - height // up][column // across].append((column % across, height % up))
+        cell_dots[rows - 1 - height // up][column // across].append((column % across, height % up))
     if glyphs.name == "braille":
-        return ["".join(_braille_cell(dots) for dots in row) for row in found]
+        return ["".join(_braille_cell(dots) for dots in row) for row in cell_dots]
     signs = {0: " ", 1: glyphs.dot}
-    return ["".join(signs.get(len(dots), str(min(len(dots), 9))) for dots in row) for row in found]
+    return ["".join(signs.get(len(dots), str(min(len(dots), 9))) for dots in row) for row in cell_dots]
 
 
 def _braille_cell(dots: Sequence[tuple[int, int]]) -> str:
@@ -106,7 +106,7 @@ def _braille_cell(dots: Sequence[tuple[int, int]]) -> str:
 
 
 def level(value: float, top: float, steps: int) -> int:
-    """Which of so many steps a value reaches, from 0; what is above the top is drawn at the top."""
+    """Step of a value from 0 to `steps` - 1; a value above the top is drawn at the top."""
     return max(0, min(steps - 1, round(value / top * (steps - 1)))) if top > 0 else 0
 
 

@@ -1,4 +1,4 @@
-"""One row for a whole step: where it stalled, where it stands, what was never recorded."""
+"""One row for a whole step: its stalls, the current position, what was never recorded."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ def ribbon(
     cursor: tuple[float, float] | None = None,
     rest: str = " ",
 ) -> Line:
-    """The axis in so many cells: `.` recorded, `!` stalled, `rest` to come; what the cursor stands on is reversed."""
+    """The axis in `cells`: `.` recorded, `!` stalled, `rest` to come; the cursor's cells are reversed."""
     start, end = axis
     done = columns_of(start, end, start, at, cells)
     row = [(".", "dim") if x in done else (rest, "dim") for x in range(cells)]
-    for from_, until in stalls:
-        for x in columns_of(start, end, from_, until, cells):
+    for begin, until in stalls:
+        for x in columns_of(start, end, begin, until, cells):
             row[x] = ("!", "worse")
     if cursor is not None:
         for x in columns_of(start, end, *cursor, cells):

@@ -1,4 +1,4 @@
-"""A list of any length: only the rows that are seen are drawn. The wheel scrolls it, a click chooses a row."""
+"""A list of any length, of which only the visible rows are drawn. The wheel scrolls it, a click chooses a row."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tui.widgets.lines import Plain
 
 
 class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
-    """`draw` gives the row of a place. Where the cursor is, and what moves it, is the screen's."""
+    """`draw` returns the row at an index. The cursor and the keys that move it are the screen's."""
 
     DEFAULT_CSS = """
     Rows { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 0; background: $background; }
@@ -31,11 +31,11 @@ class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self._draw = draw
         self._cursor = 0
-        self._drawn: dict[int, Line] = {}  # by place, what was drawn since they were shown
-        self._seen: tuple[object, ...] = ()  # from which place on they were seen, and in what room
+        self._drawn: dict[int, Line] = {}  # by index, rows drawn since the last `show`
+        self._seen: tuple[object, ...] = ()  # the first visible row, and the sizes, when rows were last drawn
 
     def show(self, count: int, cursor: int) -> None:
-        """Draws those of so many rows that are others than before, and keeps the cursor in sight where it has moved."""
+        """Draw the rows that have changed, and scroll to the cursor if it has moved."""
         self.virtual_size = Size(self.size.width, count)
         if cursor != self._cursor or cursor >= count:
             self._cursor = cursor
@@ -64,7 +64,7 @@ class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
         return self.strip(self._drawn[place])
 
     def _moved(self) -> bool:
-        """Whether others are seen than before, or in another room."""
+        """Whether other rows are visible than before, or in another size."""
         before, self._seen = self._seen, (self.top, self.size, self.app.size)
         return self._seen != before
 

@@ -1,4 +1,4 @@
-"""A chart with its scale at the left: the values at its upper edge, in the middle, and at the lower edge."""
+"""A chart with a scale at its left: the values at the upper edge, in the middle, and at the lower edge."""
 
 from collections.abc import Callable, Iterable
 from math import log10
@@ -14,11 +14,11 @@ from tui.widgets.lines import Lines
 from tui.widgets.taken import Axis, Points
 
 SCALE_CELLS = 7  # left of the charts and the ribbon, whose columns are the same moments
-MIDDLE_ROWS = 5  # from so many rows on a value stands in the middle, too
+MIDDLE_ROWS = 5  # a chart of this many rows has a value in the middle, too
 
 
 class ScaledChart(Horizontal):
-    """The two side by side; `word` says what is drawn, where the chart does not begin at 0."""
+    """Scale and chart side by side; `word` names the figure of a chart that does not begin at 0."""
 
     DEFAULT_CSS = f"""
     ScaledChart > Lines {{ width: {SCALE_CELLS}; height: 1fr; }}
@@ -55,14 +55,14 @@ class ScaledChart(Horizontal):
         ghost: Ghost | None = None,
         cross: float | None = None,
     ) -> None:
-        """Draws the points: see `RateChart.show`."""
+        """Draw points as `RateChart.show` does."""
         chart = self.chart
         chart.show(points, axis, stalls, base, base_label, cursor, None, ghost, cross)
         self._scale.show(scale((chart.top, self._middle, chart.foot), chart.size.height, self._word))
 
     @property
     def _middle(self) -> float | None:
-        """The value in the middle; None where that is no power of ten of a logarithmic scale."""
+        """Value in the middle; None if a logarithmic scale has no power of ten there."""
         top, foot = self.chart.top, self.chart.foot
         if not self._log:
             return top / 2
@@ -74,7 +74,7 @@ class ScaledChart(Horizontal):
 
 
 def scale(values: tuple[float, float | None, float], rows: int, word: str = "", cells: int = SCALE_CELLS) -> list[Line]:
-    """What stands left of a chart: its greatest value, the middle and the least; a word, where there is room for it."""
+    """Lines left of a chart: its greatest value, the middle and the least; and a word, if there is room."""
     top, middle, foot = values
     texts = {rows - 1: short(foot), 0: short(top) if top > 0 else ""}
     if middle is not None and (rows >= MIDDLE_ROWS or (word and rows >= MIDDLE_ROWS - 1)):

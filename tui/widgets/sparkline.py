@@ -1,4 +1,4 @@
-"""A figure's last minute in one row: the greatest of each cell, and the least where it is a dip."""
+"""A figure's last minute in one row: the greatest value of each cell, and the least if it is a dip."""
 
 from bisect import bisect_right
 
@@ -9,10 +9,10 @@ from tui.widgets.taken import Points
 
 
 def sparkline(points: Points, at: float, length: float, cells: int, glyphs: Glyphs) -> str:
-    """So much of the points up to a time, from 0 to the greatest of it."""
+    """The last `length` of the points up to `at`, scaled from 0 to the greatest value."""
     first, last = bisect_right(points.until, at - length), bisect_right(points.until, at)
-    part = slice(first, last)
-    made = Envelope(at - length, at, cells * columns_per_cell(glyphs))
-    made.extend(points.until[part], points.length[part], points.value[part])
-    (row,) = filled(made.columns, made.greatest(), 1, glyphs)
+    shown = slice(first, last)
+    envelope = Envelope(at - length, at, cells * columns_per_cell(glyphs))
+    envelope.extend(points.until[shown], points.length[shown], points.value[shown])
+    (row,) = filled(envelope.columns, envelope.greatest(), 1, glyphs)
     return row.ljust(cells)

@@ -1,5 +1,4 @@
-"""The top row: the five screens with their keys, the one in front in brackets. A click opens one;
-the one under the mouse lights up."""
+"""The top row: the five screens with their keys, the open one in brackets. A click opens another."""
 
 from typing import cast
 
@@ -12,18 +11,18 @@ from tui.widgets.lines import Lines
 
 
 class Tabs(Lines):
-    """`hint` stands at its right end where there is room: what to do next."""
+    """`hint`, at the right end if there is room, says what to do next."""
 
     DEFAULT_CSS = "Tabs { height: 1; dock: top; }"
 
     def __init__(self) -> None:
         super().__init__(id="tabs", resized=self.draw)
         self.hint = ""
-        self._places: list[tuple[int, str]] = []  # where a tab ends, and which one it is
+        self._places: list[tuple[int, str]] = []  # end of each tab, and its screen
         self._lit = ""  # the one under the mouse
 
     def draw(self) -> None:
-        """Draws the row for the screen that is in front."""
+        """Draw the row for the open screen."""
         keymap = cast("BenchApp", self.app).context.keymap
         pressed = {
             mode: keys.shown(keymap.get(f"app.{mode}", str(number)).partition(",")[0])

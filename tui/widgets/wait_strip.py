@@ -1,10 +1,10 @@
-"""What the server's processes of each role waited for, over time: a letter for what took most of a column."""
+"""Wait events of each role's server processes over time: a letter for the longest wait of a column."""
 
 from collections.abc import Mapping, Sequence
 
 from tui.marks import Line, joined
 
-# What an event's type is drawn as, and what it is called; `` is work: the process ran, or waited for a CPU.
+# Letter and name of each type of wait event; `` is work: the process ran, or waited for a CPU.
 LETTERS = {
     "": ("c", "on CPU", "rate"),
     "Client": (".", "its client", "dim"),
@@ -21,7 +21,7 @@ OTHER = ("?", "other", "third")
 
 
 def strip_of(columns: Sequence[Mapping[int | str, float] | None], special: Mapping[int, str]) -> Line:
-    """One row: the letter of each column, blank where nothing is known."""
+    """One row: the letter of each column, blank without samples."""
     cells = []
     for x, column in enumerate(columns):
         if not column:
@@ -33,12 +33,12 @@ def strip_of(columns: Sequence[Mapping[int | str, float] | None], special: Mappi
 
 
 def most_of(weights: Mapping[int | str, float]) -> str:
-    """The event that took most time; of equal ones the first by its name."""
+    """The event with the greatest weight; of equal ones the first by name."""
     return str(min(weights, key=lambda event: (-weights[event], str(event))))
 
 
 def legend(rows: Sequence[Sequence[Mapping[int | str, float] | None]]) -> str:
-    """What the letters are that are seen."""
+    """The letters that are shown, in words."""
     seen = {most_of(column).partition(":")[0] for row in rows for column in row if column}
-    known = [LETTERS[kind] for kind in LETTERS if kind in seen] + ([OTHER] if seen - set(LETTERS) else [])
-    return "  ".join(f"{letter} {words}" for letter, words, _ in known)
+    entries = [LETTERS[kind] for kind in LETTERS if kind in seen] + ([OTHER] if seen - set(LETTERS) else [])
+    return "  ".join(f"{letter} {words}" for letter, words, _ in entries)
