@@ -10,7 +10,7 @@ from engine.core.format import size, size_bytes
 from engine.host.environment import Machine
 from engine.plan.request import Request
 from engine.postgres.configs import ConfigSpec
-from engine.slices.block_order import MOST_WARM, WARM_NS
+from engine.slices.block_order import MAX_WARM, WARM_NS
 from workloads.base import Step
 
 Change = tuple[str, str]
@@ -72,12 +72,12 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
 def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
     """What is to be said of slices that are short: how much of them is not counted, where their clients count."""
     warm = WARM_NS / 1e6 / request.slice_ms
-    if not request.sliced or warm <= MOST_WARM or not any(step.sliced and step.gated for step in steps):
+    if not request.sliced or warm <= MAX_WARM or not any(step.sliced and step.gated for step in steps):
         return ()
-    least_ms = WARM_NS / 1e6 / MOST_WARM
+    least_ms = WARM_NS / 1e6 / MAX_WARM
     return (
         f"--slice-ms {request.slice_ms:g}: the first {WARM_NS / 1e6:g} ms of each slice are not counted, {warm:.0%} of "
-        f"the time; from {least_ms:g} ms on it is {MOST_WARM:.0%} at most",
+        f"the time; from {least_ms:g} ms on it is {MAX_WARM:.0%} at most",
     )
 
 

@@ -24,8 +24,8 @@ from engine.postgres.external_cell import AttachedServer
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import Server
 from engine.postgres.server_processes import ServerProcesses
-from engine.run.control import Commands, UnderWay
-from engine.run.remote_clients import Elsewhere
+from engine.run.control import Commands, RunningCell
+from engine.run.remote_clients import RemoteClients
 from engine.run.step import Phase, StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
@@ -45,7 +45,7 @@ class Attempt:
         cell: Cell,
         stop: Stop,
         commands: Commands,
-        elsewhere: Elsewhere | None = None,
+        remote_clients: RemoteClients | None = None,
         conninfo: str = "",
     ) -> None:
         self.finished = False
@@ -53,8 +53,8 @@ class Attempt:
         self._left = ""  # on a server that was running already
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
-        self.beside: list[ServerProcesses] = []  # servers that stand still at the moment, for this one to go on
-        self._elsewhere = elsewhere or Elsewhere(manifest)
+        self.idle_servers: list[ServerProcesses] = []  # servers that stand still at the moment, for this one to go on
+        self._remote_clients = remote_clients or RemoteClients(manifest)
         self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
@@ -63,7 +63,7 @@ class Attempt:
         return self.phase is not None
 
     def run(self) -> None:
-        """Goes on to its end, with nothing beside it."""
+        """Goes on to its end, alone."""
         while self.advance():
             if self.phase is Phase.RUNNING and self.runner is not None:
                 self.runner.rest()
@@ -82,7 +82,7 @@ class Attempt:
     def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
         journal = commands.journal
         attempt = journal.begin_attempt(cell.id, time.monotonic_ns(), {})
-        commands.cells[attempt] = UnderWay(attempt)
+        commands.cells[attempt] = RunningCell(attempt)
         state, reason = "failed", None
         try:
             yield from self._run(folder, manifest, cell, attempt, stop, commands)
@@ -98,7 +98,7 @@ class Attempt:
         finally:
             del commands.cells[attempt]
             if state != "finished":
-                self._elsewhere.drop()
+                self._remote_clients.drop()
         if state == "failed":
             journal.recover()
         if self._left:
@@ -117,7 +117,7 @@ class Attempt:
         journal = commands.journal
         make_passable(folder)
         build = manifest.build(cell.subject.build)
-        host = self._elsewhere.host()
+        host = self._remote_clients.host()
 
         def surroundings() -> dict[str, Any]:
             found = environment.record(folder) | ({"client": host.environment()} if host else {})
@@ -140,7 +140,7 @@ class Attempt:
         with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
-            with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.beside) as runner:
+            with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner:
                 self.runner = runner
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
@@ -159,7 +159,7 @@ class Attempt:
         """A server of pgbed's own over a fresh cluster, or one that was running already, with a fresh database."""
         config = manifest.config(cell.subject)
         if manifest.external is None:
-            beside = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
+            neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
             with Server(
                 build,
                 config,
@@ -168,7 +168,7 @@ class Attempt:
                 progress=partial(note, "progress"),
                 check=stop.check,
                 route=manifest.route,
-                place=beside.index(cell.subject) if manifest.sliced else 0,
+                place=neighbours.index(cell.subject) if manifest.sliced else 0,
             ) as own:
                 yield own
             return

@@ -4,7 +4,7 @@
     {"mark": TEXT}                      an event of the user's, for finding a moment again
     {"stop": true}                      as Ctrl-C
 
-Where cells are abreast each of them is meant. The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the
+A command is for all cells that are interleaved. The answer is {"ok": TEXT} or {"error": TEXT}. The engine polls the
 socket some times a second and never waits for a caller.
 """
 
@@ -38,7 +38,7 @@ Answer = Callable[[dict[str, Any]], str]
 
 
 @dataclass(slots=True)
-class UnderWay:
+class RunningCell:
     """What runs of a cell: its attempt, and its step and probes while there are any."""
 
     attempt: int
@@ -48,18 +48,18 @@ class UnderWay:
 
 @dataclass(slots=True)
 class Commands:
-    """Answers `control.ask`. `cells` are those under way, by their attempts: several where they are abreast."""
+    """Answers `control.ask`. `cells` are those under way, by their attempts: several where they are interleaved."""
 
     journal: JournalWriter
-    cells: dict[int, UnderWay] = field(default_factory=dict)
+    cells: dict[int, RunningCell] = field(default_factory=dict)
     stop_wanted: bool = False
-    elsewhere: Answer | None = None  # who answers while the cell runs in a guest
+    guest: Answer | None = None  # who answers while the cell runs in a guest
 
     def answer(self, record: dict[str, Any]) -> str:
         """Does what a caller asks; returns the answer. Raises UserError for what cannot be done."""
         match record:
-            case {"probe": str(), "on": bool()} | {"mark": str()} if self.elsewhere is not None:
-                return self.elsewhere(record)
+            case {"probe": str(), "on": bool()} | {"mark": str()} if self.guest is not None:
+                return self.guest(record)
             case {"probe": str(name), "on": bool(on)}:
                 return self._switch(name, on)
             case {"mark": str(text)}:

@@ -24,11 +24,11 @@ from engine.postgres.server import ignore_libpq_variables
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
 from engine.run.guest import GuestAttempt
-from engine.run.interleaved_cells import run_abreast
+from engine.run.interleaved_cells import run_interleaved
 from engine.run.reaper import reaper
-from engine.run.remote_clients import Elsewhere
+from engine.run.remote_clients import RemoteClients
 from engine.run.stop import Stop
-from engine.run.stopping_rule import Ending
+from engine.run.stopping_rule import StoppingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def execute(
         JournalWriter.open(run) as journal,
         Control(run) as control,
         reaper(run) as clearing,
-        Elsewhere(manifest) as elsewhere,
+        RemoteClients(manifest) as remote_clients,
     ):
         commands = Commands(journal)
 
@@ -91,14 +91,14 @@ def execute(
                 kill_leftover(*places[cell.id], uid)
         with JournalReader(run) as reader:
             finished = outcome.finished(manifest, reader.attempts(origins=False))
-        ending = Ending(run, manifest, journal)
+        stopping_rule = StoppingRule(run, manifest, journal)
         failed = 0
         for repeat, groups in itertools.groupby(outcome.groups(manifest), key=lambda cells: cells[0].repeat):
             left = [cells for cells in groups if not finished.issuperset(cell.id for cell in cells)]
             left = [cells for cells in left if only is None or any(cell.id == only for cell in cells)]
             if left and not stop.reason:
-                ending.decide(repeat - 1)
-            if stop.reason or repeat > ending.repeats:
+                stopping_rule.decide(repeat - 1)
+            if stop.reason or repeat > stopping_rule.repeats:
                 break
             for cells in left:
                 if stop.reason:
@@ -120,9 +120,9 @@ def execute(
                         # Also where clusters are kept: a cell that is run again needs the place of the one before.
                         kill_leftover(*places[cell.id], uid)
                     _clear_attached(run, connections)
-                    failed += _run(cells, run, manifest, stop, commands, ending, elsewhere, conninfo)
+                    failed += _run(cells, run, manifest, stop, commands, stopping_rule, remote_clients, conninfo)
         if not stop.reason:
-            ending.decide(manifest.repeats)
+            stopping_rule.decide(manifest.repeats)
         return Outcome(failed, bool(stop.reason))
 
 
@@ -132,8 +132,8 @@ def _run(
     manifest: Manifest,
     stop: Stop,
     commands: Commands,
-    ending: Ending,
-    elsewhere: Elsewhere,
+    stopping_rule: StoppingRule,
+    remote_clients: RemoteClients,
     conninfo: str,
 ) -> int:
     """Runs the cells of a repeat that are to run together, or one by itself; returns how many of them failed."""
@@ -142,14 +142,14 @@ def _run(
         folder = run / "cells" / cell.id
         if manifest.in_guest(cell.subject):
             return GuestAttempt(folder, manifest, cell, stop, commands)
-        return Attempt(folder, manifest, cell, stop, commands, elsewhere, conninfo)
+        return Attempt(folder, manifest, cell, stop, commands, remote_clients, conninfo)
 
     attempts = [attempt_at(cell) for cell in cells]
     if len(attempts) == 1:
         attempts[0].run()
     else:
-        abreast = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
-        run_abreast(abreast, manifest, unprivileged(), ending.scatter())
+        interleaved = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
+        run_interleaved(interleaved, manifest, unprivileged(), stopping_rule.scatter())
     return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
 
 

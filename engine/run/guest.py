@@ -92,7 +92,7 @@ class GuestAttempt:
             reason = " ".join(str(error).split()) or type(error).__name__
             self._journal.recover()
         finally:
-            self._commands.elsewhere = None
+            self._commands.guest = None
         self._record(reason)
 
     def _keep_configuration(self) -> None:
@@ -138,7 +138,7 @@ class GuestAttempt:
         self._ended, self._status, self._answer, self._room = "", None, None, FILES_MAX_BYTES
         self._clock, self._fault = GuestClock(), None
         with guest:
-            self._commands.elsewhere = self._ask
+            self._commands.guest = self._ask
             asked_s: float | None = None
             while not self._over:
                 self._hear(POLL_S)

@@ -25,7 +25,7 @@ from engine.journal.writer import JournalWriter
 from engine.postgres.server import ignore_libpq_variables
 from engine.run.attempt import Attempt
 from engine.run.control import Commands
-from engine.run.remote_clients import Elsewhere
+from engine.run.remote_clients import RemoteClients
 from engine.run.stop import Stop
 
 RUN = Path("/bench/run")
@@ -61,7 +61,7 @@ def main(folder: Path) -> int:
                     host.send({"answer": _answered(commands, record)})
 
     stop.poll_control = hear
-    attempt = Attempt(place, manifest, cell, stop, commands, Elsewhere(manifest))
+    attempt = Attempt(place, manifest, cell, stop, commands, RemoteClients(manifest))
     with scheduler.tuned(manifest.tunables):
         attempt.run()
     journal.close()

@@ -1,4 +1,4 @@
-"""Cells abreast: their servers are up together, go through the steps together, and are driven in slices if possible."""
+"""Interleaved cells: their servers are up together and do each step together, in slices where the step allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.hold import held
 
 
-def run_abreast(
+def run_interleaved(
     attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None = None
 ) -> None:
     """Runs the cells of a repeat side by side: steps that may be sliced in slices, others one cell after the other.
@@ -51,9 +51,9 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
     """
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
     found = [runner.sources.processes for runner in runners if runner is not None]
-    attempt.beside[:] = [processes for processes in found if processes is not None]
+    attempt.idle_servers[:] = [processes for processes in found if processes is not None]
     try:
-        with held([processes.pid for processes in attempt.beside if stop != "none"]) as stop_new:
+        with held([processes.pid for processes in attempt.idle_servers if stop != "none"]) as stop_new:
             while attempt.advance():
                 if attempt.phase in phases:
                     return True
@@ -61,7 +61,7 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
                 time.sleep(POLL_S)
         return False
     finally:
-        attempt.beside.clear()
+        attempt.idle_servers.clear()
 
 
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
@@ -76,9 +76,9 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     orders = Orders(sides, manifest.slice_ms, seed, "work" if step.sliced == "work" else "time", manifest.stop)
     narrowing = None
     if scatter is not None:
-        from engine.slices.precision import Narrowing  # loads scipy, which other runs do without
+        from engine.slices.precision import PrecisionRule  # loads scipy, which other runs do without
 
-        narrowing = Narrowing(step, runners, scatter)
+        narrowing = PrecisionRule(step, runners, scatter)
     with drive(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:

@@ -19,7 +19,7 @@ def _say(text: str) -> None:
     write(visible(text), sys.stderr)
 
 
-class Elsewhere:
+class RemoteClients:
     """A context manager: at its end nothing is left on that host. Does nothing where clients run on this machine."""
 
     def __init__(self, manifest: Manifest) -> None:

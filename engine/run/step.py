@@ -57,7 +57,7 @@ BLAME_S = 0.5
 
 
 class Phase(Enum):
-    """How far a step is. Whoever runs it waits after RUNNING (`StepRunner.rest`); cells abreast meet at the others."""
+    """How far a step is. Its caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
 
     READY = 1  # a step that may be sliced: its clients stand at the barrier
     RUNNING = 2
@@ -76,11 +76,11 @@ class StepRunner:
     stop: Stop
     commands: Commands
     host: ClientHost | None = None  # that clients run on, if not on this machine
-    beside: Sequence[ServerProcesses] = ()  # servers that stand still at the moment, for this one to go on
+    idle_servers: Sequence[ServerProcesses] = ()  # servers that stand still at the moment, for this one to go on
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
-        self.under_way = self.commands.cells[self.attempt]
+        self.running_cell = self.commands.cells[self.attempt]
         self.planned = self.manifest.workload_of(self.cell.subject)
         self.workload = workload(self.planned["name"])
         lacking = missing_steps.recorded(self.planned).get(self.server.build.label, {})
@@ -89,11 +89,11 @@ class StepRunner:
         self._report: dict[str, Any] = {}  # of the last step with clients
         self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
-        self.sliced: tuple[Step, Side] | None = None  # the last that may be driven in slices, and this server in it
+        self.sliced: tuple[Step, Side] | None = None  # the last that may be sliced, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
         self._page: Page | None = None  # of that step
         self._sampler: StepSampler | None = None  # of the last step
-        self._beside_ns: int | None = None  # CPU time of the servers beside it: as the last step began, then in it
+        self._spill_over_ns: int | None = None  # CPU time of the idle servers: as the last step began, then in it
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
         self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
         self._planstats = planstats.PROBE in self.manifest.observers
@@ -125,8 +125,8 @@ class StepRunner:
             self.journal.add_settings(self.attempt, settings)
             # Last, so that they are the first to go: attached over the server, before any client is there.
             self.probing = opened.enter_context(self._probing())
-            self.under_way.probing = self.probing
-            opened.callback(setattr, self.under_way, "probing", None)
+            self.running_cell.probing = self.probing
+            opened.callback(setattr, self.running_cell, "probing", None)
             self._open = opened.pop_all()
             self._statements = StepStatements(self.server, self._check, self._blame, self._open)
         return self
@@ -180,7 +180,7 @@ class StepRunner:
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
         finally:
-            self.under_way.step = None
+            self.running_cell.step = None
             if self._sampler is not None:
                 self._sampler.close()
             if self._counters is not None:
@@ -201,9 +201,9 @@ class StepRunner:
         plan = {**step.record, "primary_metric": asdict(step.primary_metric) if step.primary_metric else None}
         if self._counters is not None:
             self._counters.start()
-        self._beside_ns = used_ns(self.beside, 0)
+        self._spill_over_ns = used_ns(self.idle_servers, 0)
         sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
-        self.under_way.step = self.step = sampler.step
+        self.running_cell.step = self.step = sampler.step
         return sampler
 
     def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
@@ -292,7 +292,7 @@ class StepRunner:
             wall_seconds=sampler.wall_seconds,
             apart=step.apart,
             background={each.role: each.unit for each in step.background},
-            spill_over_ns=self._beside_ns,
+            spill_over_ns=self._spill_over_ns,
         )
 
     # -- a step with clients
@@ -312,7 +312,7 @@ class StepRunner:
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
             yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher), page)
-            self._beside_ns = used_ns(self.beside, self._beside_ns)
+            self._spill_over_ns = used_ns(self.idle_servers, self._spill_over_ns)
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
@@ -323,7 +323,7 @@ class StepRunner:
         return sampler
 
     def rest(self) -> None:
-        """Waits while a step runs, with nothing beside it, until there is something to do, or a role ends.
+        """Waits while a step runs, alone, until there is something to do, or a role ends.
 
         To wake up for nothing costs more than all that is looked at then.
         """
@@ -416,7 +416,7 @@ class StepRunner:
         for statements in work.groups:
             yield from self._statements.side_by_side(statements, partial(self._watch, sampler))
         yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
-        self._beside_ns = used_ns(self.beside, self._beside_ns)
+        self._spill_over_ns = used_ns(self.idle_servers, self._spill_over_ns)
         self._finish(sampler, time.monotonic_ns())
         return sampler
 

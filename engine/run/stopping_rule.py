@@ -25,7 +25,7 @@ from engine.results.comparison import MIN_PAIRS
 NAMED = 4  # steps that are named; others are counted
 
 
-class Ending:
+class StoppingRule:
     """How many repeats there are to be, as decided so far: `repeats`."""
 
     def __init__(self, run: Path, manifest: Manifest, journal: JournalWriter) -> None:
@@ -127,7 +127,7 @@ def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
         ids = [cell.id for cell in manifest.cells if cell.repeat == repeat]
         if finished.issuperset(ids):
             spans = [(counting[id].started_ns, counting[id].ended_ns or counting[id].started_ns) for id in ids]
-            abreast_ns = max(until for _, until in spans) - min(since for since, _ in spans)
-            in_turn_ns = sum(until - since for since, until in spans)
-            found.append((abreast_ns if manifest.interleave == "slices" else in_turn_ns) / 1e9)
+            interleaved_ns = max(until for _, until in spans) - min(since for since, _ in spans)
+            sequential_ns = sum(until - since for since, until in spans)
+            found.append((interleaved_ns if manifest.interleave == "slices" else sequential_ns) / 1e9)
     return found

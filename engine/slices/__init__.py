@@ -1,5 +1,5 @@
-"""Interleaved execution (duet benchmarking): servers side by side, driven in turns of about 50 ms.
+"""Interleaved execution (duet benchmarking): servers side by side, one at work at a time, in slices of about 50 ms.
 
-Hands out the order of blocks, the conductor that stops and continues servers, and the record of a slice. Knows
-neither cells nor plans.
+Hands out `drive()`, which runs the conductor over servers, `Slice`, its record and the order of blocks. Knows neither
+the cells nor the plan of a run.
 """

@@ -1,4 +1,4 @@
-"""In which order, and for how long, servers that are up side by side are driven in turns.
+"""The order in which servers that are up side by side run, and for how long.
 
 A slice is one turn of one server. A block holds two slices of each, all of one length: an order and its mirror image,
 so that every server has the same mean place in it and a drift that is linear in time adds the same to all. Lengths
@@ -18,8 +18,8 @@ SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
 # Slices of equal work are as long as their rounds take: in which multiples of the length asked for they are left alone.
 SHORT, LONG, TOO_LONG = 0.5, 2.0, 4.0
 WARM_NS = 2_000_000  # of a slice, not counted: the first statements after a switch are slower
-MOST_WARM = 0.05  # of a slice: more is said
-MOST_RAGGED = 0.05  # of their time, in which some clients have made their rounds and others have not
+MAX_WARM = 0.05  # of a slice: more is said
+MAX_IMBALANCE = 0.05  # of their time, in which some clients have made their rounds and others have not
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ def rounds_of(block: Block, rounds: int, slice_ms: float) -> int:
     return max(1, round(rounds * block.slice_ns / (slice_ms * 1e6)))
 
 
-def next_rounds(rounds: int, length_ms: float, ragged: float, slice_ms: float) -> int:
-    """How many rounds slices should have, of which those with `rounds` took `length_ms` and were `ragged` (a fraction).
+def next_rounds(rounds: int, length_ms: float, imbalance: float, slice_ms: float) -> int:
+    """Return how many rounds slices should have, when `rounds` took `length_ms` at an `imbalance` (a fraction).
 
-    Twice as many where slices are short, or ragged: more rounds even out what clients do. Half as many where they are
-    long, unless they would then be ragged; what is left alone lies wide enough for neither to call for the other.
+    Twice as many where slices are short or imbalanced: more rounds even out what clients do. Half as many where they
+    are long, unless they would then be imbalanced; the range between is wide enough for neither to cause the other.
     """
     length = length_ms / slice_ms
-    if length < SHORT or (length < LONG and ragged > MOST_RAGGED):
+    if length < SHORT or (length < LONG and imbalance > MAX_IMBALANCE):
         return 2 * rounds
-    if length > TOO_LONG or (length > LONG and ragged < MOST_RAGGED / 2):
+    if length > TOO_LONG or (length > LONG and imbalance < MAX_IMBALANCE / 2):
         return max(1, rounds // 2)
     return rounds
 

@@ -1,4 +1,4 @@
-"""Drives servers that are up side by side in turn: one slice each, in blocks of an order and its mirror image.
+"""Interleaves servers that are up side by side: one slice each, in blocks of an order and its mirror image.
 
 A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
 counters pages (`workloads.gate`). A slice is over when its time is, or its rounds are made, and no statement is in
@@ -34,13 +34,13 @@ import msgspec
 from engine.core.lines import Lines
 from engine.core.model import Stopping, Subject
 from engine.slices.block_order import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
-from engine.slices.sliced_server import Count, Driven, Processes, Side, count
+from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
 from workloads import gate, histogram, turns
 from workloads.page import UNLIMITED, Control, Page, Word
 
-LOOK_S = 50e-6  # between two looks at whether a server is quiet
+POLL_S = 50e-6  # between two looks at whether a server is quiet
 EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones
-END_LOOK_S = 0.02  # between two looks at whether a role has ended, or all is over
+END_POLL_S = 0.02  # between two looks at whether a role has ended, or all is over
 SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
 QUIET_PATIENCE_S = 300.0
 REMEMBERED = 16  # slices that decide how many rounds the next ones have
@@ -98,14 +98,14 @@ class Conductor:
         self._warm_ns: int | None = None  # decided by the first block, which is not counted
         self._by_work = orders.by == "work"
         self._rounds = 1  # of a slice: by work
-        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and how long they were ragged
-        self._driven = []
+        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and how long they were imbalance
+        self._servers = []
         for side in orders.sides:
-            driven = Driven(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
-            gate.shut(driven.page)
+            server = SlicedServer(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
+            gate.shut(server.page)
             if self._by_work:
-                driven.quota = driven.page.words[Control.QUOTA] = 0
-            self._driven.append(driven)
+                server.quota = server.page.words[Control.QUOTA] = 0
+            self._servers.append(server)
         os.set_blocking(sys.stdout.fileno(), False)
 
     def run(self) -> None:
@@ -117,9 +117,9 @@ class Conductor:
                     self._finish()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            for driven in self._driven:
-                driven.quota = UNLIMITED
-                driven.open()
+            for server in self._servers:
+                server.quota = UNLIMITED
+                server.open()
             self._send(last=True)
 
     def _conduct(self) -> None:
@@ -167,7 +167,7 @@ class Conductor:
             following = next_rounds(rounds, length_ns / 1e6, 0.0, self.orders.slice_ms)
             long_enough = long_enough + 1 if following == rounds else 0
             rounds = following
-        for side in range(1, len(self._driven)):
+        for side in range(1, len(self._servers)):
             if self._slice(block, 0, side, made) is None:
                 return None
         self._rounds = max(1, round(rounds * block.slice_ns / length_ns))
@@ -176,8 +176,8 @@ class Conductor:
 
     def _follow(self) -> None:
         """By work: more rounds, or fewer, from the next block on, for all sides."""
-        lengths, ragged = zip(*self._lengths, strict=True)
-        rounds = next_rounds(self._rounds, median(lengths) / 1e6, sum(ragged) / sum(lengths), self.orders.slice_ms)
+        lengths, imbalance = zip(*self._lengths, strict=True)
+        rounds = next_rounds(self._rounds, median(lengths) / 1e6, sum(imbalance) / sum(lengths), self.orders.slice_ms)
         if rounds != self._rounds:
             self._rounds = rounds
             self._lengths.clear()
@@ -187,11 +187,11 @@ class Conductor:
 
         The gate of one that is done stays open: a pause after its end would count as one before it.
         """
-        for driven in sorted(self._driven, key=lambda driven: not driven.page.words[Control.GATE]):
-            driven.quota = UNLIMITED
-            driven.open()
-            while not driven.done and not self._given_up():
-                time.sleep(END_LOOK_S)
+        for server in sorted(self._servers, key=lambda server: not server.page.words[Control.GATE]):
+            server.quota = UNLIMITED
+            server.open()
+            while not server.done and not self._given_up():
+                time.sleep(END_POLL_S)
 
     def _warm_part(self) -> int:
         """How long the part of each slice is that is not counted, by the statements that there have been.
@@ -199,68 +199,68 @@ class Conductor:
         None of slices whose counts come from a log: where that has one in some statements, it does not tell so short
         a time.
         """
-        if not all(driven.gated for driven in self._driven):
+        if not all(server.gated for server in self._servers):
             return 0
-        counts = histogram.merge(driven.service() for driven in self._driven)
+        counts = histogram.merge(server.service() for server in self._servers)
         median_us = histogram.quantile_us(counts, 0.5) or 0
         return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
 
     def _await_start(self) -> bool:
         """Waits until every step has begun, with the gates shut."""
-        while not all(driven.page.words[Control.START_NS] for driven in self._driven):
+        while not all(server.page.words[Control.START_NS] for server in self._servers):
             if self._over():
                 return False
             time.sleep(0.001)
-        for driven in self._driven:
-            gate.pause(driven.page, driven.page.words[Control.START_NS])
-        latest_ns = max(driven.page.words[Control.START_NS] for driven in self._driven)
+        for server in self._servers:
+            gate.pause(server.page, server.page.words[Control.START_NS])
+        latest_ns = max(server.page.words[Control.START_NS] for server in self._servers)
         time.sleep(max(0, latest_ns - time.monotonic_ns()) / 1e9)
-        for driven in self._driven:
-            driven.used = driven.processes.used_ns()
+        for server in self._servers:
+            server.used = server.processes.used_ns()
         return True
 
     def _over(self) -> bool:
         """Whether a step has ended or is given up."""
-        return any(driven.ended for driven in self._driven) or self._given_up()
+        return any(server.ended for server in self._servers) or self._given_up()
 
     def _given_up(self) -> bool:
         """Whether a step is to be given up, or the engine is gone."""
-        return any(driven.given_up for driven in self._driven) or bool(select.select([sys.stdin], [], [], 0)[0])
+        return any(server.given_up for server in self._servers) or bool(select.select([sys.stdin], [], [], 0)[0])
 
     def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
         """One turn: so many rounds, or (0) the block's time. None where a role ended before it had made its rounds."""
-        driven = self._driven[side]
-        if not driven.gated:
+        server = self._servers[side]
+        if not server.gated:
             return self._cut_slice(block, place, side)
-        page = driven.page
-        before = driven.processes.used_ns()
-        spill_over_ns = driven.leaked_ns(before)
-        first = driven.counts()
-        driven.quota += rounds
-        opened_ns = driven.open()
+        page = server.page
+        before = server.processes.used_ns()
+        spill_over_ns = server.spill_over_ns(before)
+        first = server.counts()
+        server.quota += rounds
+        opened_ns = server.open()
         begun = early = [each._replace(ended_ns=opened_ns) for each in first]
         if self._warm_ns:
-            begun = self._next_ends(driven, self._warm_ns)
-            early = self._next_ends(driven, EARLY_NS)
-        if rounds and not self._await_rounds(driven):
+            begun = self._next_ends(server, self._warm_ns)
+            early = self._next_ends(server, EARLY_NS)
+        if rounds and not self._await_rounds(server):
             return None
         if not rounds:
-            driven.work_until(opened_ns + block.slice_ns)
+            server.work_until(opened_ns + block.slice_ns)
         due_ns = time.monotonic_ns()
         gate.shut(page)
-        self._await_quiet(driven)
+        self._await_quiet(server)
         gate.pause(page, time.monotonic_ns())
-        last = driven.counts()
+        last = server.counts()
         ends = [each.ended_ns for each in last]
         imbalance_ns = max(ends) - min(ends) if rounds else 0
         if rounds:
             due_ns = max(ends)
             self._lengths.append((due_ns - opened_ns, imbalance_ns))
-        driven.used = driven.processes.used_ns()
-        driven.stop(self.orders.stop, before)
+        server.used = server.processes.used_ns()
+        server.stop(self.orders.stop, before)
         counted_ns, ops = _between(begun, last)
         early_ns, early_ops = _between(begun, early)
-        cpu_ns, runq_ns = driven.used_since(before)
+        cpu_ns, runq_ns = server.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=min(each.ended_ns for each in begun),
@@ -271,7 +271,7 @@ class Conductor:
             cpu_ops=sum(end.statements - start.statements for start, end in zip(first, last, strict=True)),
             runq_ns=runq_ns,
             spill_over_ns=spill_over_ns,
-            stopped=len(driven.stopped),
+            stopped=len(server.stopped),
             switch_ns=time.monotonic_ns() - due_ns,
             imbalance_ns=imbalance_ns,
             early_ns=early_ns,
@@ -280,17 +280,17 @@ class Conductor:
 
     def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
         """One turn of a server whose clients know no gate: all of it counts, and what was done is told later."""
-        driven = self._driven[side]
-        before = driven.processes.used_ns()
-        spill_over_ns = driven.leaked_ns(before)
-        opened_ns = driven.open()
-        turn = turns.begun(driven.page) - 1
-        driven.work_until(opened_ns + block.slice_ns)
-        gate.shut(driven.page)
-        halted_ns = driven.halt()
-        driven.used = driven.processes.used_ns()
-        driven.stop(self.orders.stop, before)
-        cpu_ns, runq_ns = driven.used_since(before)
+        server = self._servers[side]
+        before = server.processes.used_ns()
+        spill_over_ns = server.spill_over_ns(before)
+        opened_ns = server.open()
+        turn = turns.begun(server.page) - 1
+        server.work_until(opened_ns + block.slice_ns)
+        gate.shut(server.page)
+        halted_ns = server.halt()
+        server.used = server.processes.used_ns()
+        server.stop(self.orders.stop, before)
+        cpu_ns, runq_ns = server.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=opened_ns,
@@ -301,42 +301,42 @@ class Conductor:
             cpu_ops=0,
             runq_ns=runq_ns,
             spill_over_ns=spill_over_ns,
-            stopped=len(driven.stopped) + len(driven.clients),
+            stopped=len(server.stopped) + len(server.clients),
             switch_ns=time.monotonic_ns() - halted_ns,
             imbalance_ns=0,
             turn=turn,
         )  # fmt: skip
 
-    def _next_ends(self, driven: Driven, after_ns: int) -> list[Count]:
+    def _next_ends(self, server: SlicedServer, after_ns: int) -> list[Count]:
         """Each primary role at its first end of a statement after so long, or where it has no more to do."""
         time.sleep(after_ns / 1e9)
         ends = []
-        for slot in driven.side.primary_slots:
-            then = found = count(driven.page, slot)
-            while found.statements == then.statements and not driven.ended and not driven.used_quota(slot):
-                time.sleep(LOOK_S)
-                found = count(driven.page, slot)
+        for slot in server.side.primary_slots:
+            then = found = count(server.page, slot)
+            while found.statements == then.statements and not server.ended and not server.used_quota(slot):
+                time.sleep(POLL_S)
+                found = count(server.page, slot)
             ends.append(found)
         return ends
 
-    def _await_rounds(self, driven: Driven) -> bool:
+    def _await_rounds(self, server: SlicedServer) -> bool:
         """Waits until all primary roles have made their rounds; False where one has ended, or all is over."""
-        for slot in driven.side.primary_slots:
-            word = driven.page.slot(slot) + Word.QUOTA_USED
-            while (used := driven.page.words[word]) < driven.quota:
-                if driven.ended or self._given_up():
+        for slot in server.side.primary_slots:
+            word = server.page.slot(slot) + Word.QUOTA_USED
+            while (used := server.page.words[word]) < server.quota:
+                if server.ended or self._given_up():
                     return False
-                gate.wait_while(driven.page, word, used, END_LOOK_S)
+                gate.wait_while(server.page, word, used, END_POLL_S)
         return True
 
-    def _await_quiet(self, driven: Driven) -> None:
+    def _await_quiet(self, server: SlicedServer) -> None:
         until_s = time.monotonic() + QUIET_PATIENCE_S
-        while not gate.is_quiet(driven.page):
+        while not gate.is_quiet(server.page):
             if time.monotonic() > until_s:
                 raise TimeoutError(f"a statement has been in flight for {QUIET_PATIENCE_S:.0f} s after its slice")
-            if driven.page.words[Control.STOP] or select.select([sys.stdin], [], [], 0)[0]:
+            if server.page.words[Control.STOP] or select.select([sys.stdin], [], [], 0)[0]:
                 return
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def _send(self, last: bool = False) -> None:
         """Hand lines to the engine, which may be late: a slice never waits for it. A pipe takes a short line whole."""

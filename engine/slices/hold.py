@@ -1,4 +1,4 @@
-"""Servers that stand still while another one, up beside them, does what is not driven in slices.
+"""Servers that stand still while another one, up beside them, does what is not done in slices.
 
 What they do in the background would be measured with it: an autovacuum and a checkpoint that a load left behind last
 longer than an index build. The postmaster goes on: it must obey its death signal, and kills processes that are stopped

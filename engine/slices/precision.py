@@ -22,7 +22,7 @@ from workloads.base import Step
 
 BASE = 0  # the place of the base among the servers
 AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
-LOOK_S = 1.0  # between two looks at the width
+POLL_S = 1.0  # between two looks at the width
 SECOND_NS = 1_000_000_000
 
 
@@ -37,13 +37,13 @@ class Running(Protocol):
     def end_after(self, active_ns: int, text: str) -> None: ...
 
 
-class Narrowing:
+class PrecisionRule:
     """A step that runs, the base's runner first; `tau` is the scatter of log ratios from pair to pair."""
 
     def __init__(self, step: Step, runners: Sequence[Running], tau: float) -> None:
         self._runners, self._tau = runners, tau
         self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
-        self._look_s = 0.0
+        self._due_s = 0.0
         self._step = step
         self._over = step.sliced != "time"  # others are as long as their work
 
@@ -54,9 +54,9 @@ class Narrowing:
 
     def watch(self) -> None:
         """Looks at the width from time to time; ends the step when it is small enough."""
-        if self._over or time.monotonic() < self._look_s:
+        if self._over or time.monotonic() < self._due_s:
             return
-        self._look_s = time.monotonic() + LOOK_S
+        self._due_s = time.monotonic() + POLL_S
         ratios = self._ratios()
         if not ratios or not all(narrow_enough(ratio, self._tau) for ratio in ratios):
             return

@@ -1,4 +1,4 @@
-"""A server as the conductor drives it: its gate, what its clients counted, what its processes use, who is stopped.
+"""A server as the conductor sees it: its gate, what its clients counted, what its processes use, who is stopped.
 
 Clients that know no gate are stopped themselves, and then their backends, in the middle of whatever these do: a backend
 that went on would do in others' slices, or uncounted, what its client has asked for. All go on the other way round.
@@ -98,7 +98,7 @@ class Processes:
 
 
 @dataclass(slots=True)
-class Driven:
+class SlicedServer:
     """A server under the conductor: what it had used at the end of its last slice, and what of it is stopped.
 
     `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
@@ -166,7 +166,7 @@ class Driven:
     def _send_clients(self, number: signal.Signals) -> None:
         send(self.clients, number)
 
-    def leaked_ns(self, now: dict[int, tuple[int, int]]) -> int:
+    def spill_over_ns(self, now: dict[int, tuple[int, int]]) -> int:
         """CPU time that its processes used since its last slice, those that were started since included."""
         return sum(cpu - self.used.get(pid, (0, 0))[0] for pid, (cpu, _) in now.items())
 

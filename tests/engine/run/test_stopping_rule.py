@@ -21,7 +21,7 @@ from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter
 from engine.plan.request import CELLS
 from engine.plan.schedule import interleave
-from engine.run.stopping_rule import Ending
+from engine.run.stopping_rule import StoppingRule
 from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
 from tests.support.journal import ENVIRONMENT, make_run
@@ -43,7 +43,7 @@ def decisions(run: Path) -> list[dict[str, Any]]:
 def decided(run: Path, passed: int) -> int:
     """How many repeats there are to be, by what is decided now."""
     with JournalWriter.open(run) as journal:
-        ending = Ending(run, read_manifest(run), journal)
+        ending = StoppingRule(run, read_manifest(run), journal)
         ending.decide(passed)
         return ending.repeats
 

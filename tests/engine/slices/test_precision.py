@@ -18,10 +18,10 @@ from engine.journal.totals import sla
 from engine.journal.writer import JournalWriter, create_run
 from engine.run.attempt import Attempt
 from engine.run.control import Commands
-from engine.run.interleaved_cells import run_abreast
+from engine.run.interleaved_cells import run_interleaved
 from engine.run.stop import Stop
 from engine.slices.conductor import Slice
-from engine.slices.precision import Narrowing
+from engine.slices.precision import PrecisionRule
 from tests.support.benchcall import Bench
 from tests.support.journal import make_run
 from workloads.base import Step
@@ -62,7 +62,7 @@ def manifest(tmp_path: Path) -> Manifest:
 
 def watched(manifest: Manifest, found: Iterator[Slice], tau: float = 0.01, **asked: float) -> list[Asked]:
     runners = [Asked(cell, **asked) for cell in manifest.cells]  # type: ignore[arg-type]
-    narrowing = Narrowing(QUERY, runners, tau)
+    narrowing = PrecisionRule(QUERY, runners, tau)
     narrowing.add(found)
     narrowing.watch()
     narrowing.watch()
@@ -94,7 +94,7 @@ def test_a_step_that_is_nearly_over_is_not_made_longer(manifest: Manifest) -> No
 
 def test_steps_that_are_as_long_as_their_work_never_end_early(manifest: Manifest) -> None:
     runners = [Asked(cell) for cell in manifest.cells]
-    narrowing = Narrowing(Step("l.i1", "write", {}, sliced="work", expected_s=12.0), runners, 0.01)
+    narrowing = PrecisionRule(Step("l.i1", "write", {}, sliced="work", expected_s=12.0), runners, 0.01)
     narrowing.add(slices(60, 0.001))
     narrowing.watch()
     assert not any(each.ends_s for each in runners)
@@ -115,7 +115,7 @@ def test_real_servers_end_together_with_equal_work(bench: Bench, build: Callable
     with JournalWriter.open(run) as journal:
         commands, stop = Commands(journal), Stop()
         attempts = [Attempt(run / "cells" / cell.id, manifest, cell, stop, commands) for cell in manifest.cells]
-        run_abreast(attempts, manifest, unprivileged(), scatter=10.0)  # the first forty blocks are enough
+        run_interleaved(attempts, manifest, unprivileged(), scatter=10.0)  # the first forty blocks are enough
     with JournalReader(run) as reader:
         assert [attempt.state for attempt in reader.attempts()] == ["finished", "finished"], reader.attempts()
         totals = [
