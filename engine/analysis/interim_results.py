@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.results.comparison import MIN_PAIRS, RATE, Ratio
+from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
     from engine.analysis.cells import ComparedCells
@@ -69,7 +70,7 @@ def scatter_between(run: Path) -> float:
     Of several subjects the smallest, and where there are too few pairs the least that was ever seen.
     """
     from engine.analysis.compare import compared_cells
-    from engine.analysis.slice_estimates import MIN_TAU, pooled
+    from engine.analysis.slice_estimates import pooled
     from engine.analysis.slice_verdicts import log_ratios, self_check, steps_of
 
     cells, found = compared_cells([run]), []

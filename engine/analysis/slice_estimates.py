@@ -22,12 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
-from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, log_of_totals, ratio_of, variance_of_mean
+from engine.results import slice_ratio
+from engine.results.slice_ratio import MIN_BLOCKS, MIN_TAU, LogRatio, Sums, ratio_of, variance_of_mean
 
-BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
 TRIMMED = 0.2  # of the blocks, at each end
 SUSPECT, WITHHELD = 1.5, 2.0  # of the slices' check on themselves: a finding; no verdict
-MIN_TAU = 0.005  # clusters of one build were never seen to differ by certainly less
 MOST_PRIOR_DEGREES = 12.0
 
 Floats = npt.NDArray[np.float64]
@@ -124,7 +123,7 @@ def log_ratio(base: Slices, other: Slices) -> LogRatio:
 
     Fewer than `MIN_BLOCKS` blocks give no variance.
     """
-    return _log_ratio(_by_block(base), _by_block(other))
+    return slice_ratio.log_ratio(_sums(base), _sums(other))
 
 
 def typical(base: Slices, other: Slices) -> Typical | None:
@@ -133,8 +132,9 @@ def typical(base: Slices, other: Slices) -> Typical | None:
     Blocks in which a side counted nothing above and below the line are left out. Its variance is that of its influence
     function (winsorised values / (1 - 2 x `TRIMMED`), Huber 1981), with the same regard to neighbours as the totals'.
     """
+    sums = _sums(base), _sums(other)
+    (base_x, base_y), (other_x, other_y) = np.array(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
-        (base_x, base_y), (other_x, other_y) = _by_block(base), _by_block(other)
         logs = np.log(other_x / other_y) - np.log(base_x / base_y)
     known = ~np.isnan(logs)
     logs = logs[known]
@@ -148,10 +148,10 @@ def typical(base: Slices, other: Slices) -> Typical | None:
         return None
     winsorised = np.clip(logs, kept[0], kept[-1])
     influence = (winsorised - winsorised.mean()) / (1 - 2 * TRIMMED)
-    totals = _influence((base_x, base_y), (other_x, other_y))[known]
-    gap = _total((base_x, base_y), (other_x, other_y)) - middle
-    gap_variance = _variance_of_mean(totals - totals.mean() - influence)
-    return Typical(middle, _variance_of_mean(influence), gap, gap_variance)
+    totals = np.array(slice_ratio.influence(*sums))[known]
+    gap = slice_ratio.log_of_totals(*sums) - middle
+    gap_variance = variance_of_mean((totals - totals.mean() - influence).tolist())
+    return Typical(middle, variance_of_mean(influence.tolist()), gap, gap_variance)
 
 
 def typical_of(pairs: Sequence[Typical]) -> Typical:
@@ -180,7 +180,8 @@ def own_ratio(server: Slices) -> LogRatio:
     """
     count = len(server.numerators) // 2
     x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
-    return _log_ratio((x[:, 1] + x[:, 2], y[:, 1] + y[:, 2]), (x[:, 0] + x[:, 3], y[:, 0] + y[:, 3]))
+    inner, outer = ([(part[:, i] + part[:, j]).tolist() for part in (x, y)] for i, j in ((1, 2), (0, 3)))
+    return slice_ratio.log_ratio((inner[0], inner[1]), (outer[0], outer[1]))
 
 
 def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
@@ -207,14 +208,6 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     )
 
 
-def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
-    """Whether a step may end: more of its slices would narrow the whole, which clusters widen too, by less than 12 %.
-
-    It looks at the width only. To stop on the effect would choose the moment at which it looks largest.
-    """
-    return ratio.variance is not None and ratio.blocks >= BLOCKS_TO_STOP and math.sqrt(ratio.variance) <= tau / 2
-
-
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
     """How many blocks of a step each pair should have, for the narrowest interval in a given time; at least 1.
 
@@ -232,31 +225,8 @@ def planned(tau: float, within: float, pairs: int) -> Estimate:
     return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
 
 
-Sums = tuple[Floats, Floats]  # numerators and denominators of one side, shape (blocks,)
-
-
-def _by_block(server: Slices) -> Sums:
-    return server.numerators.sum(axis=1, dtype=np.float64), server.denominators.sum(axis=1, dtype=np.float64)
-
-
-def _log_ratio(base: Sums, other: Sums) -> LogRatio:
-    theta, count = _total(base, other), len(base[0])
-    return LogRatio(theta, None if count < MIN_BLOCKS else _variance_of_mean(_influence(base, other)), count)
-
-
-def _total(base: Sums, other: Sums) -> float:
-    return log_of_totals(*(float(each.sum()) for each in (*base, *other)))
-
-
-def _influence(base: Sums, other: Sums) -> Floats:
-    """By how much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
-    shares = [each / each.mean() for each in (*base, *other)]
-    return np.asarray((shares[2] - shares[3]) - (shares[0] - shares[1]))
-
-
-def _variance_of_mean(u: Floats) -> float:
-    count = len(u)
-    return variance_of_mean(count, lambda lag: float(u[lag:] @ u[: count - lag]) / count)
+def _sums(server: Slices) -> Sums:
+    return server.numerators.sum(axis=1).tolist(), server.denominators.sum(axis=1).tolist()
 
 
 def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:

@@ -1,6 +1,6 @@
-"""The ratio that slices show of two servers, with its error, in plain Python: for who watches a run, and for analysis.
+"""The ratio of two servers over their slices, with its error, in plain Python: for a live view, the run, and analysis.
 
-Level 1 of what slices say, see `engine.analysis.slice_estimates`, which has the rest. The error knows that blocks are
+Level 1 of the estimate; `engine.analysis.slice_estimates` has level 2. The error knows that blocks are
 alike when they are near in time: Newey and West 1987 with the bandwidth of Andrews 1991 (10.2307/2938229). What is
 shown while more comes is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (arXiv 2103.06476).
 """
@@ -8,12 +8,14 @@ shown while more comes is the asymptotic confidence sequence of Waudby-Smith et 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
 TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
+BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
+MIN_TAU = 0.005  # clusters of one build were never seen to differ by certainly less
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
 EVER_WRONG = 0.05  # how often the truth may be outside at any moment at all of what is shown
 MOST_LOG = 700.0  # a bound past it is no number that a float or JSON could hold
@@ -42,29 +44,37 @@ Sums = tuple[Sequence[float], Sequence[float]]  # numerators and denominators of
 def log_ratio(base: Sums, other: Sums) -> LogRatio:
     """The ratio of the totals, and the variance of its log. Raises ValueError where a total is not positive."""
     count = len(base[0])
-    totals = [math.fsum(each) for each in (*base, *other)]
-    theta = log_of_totals(*totals)
+    theta = log_of_totals(base, other)
     if count < MIN_BLOCKS:
         return LogRatio(theta, None, count)
-    # By how much each block moves the log of the ratio, times the number of blocks; its mean is 0.
-    weights = [count / total for total in totals]
-    u = [
-        (other_x * weights[2] - other_y * weights[3]) - (base_x * weights[0] - base_y * weights[1])
-        for base_x, base_y, other_x, other_y in zip(*base, *other, strict=True)
+    return LogRatio(theta, variance_of_mean(influence(base, other)), count)
+
+
+def influence(base: Sums, other: Sums) -> list[float]:
+    """By how much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
+    base_x, base_y, other_x, other_y = (len(part) / math.fsum(part) for part in (*base, *other))
+    return [
+        (x2 * other_x - y2 * other_y) - (x1 * base_x - y1 * base_y)
+        for x1, y1, x2, y2 in zip(*base, *other, strict=True)
     ]
-    variance = variance_of_mean(count, lambda lag: math.fsum(map(mul, u[lag:], u)) / count)
-    return LogRatio(theta, variance, count)
 
 
-def log_of_totals(base_x: float, base_y: float, other_x: float, other_y: float) -> float:
+def log_of_totals(base: Sums, other: Sums) -> float:
     """ln of (other / base), each a quotient of its totals. Raises ValueError where one is not positive."""
+    base_x, base_y, other_x, other_y = (math.fsum(part) for part in (*base, *other))
     if min(base_x, base_y, other_x, other_y) <= 0:
         raise ValueError("each side must have counted something")
     return math.log(other_x / other_y) - math.log(base_x / base_y)
 
 
-def variance_of_mean(count: int, autocovariance: Callable[[int], float]) -> float:
+def variance_of_mean(values: Sequence[float]) -> float:
     """Newey and West's variance of the mean of a series with mean 0, never below that of unrelated values."""
+    count = len(values)
+
+    def autocovariance(lag: int) -> float:
+        total: float = sum(map(mul, values[lag:], values))
+        return total / count
+
     unrelated = autocovariance(0)
     if unrelated == 0:
         return 0.0
@@ -91,3 +101,11 @@ def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float, alpha: fl
     tightest = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / (planned_blocks / 3)
     grown = ratio.blocks * tightest + 1
     return math.sqrt(ratio.variance * 2 * grown / (ratio.blocks * tightest) * math.log(math.sqrt(grown) / alpha))
+
+
+def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
+    """Whether a step may end: more of its slices would narrow the whole, which clusters widen too, by less than 12 %.
+
+    It looks at the width only. To stop on the effect would choose the moment at which it looks largest.
+    """
+    return ratio.variance is not None and ratio.blocks >= BLOCKS_TO_STOP and math.sqrt(ratio.variance) <= tau / 2

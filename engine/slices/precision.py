@@ -12,11 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-import numpy as np
-
-from engine.analysis.slice_estimates import Slices, log_ratio, narrow_enough
 from engine.core.model import Cell
-from engine.results.slice_ratio import TURNS, LogRatio
+from engine.results.slice_ratio import TURNS, LogRatio, Sums, log_ratio, narrow_enough
 from engine.slices.conductor import Slice
 from workloads.base import Step
 
@@ -77,14 +74,14 @@ class PrecisionRule:
         whole = [
             block for block in self._blocks[BASE] if all(len(side.get(block, ())) == TURNS for side in self._blocks)
         ]
-        sides = [
-            Slices(
-                np.array([[each.ops for each in side[block]] for block in whole]),
-                np.array([[each.counted_ns for each in side[block]] for block in whole]),
+        sides: list[Sums] = [
+            (
+                [sum(each.ops for each in side[block]) for block in whole],
+                [sum(each.counted_ns for each in side[block]) for block in whole],
             )
             for side in self._blocks
         ]
-        if not whole or not all(side.numerators.sum() and side.denominators.sum() for side in sides):
+        if not all(sum(work) and sum(time_ns) for work, time_ns in sides):
             return []
         base, *others = sides
         return [log_ratio(base, side) for side in others]

@@ -34,11 +34,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from engine.analysis.slice_estimates import Slices, log_ratio, narrow_enough, own_ratio, pooled, self_check, typical
+from engine.analysis.slice_estimates import Slices, log_ratio, own_ratio, pooled, self_check, typical
 from engine.analysis.statistics import ALPHA, Estimate, holm_levels, judge, p_value, paired_interval
 from engine.core.model import Subject
 from engine.results.comparison import CHANGED
-from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
+from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
 from engine.slices.block_order import SliceSeed, blocks
 
 SEED = 20240529

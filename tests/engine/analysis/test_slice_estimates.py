@@ -17,7 +17,6 @@ from engine.analysis.slice_estimates import (
     Typical,
     best_blocks,
     log_ratio,
-    narrow_enough,
     own_ratio,
     planned,
     pooled,
@@ -27,7 +26,7 @@ from engine.analysis.slice_estimates import (
     within_pair,
 )
 from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, smallest_visible_effect
-from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
+from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
 
 Floats = npt.NDArray[np.float64]
 Between = tuple[Slices, Slices]
