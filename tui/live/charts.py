@@ -1,5 +1,7 @@
-"""The charts of the Live screen, over one axis of time: rates, stalls, and service times; of cells abreast all their
-lines in active time, and the ratio as it closes in. Where there is room: a figure of the machine, and waits.
+"""The charts of the Live screen, over one time axis: rates, stalls and service times.
+
+Of interleaved builds: the lines of all of them in active time, and the ratio as its bounds narrow. In a large terminal
+also a figure of the machine, and waits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +34,13 @@ from tui.widgets.scaled_chart import SCALE_CELLS, ScaledChart
 from tui.widgets.taken import Axis, Points, Taken
 from tui.widgets.wait_strip import legend, strip_of
 
-ROOMY = (110, 38)  # columns, rows: from here on there is a second chart, and what was waited for
-TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short terminal, or where much else is to be shown; in a tall one
+ROOMY = (110, 38)  # columns, rows: a terminal of this size has a second chart and the waits
+TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short or crowded terminal; in a tall one
 SECOND_ROWS = (3, 5)
 
 
 class Charts:
-    """The widgets, and what they show. Where cells are abreast `sides` and `closing` stand for `rates` and `times`."""
+    """The widgets. For interleaved builds `sides` and `closing` replace `rates` and `times`."""
 
     CSS = (
         f"""
@@ -59,8 +61,8 @@ class Charts:
     LiveScreen #waits { display: none; }
     LiveScreen.-roomy #second, LiveScreen.-roomy #second_head, LiveScreen.-roomy #waits { display: block; }
     LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
-    LiveScreen.-abreast #sides, LiveScreen.-abreast #closing { display: block; }
-    LiveScreen.-abreast #rates, LiveScreen.-abreast #times { display: none; }
+    LiveScreen.-interleaved #sides, LiveScreen.-interleaved #closing { display: block; }
+    LiveScreen.-interleaved #rates, LiveScreen.-interleaved #times { display: none; }
     LiveScreen.-heat #heat { display: block; }
     LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
@@ -78,11 +80,11 @@ class Charts:
         self.lower = (self.times, self.closing, self.second_head, self.second, self.waits)
         self._heat, self._waits = Taken(Tally), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
-        self.ghost: Ghost | None = None  # that is drawn now
+        self.ghost: Ghost | None = None  # the one that is drawn
         self.figure = 0  # of the machine that the second chart shows
 
     def clear(self) -> None:
-        """Nothing is known."""
+        """Show nothing."""
         for chart in (self.rates, self.times, self.second):
             chart.clear()
         for part in (self.sides, self.closing, self.ribbon, self.axis, self.heat, self.second_head, self.waits):
@@ -100,13 +102,13 @@ class Charts:
 
     @property
     def cells(self) -> int:
-        """The columns of all of them."""
+        """Columns of each chart."""
         return self.ribbon.size.width - SCALE_CELLS
 
     def show(
         self, player: Player, view: ViewState, kind: str, pointer: Pointer, chosen: EventRow | None, *, hot: bool
     ) -> None:
-        """Shows a kind of role in what is looked at; the ribbon always shows all of the step, and the stall chosen."""
+        """Show a kind of role in the part that `pointer` selects; on the ribbon the whole step and the chosen stall."""
         series = view.series
         if series is None or view.step is None:
             self.clear()
@@ -119,8 +121,8 @@ class Charts:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
         elif view.abreast is not None:
             lines = view.abreast.slices.rates if kind == view.primary_role else _active(view.abreast, kind)
-            own = [_own(shown, view.abreast, place) for place in range(len(lines))]
-            self.sides.show(_sides(lines, own, shown, stalls, (cursor, cross), self.sides, self._glyphs))
+            axis_of = [_side_axis(shown, view.abreast, place) for place in range(len(lines))]
+            self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
             timed = kind == view.primary_role and bool(series.times.value)
@@ -139,29 +141,29 @@ class Charts:
         at = axes.interval(chosen, view.at_ns, view.abreast) if chosen is not None else None
         if at is None and cursor is not None:
             at = (cursor, cursor)
-        known = whole.at
-        if view.speed is not None:  # all of a recording is known: what is to come, too
-            known = series.newest_ns if view.abreast is None else view.abreast.lane.active_ns
+        recorded = whole.at
+        if view.speed is not None:  # a recording is known beyond the position of the replay
+            recorded = series.newest_ns if view.abreast is None else view.abreast.lane.active_ns
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
             stalls += [axes.interval(stall, series.newest_ns, view.abreast) for stall in later]
-        row = ribbon(self.cells, (whole.start, whole.end), known, stalls, at)
+        row = ribbon(self.cells, (whole.start, whole.end), recorded, stalls, at)
         self.ribbon.show([(("stalls ", "dim"), *row)])
 
     def reserve(self, roles: int) -> None:
-        """Keeps the rows of the waits of so many roles, until those are read."""
+        """Reserve the rows of the waits of `roles` until those are read."""
         self.waits.show([()] * (roles + 1))
 
     def show_details(self, details: StepDetails, view: ViewState, pointer: Pointer) -> None:
-        """The second chart, and the strip of waits."""
+        """Show the second chart and the waits."""
         if view.series is None or view.step is None:
             return
         shown = pointer.axis(view)
         figures = details.read_figures(place_of(view))
-        known = [figure for figure in FIGURES if figures[figure.name].until] or FIGURES
-        figure = known[self.figure % len(known)]
+        choices = [figure for figure in FIGURES if figures[figure.name].until] or FIGURES
+        figure = choices[self.figure % len(choices)]
         points = figures[figure.name]
         now = points.at(int(shown.at)) if points.until else None
-        others = ", ".join(other.name for other in known if other is not figure)
+        others = ", ".join(other.name for other in choices if other is not figure)
         words = (f" {figure.name}, {figure.unit} ", ""), (short(now), "strong"), (f"  c: {others}", "dim")
         self.second_head.show([line(*words)])
         self.second.show(points, shown, cross=pointer.cross)
@@ -177,7 +179,7 @@ class Charts:
     def _show_heat(
         self, details: StepDetails, view: ViewState, kind: str, axis: Axis, special: Mapping[int, str]
     ) -> None:
-        """How long what a kind of role did took."""
+        """Show the service times of a kind of role."""
         assert view.series is not None
         details.read_services(view.series.roles, place_of(view))
         points, rows = details.services.get(kind), self.heat.size.height
@@ -190,33 +192,31 @@ class Charts:
         lasting = [placed(event, view.at_ns) for event in view.events if event.kind != "stall"]
         if view.abreast is not None:
             lane = view.abreast.lane
-            lasting = [
-                (event, lane.active_at(int(from_)), lane.active_at(int(until))) for event, from_, until in lasting
-            ]
+            lasting = [(event, lane.active_at(int(begin)), lane.active_at(int(end))) for event, begin, end in lasting]
         row = axis_row(shown, whole.start, self.cells, lasting, self._glyphs)
         self.axis.show([((" " * SCALE_CELLS, ""), *row)])
 
     def _ghost_of(self, player: Player, view: ViewState, kind: str, axis: Axis) -> Ghost | None:
-        """The base's curve; what is to come of it is laid anew only when the present has come to another column."""
-        found = player.ghost(view, kind)
-        if found is None:
+        """The base's curve; the part ahead is computed again only when the present reaches another column."""
+        curve = player.ghost(view, kind)
+        if curve is None:
             return None
         column = int((axis.at - axis.start) / (axis.end - axis.start) * 2 * max(1, self.cells))
-        key = (id(found), axis.start, axis.end, column)
+        key = (id(curve), axis.start, axis.end, column)
         if self._ghost is None or self._ghost[0] != key:
             over = view.fraction == 1 and view.speed is None
-            self._ghost = (key, Ghost(found.past, Series() if over else found.ahead(int(axis.at))))
+            self._ghost = (key, Ghost(curve.past, Series() if over else curve.ahead(int(axis.at))))
         return self._ghost[1]
 
 
-def fixed_rows(roles: int, *, abreast: bool, tall: bool, roomy: bool, ample: bool) -> int:
-    """The rows of all but the chart of rates, which has what is left: axis, ribbon, and what is below them."""
-    lower = (CLOSING_ROWS if abreast else TIMES_ROWS)[tall]
+def fixed_rows(roles: int, *, interleaved: bool, tall: bool, roomy: bool, ample: bool) -> int:
+    """Rows of all charts but that of the rates, which has the rest: axis, ribbon, and those below."""
+    lower = (CLOSING_ROWS if interleaved else TIMES_ROWS)[tall]
     return 2 + lower + (1 + SECOND_ROWS[ample] + roles + 1 if roomy else 0)
 
 
 class _ByRole:
-    """Columns for each of some series."""
+    """Columns of several series by role."""
 
     def __init__(self) -> None:
         self._taken: dict[str, Taken[Tally]] = {}
@@ -231,7 +231,7 @@ class _ByRole:
 
 
 def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
-    """Where a tick's end lies on the axis, and how much of the tick the server worked."""
+    """Maps the end of a tick to its place on the axis and the share of the tick in which the server worked."""
     series = view.series
     if view.abreast is None or series is None:
         return lambda t_ns: (t_ns, 1.0)
@@ -241,7 +241,7 @@ def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
 def _special(
     axis: Axis, cells: int, stalls: Sequence[tuple[float, float]], cursor: float | None, cross: float | None
 ) -> dict[int, str]:
-    """The marks of columns: stalls, where a replay stands, what is read out."""
+    """Marks of columns: stalls, the position of a replay, the column that is read out."""
     special: dict[int, str] = {}
     if cursor is not None:
         special |= dict.fromkeys(columns_of(axis.start, axis.end, cursor, cursor, cells), "cursor")
@@ -252,47 +252,51 @@ def _special(
     return special
 
 
-def _active(abreast: Abreast, kind: str) -> Sequence[Points | None]:
-    return [side.series.active.get(kind) for side in abreast.sides]
+def _active(servers: Abreast, kind: str) -> Sequence[Points | None]:
+    return [side.series.active.get(kind) for side in servers.sides]
 
 
-def _own(axis: Axis, abreast: Abreast, place: int) -> Axis:
-    """The axis up to where that side is: after a stall of its own it is ahead of the others."""
-    worked_ns = abreast.sides[place].active_s * SECOND_NS
-    return replace(axis, at=max(abreast.slices.lanes[place].active_at(abreast.at_ns), worked_ns))
+def _side_axis(axis: Axis, servers: Abreast, place: int) -> Axis:
+    """The axis up to where that server is: after a stall of its own it is ahead of the others."""
+    worked_ns = servers.sides[place].active_s * SECOND_NS
+    return replace(axis, at=max(servers.slices.lanes[place].active_at(servers.at_ns), worked_ns))
 
 
 def _sides(
     lines: Sequence[Points | None],
-    own: Sequence[Axis],
+    axis_of: Sequence[Axis],
     axis: Axis,
     stalls: Sequence[tuple[float, float]],
     pointed: tuple[float | None, float | None],
     part: Lines,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Every side's line. Stalls and what is pointed at are those of the side that is looked at."""
+    """Every server's line, each up to its own axis; stalls are those of the server that is shown."""
     cells, rows = part.size.width - SCALE_CELLS, part.size.height
     if cells <= 0 or rows <= 1:
         return []
-    drawn = [drawing.columns(each, to, cells) if each is not None else [] for each, to in zip(lines, own, strict=True)]
+    drawn = [
+        drawing.columns(points, up_to, cells) if points is not None else []
+        for points, up_to in zip(lines, axis_of, strict=True)
+    ]
     special = _special(axis, cells, stalls, *pointed)
     edges = drawing.limits(drawn)
     return _scaled(drawing.lines(drawn, edges, rows, special, glyphs), drawing.labels(*edges, rows))
 
 
-def _closing(view: ViewState, abreast: Abreast, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
-    """The ratio in a sentence for each side, as many as there is room for, and the course of the one looked at."""
-    said = live_text.sentences(view, part.size.width, glyphs)
+def _closing(view: ViewState, servers: Abreast, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
+    """A sentence for each build if there is room, else for the one shown; and the course of its ratio."""
+    sentences = live_text.sentences(view, part.size.width, glyphs)
     room = max(1, part.size.height - 3)
-    said = said[:room] if len(said) <= room else [each for each in said if each[0][1] == "strong"][:1]
-    cells, rows = part.size.width - SCALE_CELLS, (part.size.height - len(said) - 1) // 2 * 2 + 1
-    place = abreast.sides.index(abreast.compared)
+    if len(sentences) > room:
+        sentences = [sentence for sentence in sentences if sentence[0][1] == "strong"][:1]
+    cells, rows = part.size.width - SCALE_CELLS, (part.size.height - len(sentences) - 1) // 2 * 2 + 1
+    place = servers.sides.index(servers.compared)
     if cells <= 0 or rows < 3:
-        return said
-    course = abreast.slices.courses[place]
-    drawn, edge = drawing.closing(course, _own(axis, abreast, place), cells, rows, glyphs)
-    return [*said, *_scaled(drawn, drawing.ratio_labels(edge, rows))]
+        return sentences
+    course = servers.slices.courses[place]
+    drawn, edge = drawing.closing(course, _side_axis(axis, servers, place), cells, rows, glyphs)
+    return [*sentences, *_scaled(drawn, drawing.ratio_labels(edge, rows))]
 
 
 def _scaled(rows: Sequence[Line], labels: dict[int, str]) -> list[Line]:

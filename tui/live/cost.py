@@ -1,14 +1,14 @@
-"""What watching costs: the CPU of this very process."""
+"""What watching costs: the CPU time of this process."""
 
 import time
 
-LEAST_S = 0.5  # over a shorter time a share says nothing
-SETTLED = 3  # shares from which on they are shown: the first ones are those of starting
-WEIGHT = 0.2  # of the newest share in what is shown
+LEAST_S = 0.5  # a share over a shorter time says nothing
+SETTLED = 3  # shares that are not shown: those of starting
+WEIGHT = 0.2  # of the newest share in the one shown
 
 
 class Cost:
-    """A share of one core, smoothed over some seconds; `percent` is None until it has settled."""
+    """A share of one core, smoothed over some seconds; `percent` is None at first."""
 
     def __init__(self) -> None:
         self._before = (time.monotonic(), time.process_time())
@@ -20,7 +20,7 @@ class Cost:
         return self._smoothed if self._shares > SETTLED else None
 
     def measure(self) -> None:
-        """Takes in the time since it was called last."""
+        """Count the time since the last call."""
         now = (time.monotonic(), time.process_time())
         clock_s, cpu_s = (new - old for new, old in zip(now, self._before, strict=True))
         if clock_s < LEAST_S:

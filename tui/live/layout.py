@@ -56,7 +56,7 @@ class Layout:
     def classes(self) -> dict[str, bool]:
         """The classes of the screen. The framework sets some of them too, but only after the first layout."""
         return {
-            "-abreast": self.interleaved,
+            "-interleaved": self.interleaved,
             "-roomy": self.roomy,
             "-ample": self.ample,
             "-wide": self.wide,
@@ -78,7 +78,7 @@ class Layout:
         Charts and text have the first claim.
         """
         most = (4 if self.roomy and not self.ample else 8) if self.tall else EVENT_ROWS
-        needed = partial(fixed_rows, roles, abreast=self.interleaved, roomy=self.roomy, ample=self.ample)
+        needed = partial(fixed_rows, roles, interleaved=self.interleaved, roomy=self.roomy, ample=self.ample)
         room = self.rows - BARS - lines - CHART_ROWS
         crowded = self.tall and room - needed(tall=True) < 1
         return max(1, min(most, room - needed(tall=self.tall and not crowded))), crowded

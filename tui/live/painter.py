@@ -116,8 +116,8 @@ class Painter:
             return
         height, crowded = layout.log_rows(lines, roles)
         self._main.set_class(crowded, "-crowded")
-        known = self.log.styles.height
-        if known is None or known.is_fraction or known.value != height:
+        before = self.log.styles.height
+        if before is None or before.is_fraction or before.value != height:
             self.log.styles.height = height
 
     def _paint_side(self, player: Player, view: ViewState, layout: Layout) -> None:

@@ -1,4 +1,4 @@
-"""What probes counted in the last second, in a row each: the part of it that fits next to a chart."""
+"""What probes counted in the last second: a row for each, short enough to stand below a chart."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from engine.journal.rows import ProbeFrame
 from engine.view.probe_series import quantile_us
 from tui.marks import Line, Span, line
 
-# The histogram of each probe that says most, and what it is of. Buckets are powers of two of microseconds.
+# The most telling histogram of each probe: its name in words and in the record. Buckets are powers of two of us.
 HISTOGRAMS = {
     "runq": ("run queue", "runq_us"),
     "sched": ("run queue", "runq_us"),
@@ -16,11 +16,11 @@ HISTOGRAMS = {
 
 
 def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
-    """A row for each probe that has something to say of these roles' server processes."""
+    """A row for each probe with figures of the server processes of `roles`."""
     newest: dict[str, dict[str, ProbeFrame]] = {}
     for frame in frames:
         newest.setdefault(frame.probe, {})[frame.role] = frame
-    found = []
+    lines = []
     for probe in sorted(newest):
         spans: list[Span] = []
         for role in roles:
@@ -28,8 +28,8 @@ def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:
                 spans += [(f" {role} ", "dim"), (words, "")]
         if spans:
             what = f"{HISTOGRAMS[probe][0]} p99 in us" if probe in HISTOGRAMS else "% of its time on CPU"
-            found.append(line((f" {probe:<8} {what}:", "dim"), *spans))
-    return found
+            lines.append(line((f" {probe:<8} {what}:", "dim"), *spans))
+    return lines
 
 
 def _words(frame: ProbeFrame) -> str:

@@ -150,7 +150,7 @@ class LiveScreen(BenchScreen):
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
-        layout = self._lay_out(interleaved=self.has_class("-abreast"))
+        layout = self._lay_out(interleaved=self.has_class("-interleaved"))
         if self._trouble:
             self._show_error(self._trouble)
         elif self.view is not None:

@@ -1,4 +1,4 @@
-"""The right column of a wide terminal: the plan with what is known of it, the last minute, the machine."""
+"""The right column of a wide terminal: the plan and its results so far, the last minute, the machine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ def side(
     glyphs: Glyphs,
     size: tuple[int, int],
 ) -> list[Line]:
-    """All of it in so many columns and rows; the machine's description, which never changes, is what may be cut."""
+    """The column in `size` (columns, rows); the environment, which never changes, is last and may be cut."""
     columns, rows = size
     lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
     lines += last_minute(view, figures, columns, glyphs)
@@ -43,29 +43,29 @@ def side(
 
 
 def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The cells about the one that runs: those that are over with their rate of this step, the next one; the end."""
+    """The cells around the one that runs, finished ones with their rate in this step; and when the run will end."""
     step = view.step.name if view.step is not None else ""
     head = f"  {view.cells_done}/{view.cells} cells"
     until = f", ends {ends(view)}" if view.left_s is not None else ""
     away = f" (in {span(view.left_s)})" if view.left_s is not None else ""
-    unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in each.rates for each in plan) else ""
+    unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in planned.rates for planned in plan) else ""
     whole = f"{head}{until}{away}{unit}"
     lines = [line(("plan", "strong"), (whole if len(whole) + 4 <= columns else f"{head}{until}{unit}", "dim"))]
-    places = [place for place, each in enumerate(plan) if each.state in ("running", "next")]
+    places = [place for place, planned in enumerate(plan) if planned.state in ("running", "next")]
     now = places[0] if places else len(plan)
     room = max(1, rows - 2)
     first = max(0, min(now - room // 2, len(plan) - room))
     shown = plan[first : first + room]
     if first:
         lines.append(line((f"  {first} before", "dim")))
-    several = len({each.cell.subject.config for each in plan}) > 1
-    for each in shown:
-        rate = each.rates.get(step)
-        sign = SIGNS.get(each.state, each.state)
-        name = each.cell.subject.name + (f" {each.cell.subject.config}" if several else "")
-        figure = short(rate) if rate is not None else step if each.state == "running" else ""
-        mark = {"running": "strong", "failed": "worse", "interrupted": "worse"}.get(each.state, "")
-        head = f"{sign:>4} {each.cell.ordinal + 1:>3} r{each.cell.repeat} "
+    several = len({planned.cell.subject.config for planned in plan}) > 1
+    for planned in shown:
+        rate = planned.rates.get(step)
+        sign = SIGNS.get(planned.state, planned.state)
+        name = planned.cell.subject.name + (f" {planned.cell.subject.config}" if several else "")
+        figure = short(rate) if rate is not None else step if planned.state == "running" else ""
+        mark = {"running": "strong", "failed": "worse", "interrupted": "worse"}.get(planned.state, "")
+        head = f"{sign:>4} {planned.cell.ordinal + 1:>3} r{planned.cell.repeat} "
         name = cut(name, max(6, columns - len(head) - len(figure) - 2), glyphs)
         gap = " " * max(1, columns - len(head) - len(name) - len(figure))
         lines.append(line((head, mark or "dim"), (name, mark), (gap + figure, mark or "dim")))
@@ -76,9 +76,9 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
 
 
 def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, glyphs: Glyphs) -> list[Line]:
-    """A row for each role and each figure of the machine: its name, its value, its course.
+    """A row for each role and each figure of the machine: name, current value, course.
 
-    The value is that of now, or the mean of what is shown where the step has ended.
+    Once the step has ended the value is the mean of its last minute.
     """
 
     def value_of(points: Series) -> str:
@@ -109,7 +109,7 @@ def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, gl
 
 
 def _at(view: ViewState) -> int:
-    """The moment on the axis of the series."""
+    """The moment that is shown, on the axis of the series."""
     if view.abreast is None:
         return view.at_ns
     assert view.series is not None
@@ -117,7 +117,7 @@ def _at(view: ViewState) -> int:
 
 
 def environment(manifest: Manifest) -> list[str]:
-    """What the run is of, and where."""
+    """CPU, kernel, workload and probes of the run."""
     cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
     workload = manifest.workload
     return [

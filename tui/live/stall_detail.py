@@ -1,4 +1,4 @@
-"""A stall's detail in lines: what every series did around it, what was logged, where the backend hung, and why."""
+"""The detail of a stall: its causes, every series around it, where the backend hung, and the log."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ NAME_CELLS = 20
 RANGE_CELLS = 14
 Point = tuple[float, float, float]
 
-# What is shown of each role, and of the machine: heading, and how it follows from an interval.
+# Series of each role, and of the machine: heading, and how the value follows from an interval.
 ROLE_SERIES: tuple[tuple[str, Callable[[RoleRow, RoleSecond], float | None]], ...] = (
     ("/s", lambda role, second: progress(role.name, second) * SECOND_NS / second.dt_ns),
     (" in flight s", lambda role, second: second.in_flight_ns / 1e9),
@@ -36,7 +36,7 @@ SAMPLE_SERIES: tuple[tuple[str, str, str, float], ...] = (
 
 
 def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyphs, cells: int) -> list[Line]:
-    """Everything of a stall: 30 s before it to 30 s after; of a recording all of it, wherever the replay stands."""
+    """A stall from 30 s before to 30 s after; of a recording all of that, wherever the replay stands."""
     assert view.series is not None
     now_ns = view.at_ns if view.speed is None else max(view.at_ns, view.series.newest_ns)
     began_ns, ended_ns = stall.started_ns, until_ns(stall, now_ns)
@@ -92,10 +92,10 @@ def _series(
     for role in roles.values():
         if role.client != client:
             continue
-        own = [second for second in seconds if second.role_id == role.id and second.dt_ns > 0]
+        role_seconds = [second for second in seconds if second.role_id == role.id and second.dt_ns > 0]
         for name, value in ROLE_SERIES if role.name == stall.role else ROLE_SERIES[:1]:
-            found = ((second, value(role, second)) for second in own)
-            yield role.name + name, [(s.t_ns, s.dt_ns, figure) for s, figure in found if figure is not None]
+            values = ((second, value(role, second)) for second in role_seconds)
+            yield role.name + name, [(s.t_ns, s.dt_ns, figure) for s, figure in values if figure is not None]
     samples = reader.samples(view.step.id, from_ns, until_ns)
     for name, source, field, factor in SAMPLE_SERIES:
         yield (
@@ -111,7 +111,7 @@ def _series(
 def _strip(
     name: str, points: Sequence[Point], axis: tuple[float, float], cells: int, marked: range, glyphs: Glyphs
 ) -> Line:
-    """One series in one row: its course, the stall reversed, its least and greatest."""
+    """A series in one row: its course, reversed during the stall, the least and the greatest value."""
     values = [value for _, _, value in points]
     if not values:
         return line((f" {name:<{NAME_CELLS}}", ""), ("no data", "dim"))
@@ -127,7 +127,7 @@ def _strip(
 
 
 def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
-    """Where the backend hung when the stall was seen: innermost first."""
+    """Where the backend hung when the stall was detected, innermost frame first."""
     if not snapshot:
         return []
     state = f"state {snapshot.get('state', '?')}"
@@ -145,6 +145,6 @@ def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
 
 
 def _holder(blocker: dict[str, Any]) -> str:
-    """Who holds the lock, and what it was doing."""
+    """The process that holds the lock, and what it was doing."""
     what = blocker.get("what")
     return f"{blocker.get('pid')}{f' ({what})' if what else ''}"

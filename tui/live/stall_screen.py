@@ -20,7 +20,7 @@ from tui.widgets.lines import Lines
 
 
 class StallScreen(BenchScreen):
-    """One stall, with everything that went on around it."""
+    """A stall, and everything that happened around it."""
 
     TITLE_WORD: ClassVar[str] = "STALL"
     DEFAULT_CSS = "StallScreen #detail { height: 1fr; scrollbar-size-vertical: 0; }"
@@ -43,7 +43,7 @@ class StallScreen(BenchScreen):
         return [VerticalScroll(self._detail, id="detail", can_focus=False)]
 
     def on_mount(self) -> None:
-        """Shows it once the size is known, and again while it lasts."""
+        """Show the stall once the size is known, and again while it lasts."""
         self.call_after_refresh(self._read)
         self.set_interval(1.0, self._follow)
 
@@ -59,7 +59,7 @@ class StallScreen(BenchScreen):
             with legible(self._player.run):
                 view = self._player.look()
                 if view.step is not None and view.step.id == self._stall.step_id:
-                    self._view = view  # else the step is over, and stays as it was seen last
+                    self._view = view  # else the step is over, and the last view of it stays
                 self._stall = next((stall for stall in self._view.stalls if stall.id == self._stall.id), self._stall)
                 self._lines = detail(
                     self._player.reader, self._view, self._stall, self.glyphs, min(self.size.width, 160)
@@ -73,7 +73,7 @@ class StallScreen(BenchScreen):
         getattr(self.query_one(VerticalScroll), f"scroll_{how}")(animate=False)
 
     def action_flame(self) -> None:
-        """What the processes did in the whole step of the stall: stacks are added up at its end."""
+        """Open the flame graph of the whole step: stacks are added up at its end."""
         from tui.flame.screen import Asked, FlameScreen  # not before the first paint of Live
 
         view = self._view
@@ -82,9 +82,9 @@ class StallScreen(BenchScreen):
             self.app.push_screen(FlameScreen(Asked(self._player.run, view.step.name, roles, cell=view.cell.id)))
 
     def action_stall(self, by: int) -> None:
-        found = self._view.incidents
-        places = [place for place, incident in enumerate(found) if self._stall in incident]
+        incidents = self._view.incidents
+        places = [place for place, incident in enumerate(incidents) if self._stall in incident]
         if places:
-            self._stall = main_stall(found[(places[0] + by) % len(found)])
+            self._stall = main_stall(incidents[(places[0] + by) % len(incidents)])
         self.query_one(VerticalScroll).scroll_home(animate=False)
         self._read()

@@ -1,4 +1,4 @@
-"""The Live screen in lines: everything on it but the chart and the ribbon, from a `ViewState` alone."""
+"""The text of the Live screen: everything but the charts and the ribbon, from a `ViewState` alone."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,37 +14,41 @@ from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
-TREND = 0.005  # of a ratio: what changes by less stays
+TREND = 0.005  # a smaller change of a ratio is none
 WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
 # The role table: headings and their cells, 80 together. Service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq%", 6), ("wait", 13),
 )  # fmt: skip
-NARROWER = ((79, "pid"), (72, "age s"))  # in fewer cells this is left out: how old statements are is said above, too
+NARROWER = ((79, "pid"), (72, "age s"))  # left out of a narrower table; ages of statements stand above it, too
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
 def title(view: ViewState, columns: int) -> Line:
-    """Which cell of the run, which build, which step; what says least is left out where there is little room."""
+    """Which cell of the run, which build, which step; in a narrow terminal without what says least."""
     cell = view.cell
     badge = _badge(view)
     if cell is None:
         return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
-    abreast = view.abreast
-    numbers = f"cells {abreast.numbers} of {view.cells}" if abreast is not None else f"{cell.ordinal + 1}/{view.cells}"
+    interleaved = view.abreast
+    numbers = (
+        f"cells {interleaved.numbers} of {view.cells}"
+        if interleaved is not None
+        else f"{cell.ordinal + 1}/{view.cells}"
+    )
     for config, repeat, numbered in ((f" {cell.subject.config}", 1, 1), ("", 1, 1), ("", 0, 1), ("", 0, 0)):
         parts = [
             numbers if numbered else "",
             f"{cell.subject.name}{config}{kernel}",
             view.step.name if view.step else "",
-            f"{'repeat ' if abreast is None else 'r'}{cell.repeat}/{view.repeats}" if repeat else "",
+            f"{'repeat ' if interleaved is None else 'r'}{cell.repeat}/{view.repeats}" if repeat else "",
             clock(view.length_s) if view.step else "",
         ]
-        found = line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
-        if width(found) <= columns:
+        text = line(badge, (" " + " | ".join(part for part in parts if part) + " ", "title"))
+        if width(text) <= columns:
             break
-    return found
+    return text
 
 
 def _badge(view: ViewState) -> Span:
@@ -64,7 +68,7 @@ def _badge(view: ViewState) -> Span:
 def progress(
     view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None, columns: int = 80
 ) -> Line:
-    """How far the step is, how long it will take, whether the SLA holds, what the interface itself costs."""
+    """The step's progress and ETA, whether the SLA holds, and what the interface itself costs."""
     forms = (
         _progress(view, glyphs, behind_s, interface_percent, bar_cells, left)
         for bar_cells, left in ((BAR_CELLS, True), (BAR_CELLS, False), (BAR_CELLS // 2, False))
@@ -115,7 +119,7 @@ def _progress(
 
 
 def ends(view: ViewState) -> str:
-    """When the run will end, by the clock on the wall; with the day where that is not today."""
+    """When the run will end, by the wall clock; with the day unless that is today."""
     assert view.left_s is not None
     end_s = view.wall_ns / 1e9 + view.left_s
     then, now = time.localtime(end_s), time.localtime(view.wall_ns / 1e9)
@@ -123,7 +127,7 @@ def ends(view: ViewState) -> str:
 
 
 def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
-    """`0.934`: its trend and `so far` while it may change, and from where to where it is of several cells of the base.
+    """`0.934`, with its trend and `so far` until the step has ended, and its range over several cells of the base.
 
     It compares what was done up to the same point of the step.
     """
@@ -135,7 +139,7 @@ def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
 
 
 def trend_of(view: ViewState, glyphs: Glyphs) -> str:
-    """An arrow: whether the ratio rises, falls or stays."""
+    """An arrow that says whether the ratio rises, falls or stays; or nothing."""
     if view.relative is None or view.relative_before is None:
         return ""
     return arrow(view.relative - view.relative_before, glyphs)
@@ -147,13 +151,12 @@ def arrow(change: float, glyphs: Glyphs) -> str:
 
 
 def rates(view: ViewState, kind: str, window: str, *, glyphs: Glyphs = SETS["ascii"], columns: int = 80) -> Line:
-    """What is known of the rate: in a narrow terminal without the range over several cells of the base."""
+    """The rates; in a narrow terminal without the range over several cells of the base."""
     whole = _rates(view, kind, window, glyphs, several=True)
     return whole if width(whole) <= columns else _rates(view, kind, window, glyphs, several=False)
 
 
 def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: bool) -> Line:
-    """The rate that the chart shows, its last minute's median, and the base's rate of the same step; or its time."""
     series = view.series
     if series is None:
         return line()
@@ -186,7 +189,6 @@ def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: 
 
 
 def _times(view: ViewState, series: StepSeries, window: str) -> Line:
-    """The time of the last transaction, of those timed one by one, their median, and how many there were."""
     count, last_ms = series.timed(view.at_ns) or (0, None)
     middle_ms = series.times.median(0, view.at_ns)
     return line(
@@ -198,9 +200,9 @@ def _times(view: ViewState, series: StepSeries, window: str) -> Line:
 
 
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:
-    """The lines of cells abreast: what each is drawn with, and its rate so far; `>` is the one that is looked at.
+    """The lines of interleaved builds: symbol, name and rate so far; `>` marks the one that is shown.
 
-    Where there is no room, what else is in the chart is left out first, then names are cut; rates never are.
+    Without room the rest of the legend is left out first, then names are cut; rates never are.
     """
     assert view.abreast is not None
     several = "both" if len(view.abreast.sides) == 2 else "2+"
@@ -220,9 +222,9 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
     assert view.abreast is not None
     spans: list[Span] = [(f" {view.unit if kind == view.primary_role else UNITS.get(kind, 'ops/s')}", "dim")]
     for place, side in enumerate(view.abreast.sides):
-        found = side.series.active.get(kind)
+        points = side.series.active.get(kind)
         at = int(side.active_s * SECOND_NS)
-        now = None if found is None else found.mean(0, at) if view.over else found.at(at)
+        now = None if points is None else points.mean(0, at) if view.over else points.at(at)
         chosen = place == view.abreast.chosen
         spans += [
             ("  >" if chosen else "  ", "chosen"),
@@ -233,19 +235,19 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
 
 
 def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> list[Line]:
-    """How each build compares with the base so far, and where that tends; that of the side looked at is strong."""
-    abreast = view.abreast
-    if abreast is None:
+    """How each build compares with the base so far, and the trend; the sentence of the build shown is strong."""
+    interleaved = view.abreast
+    if interleaved is None:
         return []
     lines = []
-    for side in abreast.sides[1:]:
-        words = so_far_words(abreast, side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
-        reaches = (f" ({reach})" for reach in reach_words(abreast))
+    for side in interleaved.sides[1:]:
+        words = so_far_words(interleaved, side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
+        reaches = (f" ({reach})" for reach in reach_words(interleaved))
         reach = next((reach for reach in reaches if len(words) + len(reach) < columns), "")
         if len(words) >= columns:
             words = words.removesuffix(" so far")
-        mark = "strong" if side is abreast.compared else ""
-        before = None if view.fraction == 1 else abreast.earlier(side)
+        mark = "strong" if side is interleaved.compared else ""
+        before = None if view.fraction == 1 else interleaved.earlier(side)
         if side.so_far is not None and before is not None and len(words) + len(reach) + 2 < columns:
             words = f"{arrow(side.so_far.ratio - before, glyphs).strip()} {words}"
         lines.append(line((f" {words}", mark), (reach, "dim")))
@@ -253,7 +255,7 @@ def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> 
 
 
 def ages(view: ViewState) -> Line:
-    """How long statements in flight have been running, and the stall that lasts, or the last one: unfolded."""
+    """The stall that lasts, or the last one, and how long statements in flight have been running; in one line."""
     if view.step is None:
         return line()
     spans: list[Span] = [] if view.over else [(" | in flight", "dim")]
@@ -264,17 +266,17 @@ def ages(view: ViewState) -> Line:
     if view.abreast is not None and (others := view.abreast.incidents_now()):
         side, incident = others[0]
         return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))
-    if found := view.incidents:
-        length, _, because = length_words(found[-1], view.at_ns).partition(": ")
-        many = "1 stall" if len(found) == 1 else f"{len(found)} stalls, the last"
-        words = f" {many} of {roles_words(found[-1])}, {length}"
-        told: Line = ((words, ""), (f": {because}" if because else "", "dim"))
-        return (*told, *spans)  # what has no room is in the table of roles, too
+    if incidents := view.incidents:
+        length, _, cause = length_words(incidents[-1], view.at_ns).partition(": ")
+        count = "1 stall" if len(incidents) == 1 else f"{len(incidents)} stalls, the last"
+        words = f" {count} of {roles_words(incidents[-1])}, {length}"
+        stalls: Line = ((words, ""), (f": {cause}" if cause else "", "dim"))
+        return (*stalls, *spans)  # ages without room stand in the table of roles, too
     return ((" no stall in this step", "dim"), *spans)
 
 
 def role_table(view: ViewState, columns: int) -> list[Line]:
-    """A row a role, and one of the server as a whole; of a step that has ended their means over it."""
+    """A row for each role, and one for the whole server; means over a step that has ended."""
     machine = view.machine
     less = {name for cells, name in NARROWER if columns < cells}
     heads = [head for head in (*COLUMNS, *TIMES) if head[0] not in less]
@@ -320,14 +322,14 @@ def _wait(role: RoleLine) -> str:
 
 
 def _in_room(cpu_percent: float | None, cpu_us: float | None, runq_percent: float | None) -> dict[str, str]:
-    """CPU, CPU per operation and run-queue wait as their columns hold them: in short rather than without a digit."""
+    """CPU, CPU per operation and run-queue wait, shortened where their columns would cut a digit."""
     room = dict(COLUMNS)
     values = {"cpu%": cpu_percent, "us/op": cpu_us, "runq%": runq_percent}
     return {head: text if len(text := _number(value)) < room[head] else short(value) for head, value in values.items()}
 
 
 def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
-    """The cells of a row. Words are cut to their columns; a figure never is, it rather touches the one before."""
+    """Join the cells of a row. Words are cut to their columns; a figure never is, and may touch the one before."""
     cells = []
     for head, room in heads:
         value = values.get(head, "")
@@ -336,18 +338,18 @@ def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
 
 
 def states(view: ViewState) -> Line:
-    """What the server does on the side: checkpoint, autovacuum; and what the device does."""
+    """Checkpoints, autovacuum, and what the device does."""
     if view.external:
         return line((" not visible from outside: checkpoints, autovacuum, the server's machine", "dim"))
     spans: list[Span] = []
     for kind in ("checkpoint", "autovacuum"):
-        found = [event for event in view.events if event.kind == kind]
+        events = [event for event in view.events if event.kind == kind]
         word = {"checkpoint": "ckpt", "autovacuum": "avac"}[kind]
-        if found and lasts(found[-1], view.at_ns):
-            spans.append((f" {word} running {span((view.at_ns - found[-1].started_ns) / 1e9)} ", "strong"))
-        elif found:
-            ended_ns = found[-1].ended_ns or found[-1].started_ns
-            spans.append((f" {word} {len(found)}x, {span((view.at_ns - ended_ns) / 1e9)} ago ", ""))
+        if events and lasts(events[-1], view.at_ns):
+            spans.append((f" {word} running {span((view.at_ns - events[-1].started_ns) / 1e9)} ", "strong"))
+        elif events:
+            ended_ns = events[-1].ended_ns or events[-1].started_ns
+            spans.append((f" {word} {len(events)}x, {span((view.at_ns - ended_ns) / 1e9)} ago ", ""))
         else:
             spans.append((f" {word} none ", "dim"))
     machine = view.machine
@@ -384,7 +386,7 @@ def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[
     lines += sentences(view, LEAST[0])
     if view.abreast is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}{'' if view.over else ', so far'}"))
-    lines += [line((f" ! {incident_words(found, view.at_ns)}", "stall")) for found in view.incidents_now]
+    lines += [line((f" ! {incident_words(incident, view.at_ns)}", "stall")) for incident in view.incidents_now]
     lines += [
         line(f" {role.name:<8} {short(role.rate_per_s):>6}/s  max {_ms(role.max_us)} ms  {_wait(role)}")
         for role in view.roles
