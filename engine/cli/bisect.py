@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from engine.cli import completion
 from engine.cli.grouped_options import option
 from engine.cli.options import OUT
 from engine.cli.run import RunCommand, take
@@ -34,7 +35,7 @@ _option = partial(option, group=SEARCH)
 )  # fmt: skip
 @_option(
     "--step", metavar="STEP", help="The step to judge by [default: the one that became slowest].",
-    brief="Step to judge by [the slowest].",
+    brief="Step to judge by [the slowest].", shell_complete=completion.steps,
 )  # fmt: skip
 @_option(
     "--error", type=click.FloatRange(0.001, 0.3), default=0.05, show_default=True, metavar="FRACTION",

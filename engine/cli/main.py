@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from engine.cli import interface, settings
 from engine.cli.grouped_options import FULL, help_text, show_all
@@ -53,6 +54,7 @@ ELSEWHERE = {
     "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
     "block": ("engine.cli.farm:block", ""),
     "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
+    "completion": ("engine.cli.completion:completion", "Print a script for completion in a shell."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
 }
 
@@ -93,7 +95,7 @@ class Bench(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Puts `run` in front of options that belong to it; without any such, a terminal gets the interface."""
-        if _of_interface(args) and interface.wanted(console(False)):
+        if not ctx.resilient_parsing and _of_interface(args) and interface.wanted(console(False)):
             args = ["interface", *args]
         if args and args[0].startswith("-") and args[0] not in OWN_OPTIONS:
             args = ["run", *args]
@@ -115,10 +117,24 @@ class Bench(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes a line for each command, and imports none of their modules for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self._lines())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands, or the options of the group and of `run`."""
+        if not incomplete.startswith("-"):
+            return [CompletionItem(name, help=line) for name, line in self._lines() if name.startswith(incomplete)]
+        command = self.get_command(ctx, "run")
+        assert command is not None
+        of_run = command.shell_complete(click.Context(command, parent=ctx, info_name="run"), incomplete)
+        items = {item.value: item for item in (*super().shell_complete(ctx, incomplete), *of_run)}
+        return list(items.values())
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Each visible command with its line in the help."""
         lines = {name: command.short_help or "" for name, command in self.commands.items() if not command.hidden}
         lines |= {name: line for name, (_, line) in ELSEWHERE.items() if line}
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(lines.items()))
+        return sorted(lines.items())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write, in the full help, the environment variables and the keys of config.toml."""
@@ -170,6 +186,12 @@ def _of_interface(args: list[str]) -> bool:
     return True
 
 
+def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from engine.cli import completion  # loads all workloads
+
+    return completion.steps(ctx, param, incomplete)
+
+
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     """Prints it only where it is asked for: to find it takes longer than some commands."""
     if asked and not ctx.resilient_parsing:
@@ -207,7 +229,12 @@ def main() -> None:
 @click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
 @click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
-@click.option("--slices", metavar="STEP", help="Show the blocks of a step that was driven in slices, pair by pair.")
+@click.option(
+    "--slices",
+    metavar="STEP",
+    shell_complete=_steps,
+    help="Show the blocks of a step that was driven in slices, pair by pair.",
+)
 @click.option("--gate", is_flag=True, help="Exit with 1 when a build is worse by more than is tolerated, or failed.")
 @click.option(
     "--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: a slow-down to let pass [default: the plan's]."

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from engine.cli import interface
 from engine.cli.grouped_options import option
-from engine.journal.runs import default_out, find_run
+from engine.journal.runs import default_out, find_run, runs_in
 from engine.report.console import PlainConsole
 from workloads.options import Option
 
@@ -53,6 +55,14 @@ class RunArgument(PathArgument):
         """The text as it was given."""
         self.check(value, param, ctx)
         return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The names of runs, newest first; folders where none matches."""
+        out = ctx.params.get("out") or default_out()
+        with suppress(OSError):
+            if found := [run.name for run in runs_in(out) if run.name.startswith(incomplete)]:
+                return [CompletionItem(name) for name in found]
+        return super().shell_complete(ctx, param, incomplete)
 
 
 class Fraction(click.FloatRange):

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from engine.builds.label import shown
-from engine.cli import start
+from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
 from engine.host.account import own_folder
@@ -51,7 +51,7 @@ class RunCommand(GroupedCommand):
         named = Grouped(
             ["-o", "named"], multiple=True, metavar="NAME=VALUE", group=WORKLOAD,
             help="An option of the workload by its name; those of each workload are listed below.",
-            brief="Another option of the workload (--help-all).",
+            brief="Another option of the workload (--help-all).", shell_complete=completion.rare_options,
         )  # fmt: skip
         passed = [
             Grouped(
@@ -210,7 +210,8 @@ def _parameter(own: Option) -> Grouped:
     elif own.kind in ("int", "float"):
         shape |= {"type": Figure(own)}
     return Grouped(
-        [own.flag, own.name], help=help_text(own), default=None, group=own.group, brief=own.brief, **shape
+        [own.flag, own.name], help=help_text(own), default=None, group=own.group, brief=own.brief,
+        shell_complete=completion.values_of(own), **shape
     )  # fmt: skip
 
 

@@ -1,0 +1,111 @@
+"""The command `bench completion`, and what shells complete: labels, configs, kernels, steps, presets and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from engine.core.errors import UserError
+from workloads import workloads
+from workloads.names import NotRegistered, UnknownName
+from workloads.options import Option, options_of
+
+VARIABLE = "_BENCH_COMPLETE"
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+@click.command(short_help="Print a script that completes bench's words in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands, options, labels, steps and runs in a shell.
+
+    \b
+    bash  eval "$(bench completion bash)" in ~/.bashrc
+    zsh   eval "$(bench completion zsh)" in ~/.zshrc
+    fish  bench completion fish > ~/.config/fish/completions/bench.fish
+    """
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None
+    click.echo(of_shell(click.get_current_context().find_root().command, {}, "bench", VARIABLE).source())
+
+
+def values_of(own: Option) -> Completer | None:
+    """What completes the values of an option; None where only the user knows them."""
+    names = NAMES.get(own.name)
+    if own.choices:
+        return _completer(lambda _: own.choices, several=own.many)
+    return _completer(names, several=own.many) if names else None
+
+
+def rare_options(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete NAME= of -o."""
+    name = ctx.params.get("workload") or "insert"
+    options = (own for known in workloads() if known.name == name for own in options_of(known.options))
+    return [CompletionItem(f"{own.name}=") for own in options if own.name.startswith(incomplete)]
+
+
+def steps(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete one step of any workload."""
+    return [CompletionItem(name) for name in _steps({}) if name.startswith(incomplete)]
+
+
+def _completer(names: Callable[[Mapping[str, Any]], Iterable[str]], *, several: bool) -> Completer:
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
+        try:
+            found = [name for name in dict.fromkeys(names(ctx.params)) if name.startswith(last)]
+        except (UserError, UnknownName, NotRegistered):
+            return []
+        return [CompletionItem(f"{before}{comma}{name}") for name in found]
+
+    return complete
+
+
+def _builds(_: Mapping[str, Any]) -> Iterable[str]:
+    from engine.builds.catalog import catalog
+
+    return [entry.label for entry in catalog()]
+
+
+def _configs(_: Mapping[str, Any]) -> Iterable[str]:
+    from engine.postgres.configs import catalog
+
+    return [spec.name for spec in catalog()]
+
+
+def _kernels(_: Mapping[str, Any]) -> Iterable[str]:
+    from engine.core.kernel import HOST
+    from engine.guest.kernels import catalog
+
+    return [HOST, *(entry.label for entry in catalog())]
+
+
+def _workloads(_: Mapping[str, Any]) -> Iterable[str]:
+    return [known.name for known in workloads()]
+
+
+def _steps(values: Mapping[str, Any]) -> Iterable[str]:
+    wanted = values.get("workload")
+    sizes = [known.sizes() for known in workloads() if wanted in (None, known.name)]
+    return [name for size in sizes for name in dict(size.steps)]
+
+
+def _presets(_: Mapping[str, Any]) -> Iterable[str]:
+    from workloads.presets import presets
+
+    return list(presets())
+
+
+NAMES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
+    "builds": _builds,
+    "base": _builds,
+    "configs": _configs,
+    "kernels": _kernels,
+    "workload": _workloads,
+    "variants": _workloads,
+    "steps": _steps,
+    "preset": _presets,
+}

@@ -1,0 +1,74 @@
+"""Completion in shells: the scripts, and what they complete in a real bash."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from engine.builds.catalog import catalog
+from engine.cli.main import main
+from engine.journal.manifest import read_manifest
+from tests.support.journal import make_run
+
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture
+def complete(tmp_path: Path) -> Complete:
+    """What bash completes at the end of a command line that is given as words, the last of which is not finished."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.fail("no bash on PATH", pytrace=False)
+    program = tmp_path / "bin" / "bench"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m engine "$@"\n')
+    program.chmod(0o755)
+
+    def run(*words: str) -> list[str]:
+        script = (
+            f"PATH={shlex.quote(str(program.parent))}:$PATH; complete() {{ :; }}; compopt() {{ :; }}\n"
+            'eval "$(bench completion bash)"\n'
+            f"COMP_WORDS=(bench {shlex.join(words)}); COMP_CWORD={len(words)}\n"
+            '_bench_completion bench; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    return run
+
+
+def test_bash_completes_a_label(complete: Complete) -> None:
+    label = next(entry.label for entry in catalog())
+    assert label in complete("--pg", label[:2])
+    assert f"{label},{label}" in complete("run", "--pg", f"{label},{label[:-1]}")
+
+
+def test_bash_completes_steps_workloads_and_options(complete: Complete) -> None:
+    assert "l.i0,l.x" in complete("--steps", "l.i0,l.")
+    assert "pgbench-select" in complete("--workload", "pgb")
+    assert complete("-o", "resync") == ["resync_rounds="]
+    assert "--interleave" in complete("--inter") and complete("--interleave", "sl") == ["slices"]
+    assert "compare" in complete("comp")
+
+
+def test_bash_completes_a_run(complete: Complete, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "20260101-000000-0001", repeats=1)
+    assert read_manifest(run)
+    assert complete("compare", "--out", str(run.parent), "2026") == [run.name]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0 and f"_BENCH_COMPLETE={shell}_complete" in result.output
+
+
+def test_another_shell_is_refused_in_one_line() -> None:
+    result = CliRunner().invoke(main, ["completion", "tcsh"])
+    assert result.exit_code == 2 and result.output.count("\n") == 1
