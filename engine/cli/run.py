@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,9 +23,10 @@ from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, he
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
 from engine.host.account import own_folder
 from engine.plan import planfile, prepare
+from engine.plan.command_line import command
 from engine.plan.request import Request
 from engine.plan.variants import named_workloads
-from engine.report.console import PlainConsole, echo_json
+from engine.report.console import PlainConsole, echo, echo_json
 from workloads import modules, of_preset, workload, workloads
 from workloads.combined.names import variants_of
 from workloads.names import UnknownName
@@ -45,7 +46,8 @@ class RunCommand(GroupedCommand):
         super().__init__(*args, examples=examples, **attributes)
         plan = Grouped(
             ["--plan"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", group=COMPARE,
-            help="Plan file (TOML), whose config files are in its folder; options override its entries.",
+            help="Plan file (TOML), whose config files are in its folder, or a run's manifest.json; options override "
+            "its entries.",
             brief="A plan from a TOML file.",
         )  # fmt: skip
         named = Grouped(
@@ -115,17 +117,17 @@ def _classes() -> dict[type[msgspec.Struct], list[str]]:
     return found
 
 
-def take(values: dict[str, Any]) -> Request:
+def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read) -> Request:
     """Take a command's values out of `values` and make a request of them, over a plan file's entries.
 
-    Raises UserError for invalid values.
+    `read` reads that file. Raises UserError for invalid values.
     """
     plan: Path | None = values.pop("plan", None)
     named: Sequence[str] = values.pop("named", ())
     passed = {flag: values.pop(_name(flag), None) for flag in passed_options()}
     names = {own.name for own in (*options_of(Request), *workload_options())}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
-    request = planfile.read(plan) if plan else Request()
+    request = read(plan) if plan else Request()
     argument: dict[str, Any] = {}
     try:
         name, variants = request.workload, request.variants
@@ -239,7 +241,11 @@ def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str |
     "--detach", is_flag=True, help="Start the engine, print the run's folder, and exit.",
     brief="Start the run, print its folder, exit.",
 )  # fmt: skip
-@option("--yes", is_flag=True, help="With --kernel-by reboot: do not ask before this machine is booted.")
+@option(
+    "--yes",
+    is_flag=True,
+    help="Agree beforehand to what would be asked: to run a manifest's plan, to boot this machine.",
+)
 @option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and with --detach the run's folder.")
 def run(
     out: Path,
@@ -254,7 +260,13 @@ def run(
 ) -> None:
     """Build the servers, run the workload on each, and say which is slower."""
     folder = own_folder(out)
-    request = take(values)
+    plan_file: Path | None = values["plan"]
+    if plan_file is not None and planfile.is_manifest(plan_file):
+        request = take(values, planfile.of_manifest)
+        echo(f"{plan_file} would execute what it names:\n  {command(request)}", err=True)
+        start.agree("Make a run of this plan?", yes)
+    else:
+        request = take(values)
     if estimate:
         plan = {**request.entries(), "builds": [shown(build) for build in request.builds]}
         echo_json({**prepare.estimate(request, folder), "plan": plan})

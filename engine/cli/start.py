@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from engine.journal.database import database_path
 from engine.journal.run_lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
-from engine.plan.confirm import confirm, confirm_route
+from engine.plan import resumption
 from engine.plan.prepare import Prospect, prepare
 from engine.plan.request import Request
 from engine.postgres import external_cell
@@ -158,40 +158,18 @@ def resume(
     *,
     detach: bool,
     glyphs: str = "auto",
-    builds: Sequence[str] = (),
-    settings: Sequence[str] = (),
-    scripts: Sequence[str] = (),
-    variables: Sequence[str] = (),
-    kernels: Sequence[str] = (),
-    client_host: str | None = None,
-    ssh_options: Sequence[str] = (),
     yes: bool = False,
 ) -> int:
-    """Starts the engine on a run that is there; returns the exit code.
-
-    `builds` (NAME=PATH or NAME=CONNECTION), `kernels` (NAME=PATH), `settings` (NAME=VALUE), `scripts` (files),
-    `variables` (NAME=VALUE), `client_host` and `ssh_options` are those that the user confirms, see
-    `engine.plan.confirm`.
-    """
+    """Continue a run that this user began on this machine; return the exit code."""
     own_folder(run)
-    manifest = planned(run)
+    manifest = planned(run, signed=True)
     until_s = time.monotonic() + CLEARING_TIMEOUT_S
     while is_locked(run):
         pid = holder(run)
         if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
             raise _taken(run)
         time.sleep(0.05)  # what an engine that was killed left is being cleared
-    confirm_route(manifest.route, client_host, ssh_options)
-    connections = confirm(
-        run,
-        manifest,
-        builds,
-        settings,
-        lambda text: echo(text, err=True),
-        scripts=scripts,
-        variables=variables,
-        kernels=kernels,
-    )
+    connections = resumption.check(run, manifest, lambda text: echo(text, err=True))
     for folder, made in external_cell.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
             console.say(f"dropped what cell {folder.name} had left: {dropped}")

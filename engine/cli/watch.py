@@ -57,22 +57,9 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @PLAIN
 @GLYPHS
 @click.option("--detach", is_flag=True, help="Start the engine, and exit.")
-@click.option(
-    "--pg",
-    "builds",
-    multiple=True,
-    metavar="NAME=/path|NAME=postgresql://…",
-    help="Confirm an install of your own, or a server that was running already.",
-)
-@click.option("--kernel", "kernels", multiple=True, metavar="NAME=/path", help="Confirm a kernel of your own.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Confirm a setting that runs a program.")
-@click.option("--script", "scripts", multiple=True, metavar="FILE", help="Confirm a script of your own.")
-@click.option("-D", "variables", multiple=True, metavar="NAME=VALUE", help="Confirm a variable of the scripts.")
-@click.option("--client-host", metavar="[USER@]HOST", help="Confirm the host that clients run on.")
-@click.option("--ssh-option", "ssh_options", multiple=True, metavar="NAME=VALUE", help="Confirm an option of ssh.")
 @click.option("--yes", is_flag=True, help="Do not ask before this machine is booted, where each cell has a boot.")
 def resume(folder: Path, plain: bool, **how: Any) -> None:
-    """Continue a run that was stopped, or whose engine died. Finished cells are kept.
+    """Continue a run of yours that was stopped, or whose engine died. Finished cells are kept.
 
     In slices the pair that was under way is run again as a whole; what was recorded of it stays, and is not counted.
     """

@@ -173,6 +173,7 @@ class ExternalServers:
     accept_foreign_load: bool = False
     scratch_database: str = ""
     checkpoint: bool = True
+    connections: dict[str, str] = field(default_factory=dict)  # by build's label, without passwords
 
 
 @dataclass(frozen=True, slots=True)

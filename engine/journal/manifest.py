@@ -12,6 +12,7 @@ from engine.core.model import LEVEL, MOST_MINUTES, SLICE_MS, Manifest, config_ke
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
 from engine.host.files import read_plain
+from engine.journal import signature
 from engine.journal.database import refuse_schema
 
 MAX_BYTES = 64 << 20
@@ -31,9 +32,12 @@ class _Workload:
     clients: int = 1
 
 
-def read_manifest(run: Path) -> Manifest:
-    """The manifest of a run directory. Raises UserError when there is none or it is damaged."""
-    return manifest_of(read_record(run), run)
+def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
+    """The manifest of a run directory. Raises UserError when there is none or it is damaged.
+
+    `signed`: also where it is not this user's own, see `engine.journal.signature`.
+    """
+    return manifest_of(read_record(run, signed=signed), run)
 
 
 def slices_of(run: Path) -> str:
@@ -45,7 +49,7 @@ def slices_of(run: Path) -> str:
     return f"{manifest.slice_ms:g} ms" if manifest.sliced else ""
 
 
-def read_record(run: Path) -> dict[str, Any]:
+def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
     """The manifest's JSON object, of the schema that can be read."""
     path = run / "manifest.json"
     try:
@@ -56,6 +60,8 @@ def read_record(run: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if signed:
+        signature.check(run, text)
     record = converted(parsed(text, str(path)), dict[str, Any], str(path))
     refuse_schema(run, str(record.get("schema", "none")))
     return record

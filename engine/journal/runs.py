@@ -79,12 +79,13 @@ def find_run(name: str | None, out: Path) -> Path:
     return out / matching[0]
 
 
-def planned(run: Path) -> Manifest:
+def planned(run: Path, *, signed: bool = False) -> Manifest:
     """The plan of a run that is acted on: the ids of its cells and the labels of its builds become paths.
 
-    Raises UserError where one could not be the name of a file, or belongs to something that the plan does not have.
+    Raises UserError where one could not be the name of a file, or belongs to something that the plan does not have;
+    `signed`: also where the plan is not this user's own.
     """
-    where, manifest = run / "manifest.json", read_manifest(run)
+    where, manifest = run / "manifest.json", read_manifest(run, signed=signed)
     labels = [build.label for build in manifest.builds]
     ids = [cell.id for cell in manifest.cells]
     for kind, names in (("run", [manifest.run]), ("build", labels), ("cell", ids)):

@@ -17,6 +17,7 @@ from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host.account import make_passable
+from engine.journal import signature
 from engine.journal.database import check_schema, database_path, make_database, readable
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.run_lock import take
@@ -338,7 +339,7 @@ class JournalWriter:
 
 
 def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
-    """Makes a run directory that holds nothing but its manifest.
+    """Make a run directory that holds nothing but its manifest, signed.
 
     Raises UserError when the folder already holds a run or cannot be written.
     """
@@ -346,9 +347,11 @@ def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
         make_passable(run / "cells")
         if (run / "manifest.json").exists():
             raise UserError(f"{run}: this run exists; continue it (bench resume) or choose another --out")
+        text = json.dumps(manifest, indent=1).encode() + b"\n"
+        signature.sign(run, text)
         part = run / "manifest.json.part"
-        with part.open("w") as file:
-            file.write(json.dumps(manifest, indent=1) + "\n")
+        with part.open("wb") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         part.rename(run / "manifest.json")

@@ -78,6 +78,7 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
         accept_foreign_load=request.accept_foreign_load,
         scratch_database=request.scratch_database or "",
         checkpoint=all(each.may_checkpoint for each in every),
+        connections={each.name: external_server.without_password(each.conninfo) for each in every},
     )
     for each in every:
         each.check(

@@ -16,9 +16,11 @@ from typing import Any
 
 import msgspec
 
+from engine.builds.label import name_of
 from engine.core.errors import UserError, unknown
-from engine.core.record import parsed_toml
+from engine.core.record import converted, parsed_toml
 from engine.host.files import read_text
+from engine.journal.manifest import read_manifest
 from engine.plan import presets
 from engine.plan.request import Request, request_of
 from engine.postgres import configs
@@ -30,10 +32,36 @@ from workloads.options import checked, given, options_of
 def read(path: Path) -> Request:
     """The request that a file holds, a preset in it as it is. Raises UserError, with file and entry, for no plan."""
     where = f"plan {path}"
+    if is_manifest(path):
+        raise UserError(f"{where}: a run's manifest; bench run --plan shows it, asks, and runs it again")
     entries = parsed_toml(read_text(path, "plan"), where)
     try:
         asked = _checked(entries)
         return msgspec.structs.replace(asked, configs=tuple(_config(path.parent, config) for config in asked.configs))
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a plan is a run's manifest, to be run again."""
+    return path.name == "manifest.json"
+
+
+def of_manifest(path: Path) -> Request:
+    """The request that a run's manifest holds. It may be anybody's: it names what would be executed.
+
+    Raises UserError, with file and entry, for a manifest that is damaged or of another schema.
+    """
+    where = f"plan {path}"
+    try:
+        manifest = read_manifest(path.parent)
+        connections = manifest.external.connections if manifest.external is not None else {}
+        builds = [
+            f"{name}={connections[name]}" if (name := name_of(text)) in connections else text
+            for text in converted(manifest.request.get("builds", []), list[str], "request: builds")
+        ]
+        request = _checked({**manifest.request, "builds": builds})
+        return msgspec.structs.replace(request, configs=tuple(_config(path.parent, text) for text in request.configs))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 

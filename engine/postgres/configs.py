@@ -36,8 +36,6 @@ RESERVED = frozenset({
     "hba_file", "ident_file", "external_pid_file",
 })  # fmt: skip
 _PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
-_LIBRARIES = ("archive_library", "jit_provider", "oauth_validator_libraries")
-_SEARCHED = ("dynamic_library_path", "extension_control_path")
 _KEYS = {"description", "extends", "settings", "from", "device"}
 _SUFFIXES = (".conf", ".toml")
 
@@ -123,32 +121,6 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     if changes:
         origin += f", with {', '.join(f'{name}={value}' for name, value in changes)}"
     return Config(spec.name, tuple(values.items()), origin, tuple(dict.fromkeys(dropped)), spec.device)
-
-
-def check_recorded(config: Config, confirmed: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError if a recorded config is invalid, or has a setting that runs a program and is not `confirmed`."""
-    block_device.parsed(dict(config.device), f"config '{config.name}' of this run")
-    for name, value in config.settings:
-        shown = f"{name}={value}"
-        # The server takes names in any case; `apply` writes them in small letters, by which they are judged here.
-        known_form = re.fullmatch(_NAME, name) and name == name.lower()
-        if not known_form or name in RESERVED or name.startswith("include"):
-            raise UserError(f"config '{config.name}' of this run: {shown} is not a setting of a config")
-        if not _is_harmless(name, value) and (name, value) not in confirmed:
-            raise UserError(
-                f"config '{config.name}' of this run makes the server run a program or load a library: "
-                f"{shown}; if that is intended, confirm it with --set '{shown}'"
-            )
-
-
-def _is_harmless(name: str, value: str) -> bool:
-    """Whether a setting starts only what comes with the server."""
-    if name in _PRELOADS or name in _LIBRARIES:
-        return all(re.fullmatch(r'\s*"?(\$libdir/)?[A-Za-z0-9_]*"?\s*', part) for part in value.split(","))
-    runs = (
-        name in _SEARCHED or name.endswith(("_command", ".command")) or name.startswith(("plperl.on_", "pltcl.start_"))
-    )
-    return not (value and runs)
 
 
 def scale(machine: Machine) -> dict[str, str]:

@@ -126,6 +126,12 @@ def look(name: str, conninfo: str) -> Found:
         raise UserError(f"{name}: {one_line(error)}") from None
 
 
+def without_password(conninfo: str) -> str:
+    """A connection string that may be recorded."""
+    given = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if key != "password"}
+    return make_conninfo("", **given)
+
+
 def refuse_doubles(found: list[Found]) -> None:
     """Raises UserError if two names lead to one server."""
     by_server: dict[tuple[str, str], Found] = {}

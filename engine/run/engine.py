@@ -66,7 +66,7 @@ def execute(
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     ignore_libpq_variables()
-    manifest, connections = planned(run), connections or {}
+    manifest, connections = planned(run, signed=True), connections or {}
     with (
         contextlib.nullcontext(stop) if stop is not None else stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),

@@ -157,7 +157,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
     At its end the machine is booted as ever, unless it was asked to stop or a kernel did not come up: then it stays as
     it is. Either way later boots go on with nothing. Raises UserError where it cannot go on.
     """
-    manifest, failed, unit_stays, tried = planned(run), 0, False, set[str]()
+    manifest, failed, unit_stays, tried = planned(run, signed=True), 0, False, set[str]()
     resume_unit.check_place(run)
     if not booted:
         resume_unit.check_free(run, root)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,10 +14,10 @@ from typing import Any
 import pytest
 
 from engine.core.errors import UserError
-from engine.core.model import Build, Config
+from engine.core.model import Build
 from engine.host.account import own_folder
 from engine.journal.runs import find_run, planned
-from engine.postgres import configs
+from engine.run.engine import execute
 from tests.support.benchcall import LONG, SECONDS, SMALL, Bench, nothing_left
 from tests.support.journal import make_run
 
@@ -75,7 +74,8 @@ def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(
     with edited(out / "one") as record:
         record["cells"][0]["id"] = "../../precious"
     arguments = [str(tmp_path / "export") if word == "EXPORT" else word for word in command]
-    assert "cannot be the name of a cell" in refused(Bench(out), *arguments)
+    told = refused(Bench(out), *arguments)
+    assert "cannot be the name of a cell" in told or "you did not begin this run here" in told
     assert (precious / "data").is_dir() and (precious / "socket").is_symlink()
     assert not (tmp_path / "export").exists()
 
@@ -83,7 +83,8 @@ def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(
 def test_two_cells_of_one_name_are_refused(out: Path) -> None:
     with edited(out / "one") as record:
         record["cells"][1]["id"] = record["cells"][0]["id"]
-    assert "two cells have one name" in refused(Bench(out), "resume")
+    with pytest.raises(UserError, match="two cells have one name"):
+        planned(out / "one")
 
 
 def server_that_tells(folder: Path) -> Path:
@@ -97,94 +98,62 @@ def server_that_tells(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("label", ["16.3-prebuilt", "mine"])
-def test_a_server_that_a_record_names_is_not_started_unasked(
-    out: Path, new_folder: Callable[[], Path], label: str
-) -> None:
+def test_nothing_that_a_record_of_somebody_else_names_is_started(out: Path, new_folder: Callable[[], Path]) -> None:
     strange = server_that_tells(new_folder() / "strange")
-    (out / "one").rename(out / "old")
-    run = make_run(out / "one", builds=(label,), repeats=1, unfinished=range(1))
-    shutil.rmtree(out / "old")
-    (run / "cells").mkdir(exist_ok=True)
-    with edited(run) as record:
+    with edited(out / "one") as record:
         record["builds"][0] |= {"prefix": str(strange), "version": "16.3"}
-    line = refused(Bench(out), "resume")
-    assert "has changed since the run began" in line or f"confirm it with --pg mine={strange}" in line
+    why = "you did not begin this run here, or it has been changed; bench run --plan "
+    assert why in refused(Bench(out), "resume")
+    with pytest.raises(UserError, match=why):  # nor does the engine that `resume` would start
+        execute(out / "one")
     assert not (strange / "started").exists()
 
 
-def test_a_finished_run_needs_no_word_for_its_builds(
-    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
-) -> None:
+def test_a_manifest_is_a_plan_that_is_shown_and_asked_about(out: Path, new_folder: Callable[[], Path]) -> None:
+    strange = server_that_tells(new_folder() / "strange")
+    with edited(out / "one") as record:
+        record["request"] = {"builds": [f"mine={strange}"], "overrides": ["archive_command=touch /tmp/x"], "rows": 2000}
+    plan = str(out / "one" / "manifest.json")
+    for words in ((), ("--dry-run",), ("--estimate",)):
+        done = Bench(out)("run", "--plan", plan, *words)
+        assert done.returncode == 2 and "not a terminal; pass --yes to agree" in done.stderr
+        assert f"--pg mine={strange}" in done.stderr and "--set 'archive_command=touch /tmp/x'" in done.stderr
+    assert not (strange / "started").exists() and len(list(out.iterdir())) == 1
+    done = Bench(out)("run", "--plan", plan, "--yes", "--dry-run")
+    assert (strange / "started").exists(), done.stderr
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "9.0"}', "\x00"])
+def test_a_manifest_that_is_damaged_is_no_plan(out: Path, text: str) -> None:
+    (out / "one" / "manifest.json").write_text(text)
+    refused(Bench(out), "run", "--plan", str(out / "one" / "manifest.json"))
+
+
+def test_a_finished_run_needs_no_builds(new_folder: Callable[[], Path]) -> None:
     folder = new_folder()
-    run = make_run(folder / "one", builds=(build(16).label,), repeats=1)
-    with edited(run) as record:
-        record["builds"][0]["digest"] = "another"
-        record["allow_concurrent"] = True  # other tests measure, too
+    make_run(folder / "one", builds=("16.3-nowhere",), repeats=1, allow_concurrent=True)  # other tests measure, too
     done = Bench(folder)("resume")
     assert (done.returncode, done.stderr) == (0, "") and "bench compare" in done.stdout
 
 
-def test_an_install_of_ones_own_is_gone_on_with_when_it_is_named_again(
-    bench: Bench, build: Callable[[int | str], Build]
+def test_a_run_of_an_install_is_continued_unless_that_has_changed(
+    bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
 ) -> None:
-    mine = f"mine={build(16).prefix}"
-    bench.detached("--pg", mine, "--repeats", "1", *LONG)
+    place = new_folder() / "install"
+    place.symlink_to(build(16).prefix)
+    bench.detached("--pg", f"mine={place}", "--repeats", "1", *LONG)
     bench.await_step("l.i1")
     bench("stop")
-    assert f"confirm it with --pg {mine}" in refused(bench, "resume")
-    assert "has changed since the run began" in refused(bench, "resume", "--pg", f"mine={build(17).prefix}")
-    assert "no build of that name" in refused(bench, "resume", "--pg", mine, "--pg", f"other={build(17).prefix}")
-    started = bench("resume", "--pg", mine, "--detach")
+    place.unlink()
+    place.symlink_to(build(17).prefix)
+    assert "build 'mine' has changed since the run began" in refused(bench, "resume")
+    place.unlink()
+    place.symlink_to(build(16).prefix)
+    started = bench("resume", "--detach")
     assert started.returncode == 0, started.stderr
     bench.await_step("l.i1", cell=2)
     bench("stop")
     nothing_left(bench)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("archive_command", "touch /tmp/x"),
-        ("basebackup_to_shell.command", "touch /tmp/x"),
-        ("plperl.on_init", "system('touch /tmp/x')"),
-        ("ssl_passphrase_command", "x"),
-        ("shared_preload_libraries", "auto_explain, /tmp/evil.so"),
-        ("local_preload_libraries", "../evil"),
-        ("dynamic_library_path", "/tmp"),
-    ],
-)
-def test_a_setting_that_runs_a_program_is_confirmed(out: Path, name: str, value: str) -> None:
-    config = Config("auto", ((name, value),), "built in")
-    with pytest.raises(UserError, match=f"confirm it with --set '{name}="):
-        configs.check_recorded(config, ())
-    configs.check_recorded(config, ((name, value),))
-    with edited(out / "one") as record:
-        for each in record["configs"].values():
-            each["settings"] = [[name, value]]
-    assert "runs a program" in refused(Bench(out), "resume") or "load a library" in refused(Bench(out), "resume")
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        ("include", "/etc/x"),
-        ("data_directory", "/x"),
-        ("a\nb", "1"),
-        ("x y", "1"),
-        ("hba_file", "/x"),
-        ("Archive_Command", "touch /tmp/x"),  # the server takes any case, a config has small letters only
-        ("Data_Directory", "/x"),
-    ],
-)
-def test_what_is_no_setting_of_a_config_is_refused(setting: tuple[str, str]) -> None:
-    with pytest.raises(UserError, match="not a setting of a config"):
-        configs.check_recorded(Config("auto", (setting,), "built in"), (setting,))
-
-
-def test_settings_that_load_what_comes_with_the_server_need_no_word(build: Callable[[int | str], Build]) -> None:
-    settings = (("shared_preload_libraries", "pg_stat_statements, auto_explain"), ("archive_command", ""))
-    configs.check_recorded(Config("auto", settings, "built in"), ())
 
 
 @pytest.mark.parametrize("place", ["engine.log", "engine.lock", "cells/x", "cells/x/server.log", "journal.db-wal"])
@@ -330,30 +299,3 @@ def test_a_mark_may_look_like_an_option(bench: Bench, build: Callable[[int | str
     assert (done.returncode, done.stdout) == (0, "marked\n"), done.stderr
     bench("stop")
     nothing_left(bench)
-
-
-def test_scripts_and_variables_of_a_record_are_not_run_unasked(out: Path, tmp_path: Path) -> None:
-    text = "COPY (SELECT 1) TO PROGRAM 'touch /tmp/evil';\n"
-    mine, other = tmp_path / "own.sql", tmp_path / "another" / "own.sql"
-    other.parent.mkdir()
-    mine.write_text(text)
-    other.write_text("SELECT 1;\n")
-    (tmp_path / "more.sql").write_text(text)
-    with edited(out / "one") as record:
-        record["workload"] = {
-            "name": "pgbench",
-            "clients": 1,
-            "steps": [{"name": "init", "kind": "init"}],
-            "scripts": [{"name": "own.sql", "weight": 1, "text": text}],
-            "options": {"define": ["x=1; SELECT 2"]},
-        }
-    named = ("--script", str(mine), "-D", "x=1; SELECT 2")
-    for words, told in (
-        ((), "script 'own.sql' of this run does what a superuser can"),
-        (("--script", str(other)), "not the text that this run has"),
-        (("--script", str(mine), "--script", str(tmp_path / "more.sql")), "no script of that name"),
-        (named[:2], "-D x=1; SELECT 2 of this run becomes part of its SQL"),
-        ((*named, "-D", "y=1"), "-D y=1: this run has no such variable"),
-    ):
-        assert told in refused(Bench(out), "resume", *words)
-    assert "script" not in refused(Bench(out), "resume", *named)  # but its build is none

@@ -16,7 +16,6 @@ from engine.core.model import Build
 from engine.core.route import Route
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from engine.plan.confirm import confirm_route
 from engine.remote.client_host import connected
 from tests.support.benchcall import CELLS, LONG, Bench, nothing_left, wait_for
 from tests.support.otherhost import BROUGHT_S, left_there, stand_in, ways
@@ -88,24 +87,14 @@ def test_both_machines_and_the_way_between_are_recorded(finished: Bench) -> None
     assert f"TCP from {manifest.route.name}" == finished.comparison()["route"]
 
 
-def test_a_run_of_elsewhere_goes_on_there_only_where_that_is_confirmed(finished: Bench, tmp_path: Path) -> None:
-    """Somebody else's record would choose where ssh goes, and what it starts."""
+def test_a_record_of_somebody_else_chooses_no_host(finished: Bench, tmp_path: Path) -> None:
     run = tmp_path / "mailed"
     run.mkdir()
     record = json.loads((finished.run / "manifest.json").read_text())
     record["route"]["ssh_options"] = ["ProxyCommand=touch /tmp/x"]
     (run / "manifest.json").write_text(json.dumps(record))
     done = finished("resume", str(run))
-    assert done.returncode == 2 and "confirm it with --client-host someone@there" in done.stderr, done.stderr
-    route = read_manifest(run).route
-    for host, options, told in (
-        ("other", (), "confirm it with --client-host someone@there"),
-        ("someone@there", (), "--ssh-option ProxyCommand=touch /tmp/x of this run may start programs"),
-        ("someone@there", ("A=b",), "--ssh-option A=b: this run has no such option"),
-    ):
-        with pytest.raises(UserError, match=told):
-            confirm_route(route, host, options)
-    confirm_route(route, route.host, route.ssh_options)
+    assert done.returncode == 2 and "you did not begin this run here" in done.stderr, done.stderr
     for name, value in (("host", "-oProxyCommand=x"), ("address", "0.0.0.0"), ("client", "everybody"), ("port", 1)):
         bad = {**record, "route": {**record["route"], name: value}}
         (run / "manifest.json").write_text(json.dumps(bad))

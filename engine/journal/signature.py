@@ -1,0 +1,113 @@
+"""The signature of a run directory: this user began the run, on this machine, in this very directory.
+
+What a manifest names is executed: servers, programs, scripts. So an engine acts only on a manifest that is signed: with
+keyed BLAKE2b over its bytes and over what they are bound to. The key is the user's own and made on first use. A run
+that was copied, moved to another machine or edited is read by every command, but never continued.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import pwd
+import secrets
+import shlex
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from engine.core.errors import UserError
+from engine.host.files import open_plain, read_plain
+
+NAME = "manifest.sig"
+KEY_BYTES = 32
+MACHINE_ID = Path("/etc/machine-id")
+
+
+def sign(run: Path, manifest: bytes) -> None:
+    """Write the signature of a run directory's manifest. Raises UserError where the key cannot be used."""
+    (run / NAME).write_text(_digest(run, manifest, _key(make=True)) + "\n")
+
+
+def check(run: Path, manifest: bytes) -> None:
+    """Raise UserError unless this user signed these bytes as this directory's manifest."""
+    try:
+        signature = read_plain(run / NAME, 1024).strip()
+        key = _key(make=False)
+    except OSError:
+        raise _refusal(run) from None
+    if not hmac.compare_digest(signature, _digest(run, manifest, key).encode()):
+        raise _refusal(run)
+
+
+def key_path() -> Path:
+    """Where the key of this user is."""
+    home = Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir)
+    if os.geteuid() == 0 and not _is_roots(home):  # sudo may keep the caller's
+        return Path(pwd.getpwuid(0).pw_dir) / ".local/state/pgbed/key"
+    return Path(os.environ.get("XDG_STATE_HOME") or home / ".local/state") / "pgbed" / "key"
+
+
+def _is_roots(folder: Path) -> bool:
+    with suppress(OSError):
+        return folder.stat().st_uid == 0
+    return False
+
+
+def _refusal(run: Path) -> UserError:
+    plan = shlex.quote(str(run / "manifest.json"))
+    return UserError(
+        f"{run}: you did not begin this run here, or it has been changed; bench run --plan {plan} shows its plan and "
+        "makes a run of it that is yours"
+    )
+
+
+def _digest(run: Path, manifest: bytes, key: bytes) -> str:
+    """A copied directory is another one: it has another inode."""
+    try:
+        machine = MACHINE_ID.read_text().strip()
+    except OSError:
+        machine = os.uname().nodename
+    place = run.resolve()
+    bound = msgspec.json.encode([machine, place.name, place.stat().st_ino, hashlib.blake2b(manifest).hexdigest()])
+    return hashlib.blake2b(bound, key=key).hexdigest()
+
+
+def _key(*, make: bool) -> bytes:
+    """The user's key. Raises UserError for one that others can read or own, OSError where there is none."""
+    path = key_path()
+    try:
+        if make and not path.exists():
+            _make(path)
+        folder = path.parent.stat()
+        if folder.st_uid != os.geteuid() or folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise UserError(f"{path.parent}: others can change what is in it, such as the key that signs your runs")
+        with os.fdopen(open_plain(path), "rb") as file:
+            status, key = os.fstat(file.fileno()), file.read(KEY_BYTES + 1)
+    except OSError as error:
+        if not make:
+            raise
+        raise UserError(f"{path}: the key that signs your runs cannot be made: {error.strerror}") from None
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise UserError(f"{path}: others can read or own this key, which signs your runs; remove it")
+    if len(key) != KEY_BYTES:
+        raise UserError(f"{path}: not a key of {KEY_BYTES} bytes; remove it")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Two first uses at once make one key."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(part)
+    finally:
+        part.unlink()

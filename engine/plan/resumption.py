@@ -1,0 +1,172 @@
+"""What must hold for a run to be continued: nothing that it measures has changed since it began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from engine.builds import client_programs, resolve
+from engine.builds.label import name_of
+from engine.builds.source_tree import Source
+from engine.core.errors import UserError
+from engine.core.model import Build, Manifest
+from engine.core.record import converted
+from engine.guest import host_kernels
+from engine.guest import kernels as known_kernels
+from engine.host import perf, scheduler
+from engine.host.files import strange_file
+from engine.journal import outcome
+from engine.journal.reader import JournalReader
+from engine.journal.runs import CONTROL
+from engine.plan import counter_check
+from engine.plan.request import Request, request_of
+from engine.plan.workload_plans import loads
+from engine.postgres import configs, external_server
+from engine.postgres.cluster import CLUSTERS, DATA, FILES
+from engine.postgres.external_cell import left_in
+from workloads import workload
+from workloads.base import Written
+from workloads.names import UnknownName
+
+
+def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dict[str, str]:
+    """Check that a run of the user's own can be continued; return the connection strings of external servers.
+
+    Raises UserError where a build, kernel, program, script or settings file is not what the run began with, or where
+    its folder holds anything but files. The servers of a finished run are not started, so they may be anything.
+    """
+    strange = strange_file(run, _made_by_an_engine)
+    if strange is not None:
+        raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")
+    if _finished(run, manifest) and not (manifest.external and left_in(run)):
+        return {}
+    request = _request(manifest)
+    _check_scripts(manifest, request)
+    texts = {name_of(text): text for text in request.builds}
+    connections = {}
+    for build in manifest.builds:
+        if manifest.external is not None:
+            connections[build.label] = _connection(build, manifest.external.connections.get(build.label, ""))
+        else:
+            _check_build(build, texts.get(build.label, build.label), run.parent, progress)
+    _check_configs(manifest, request)
+    _check_programs(manifest, run.parent, progress)
+    recorded = manifest.perf.get("path")
+    if recorded is not None and recorded != counter_check.find(progress, run.parent / ".builds"):
+        raise UserError(f"perf is not {recorded} any more; name that in {perf.VARIABLE}, or start a new run")
+    _check_kernels(manifest, request, run.parent, progress)
+    return connections
+
+
+def _request(manifest: Manifest) -> Request:
+    try:
+        return request_of(manifest.request)
+    except (UnknownName, ValueError) as error:
+        raise UserError(f"manifest.json: request: {error}") from None
+
+
+def _finished(run: Path, manifest: Manifest) -> bool:
+    if not (run / "journal.db").exists():  # its engine ended before it had made one
+        return False
+    with JournalReader(run) as journal:
+        done = outcome.finished(manifest, journal.attempts(origins=False))
+        return done.issuperset(cell.id for cell in outcome.wanted(manifest, journal.decisions()))
+
+
+def _connection(build: Build, conninfo: str) -> str:
+    server = external_server.look(build.label, conninfo)
+    if server.build.digest != build.digest:
+        raise UserError(
+            f"{build.label}: {server.address} is not the server, or not the version, that the run began with "
+            f"({build.server}, {build.version}); start a new run"
+        )
+    return server.conninfo
+
+
+def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], None]) -> None:
+    """A server that was compiled here is kept: a change of its source is reported only."""
+    if resolve.made_here(build, out / ".builds"):
+        with suppress(UserError):  # the source need not be there any more
+            (label,) = resolve.check([text])
+            if isinstance(label.origin, Source) and label.origin.commit and label.origin.title != build.source:
+                progress(f"? build '{build.label}': its source has changed; the run goes on with {build.source}")
+        return
+    (found,) = resolve.resolve([text], progress, out / ".builds", exact=True)
+    for name in ("prefix", "version", "digest", "initdb_args"):
+        here, recorded = getattr(found, name), getattr(build, name)
+        if here != recorded:
+            raise UserError(
+                f"build '{build.label}' has changed since the run began: its {name} is {here}, "
+                f"was {recorded}; start a new run"
+            )
+
+
+def _check_configs(manifest: Manifest, request: Request) -> None:
+    """Files that cannot be read any more are no obstacle: their settings are recorded."""
+    overridden = {name for name, _ in configs.overrides(request.overrides)}
+    files = [text for text in request.configs if manifest.external is None and configs.is_file(text, Path())]
+    for text in files:
+        try:
+            (spec,) = configs.resolve([text])
+        except UserError:
+            continue
+        now = {name: value for name, value, _ in spec.settings if value != configs.SCALED and name not in overridden}
+        for config in (config for config in manifest.configs.values() if config.name == spec.name):
+            for name, recorded in config.settings:
+                if now.get(name, recorded) != recorded:
+                    raise UserError(
+                        f"config '{spec.name}' has changed since the run began: {name} is {now[name]}, was {recorded}; "
+                        "start a new run"
+                    )
+
+
+def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Callable[[str], None]) -> None:
+    texts = {known_kernels.label_of(text): text for text in request.kernels}
+    for kernel in manifest.kernels:
+        if manifest.rebooting:
+            found = host_kernels.resolve(kernel.label)
+        else:
+            found = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
+        if found != kernel:
+            raise UserError(
+                f"kernel '{kernel.label}' has changed since the run began: it is {found.release}, was "
+                f"{kernel.release}, or another image; start a new run"
+            )
+    scheduler.check_recorded(manifest.tunables)
+
+
+def _check_scripts(manifest: Manifest, request: Request) -> None:
+    """Scripts whose files are gone run as they were recorded."""
+    try:
+        written = [workload(str(record["name"])).written(record) for record in manifest.workloads]
+        now = [load.workload.written(load.plan.record) for load in loads(request, request.options)]
+    except (UnknownName, ValueError, LookupError, TypeError, AttributeError, UserError):
+        return
+    recorded = Written.together(written).scripts
+    for name, text in Written.together(now).scripts.items():
+        if recorded.get(name, text) != text:
+            raise UserError(f"script '{name}' has changed since the run began; start a new run")
+
+
+def _check_programs(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
+    where = "manifest.json: workload: programs"
+    for own in manifest.workloads:
+        for name, recorded in converted(own.get("programs", {}), dict[str, dict[str, str]], where).items():
+            found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
+            if found != recorded:
+                raise UserError(
+                    f"{name} is {found.get('path')}, and was {recorded.get('path')} when the run began; name that in "
+                    f"PGBED_{name.upper()}, or start a new run"
+                )
+        try:
+            workload(str(own["name"])).check(own)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise UserError(f"manifest.json: workload: {error}") from None
+
+
+def _made_by_an_engine(path: str) -> bool:
+    """Clusters are their server's; the socket folder's symlink and the control socket are never followed."""
+    parts = path.split("/")
+    names = (DATA, FILES, CLUSTERS, "socket")
+    return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in names)
