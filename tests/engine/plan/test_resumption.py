@@ -1,0 +1,52 @@
+"""What has changed since a run began is noticed before it is continued."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Config, Manifest, config_key
+from engine.journal.manifest import read_manifest
+from engine.plan import resumption
+from engine.plan.request import request_of
+from tests.support.journal import make_run
+
+
+def planned(tmp_path: Path, config: Path) -> Manifest:
+    """A run under a settings file."""
+    manifest = read_manifest(make_run(tmp_path / "run", builds=("16.3",), unfinished=range(3)))
+    recorded = Config(config.stem, (("work_mem", "4MB"), ("shared_buffers", "1GB")), str(config))
+    return dataclasses.replace(
+        manifest,
+        configs={config_key(recorded.name, "16.3"): recorded},
+        request={"builds": ["16.3"], "configs": [str(config)], "overrides": ["shared_buffers=1GB"]},
+    )
+
+
+def test_a_settings_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.conf"
+    file.write_text("work_mem = 4MB\nshared_buffers = 2GB\n")  # the latter is overridden
+    manifest = planned(tmp_path, file)
+    request = request_of(manifest.request)
+    resumption._check_configs(manifest, request)
+    file.write_text("work_mem = 8MB\n")
+    with pytest.raises(UserError, match="config 'mine' has changed since the run began: work_mem is 8MB, was 4MB"):
+        resumption._check_configs(manifest, request)
+    file.unlink()
+    resumption._check_configs(manifest, request)
+
+
+def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", unfinished=range(6))
+    (run / "cells").mkdir(exist_ok=True)
+    (run / "engine.log").symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match=r"engine\.log: not a regular file"):
+        resumption.check(run, read_manifest(run), print)
+
+
+def test_a_finished_run_starts_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", builds=("nowhere",), repeats=1)
+    assert resumption.check(run, read_manifest(run), print) == {}
