@@ -181,7 +181,7 @@ class HelpScreen(PagesScreen):
 def _word_lines(text: str) -> list[Line]:
     lines: list[Line] = []
     for entry in glossary.words_on(text):
-        lines += hanging((f"{entry.word:<{WORD_CELLS}} ", "key"), entry.meaning, HELP_CELLS)
+        lines += hanging((f"{entry.term:<{WORD_CELLS}} ", "key"), entry.meaning, HELP_CELLS)
     return lines or [line(("no figure is on this screen", "dim"))]
 
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.screens import drive
 from tui.compare.table import SHORT
-from tui.glossary import GLOSSARY, words_on
+from tui.glossary import FIGURES, GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns
 from tui.live.text import COLUMNS, TIMES
 from tui.screens.dialogs import _key_lines
@@ -35,11 +35,11 @@ def test_each_screen_has_its_own_words_and_no_entry_is_of_none() -> None:
         found = words_on((SCREENS / f"{name}.txt").read_text())
         assert len(found) >= 3, name
     for path in SCREENS.glob("*.txt"):
-        seen |= {entry.word for entry in words_on(path.read_text())}
+        seen |= {entry.term for entry in words_on(path.read_text())}
     rare = {"bimodal", "withheld", "ETA", "screen % cpu", "0.75 of a cause", "not done", "A/A",
             "run queue", "waits"}  # fmt: skip
-    assert {entry.word for entry in GLOSSARY} - seen <= rare
-    assert 30 <= len(GLOSSARY) <= 60 and len({entry.word for entry in GLOSSARY}) == len(GLOSSARY)
+    assert {entry.term for entry in FIGURES} - seen <= rare
+    assert 40 <= len(GLOSSARY) <= 80 and len({entry.term for entry in GLOSSARY}) == len(GLOSSARY)
     assert all(len(entry.meaning) < 130 and not entry.meaning.endswith(".") for entry in GLOSSARY)
 
 
