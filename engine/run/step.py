@@ -17,9 +17,7 @@ from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
-from engine.host import disk
 from engine.host.machine_counters import Host, cpu_busy_ns, device_of
-from engine.journal.totals import StepTotals
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
@@ -30,9 +28,11 @@ from engine.postgres.cellserver import CellServer
 from engine.postgres.server_processes import ServerProcesses
 from engine.postgres.serverlog import ServerLog
 from engine.remote.client_host import ClientHost
-from engine.run.clients import Launcher, launched
+from engine.run import client_step
+from engine.run.clients import launched
 from engine.run.control import Commands
 from engine.run.statements import StepStatements
+from engine.run.step_totals import totals_of
 from engine.run.stop import StepFailed, Stop
 from engine.slices.hold import used_ns
 from engine.slices.recorder import SliceRecord
@@ -40,19 +40,15 @@ from engine.slices.sliced_server import Side
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
-from probes.figures import ProbeRecord
 from workloads import gate, workload
-from workloads.base import Launch, Maintenance, Place, Step, role_kind
-from workloads.page import Control, Page, State, Word
+from workloads.base import Maintenance, Step
+from workloads.page import Control, Page, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
 LEAST_S = 0.005
 # Between two looks at what costs a system call, is everybody alive: at least, and at most, where nothing else wakes up.
 CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
-READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
-READY_TIMEOUT_PER_ROLE_S = patient(0.5)
-PREPARATION_PATIENCE = 20.0  # times as long as a step's preparation is expected to take
 BLAME_S = 0.5
 
 
@@ -174,8 +170,18 @@ class StepRunner:
                 events = self._counters.counted if self._counters is not None else Counted()
                 if events.by_perf:
                     observers = tuple(sorted((*observers, OBSERVER)))
-                totals = self._totals(step, sampler, probed, observers)
-                totals = replace(totals, counters=events.roles, counters_note=events.note)
+                sizes = pgstat.sizes(self.monitor)
+                self.journal.add_sizes(sampler.step, sizes)
+                totals = replace(
+                    totals_of(step, sampler, self.server.inside, sizes, self._wal_last - self._wal_first, self._end_ns),
+                    database_bytes=pgstat.database_bytes(self.monitor),
+                    observers=observers,
+                    probes=probed,
+                    report=self._report,
+                    spill_over_ns=self._spill_over_ns,
+                    counters=events.roles,
+                    counters_note=events.note,
+                )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
@@ -256,54 +262,20 @@ class StepRunner:
         if reason:
             raise StepFailed(reason)
 
-    def _totals(
-        self, step: Step, sampler: StepSampler, probed: dict[str, dict[str, ProbeRecord]], observers: tuple[str, ...]
-    ) -> StepTotals:
-        sizes = pgstat.sizes(self.monitor)
-        self.journal.add_sizes(sampler.step, sizes)
-        roles = sampler.role_totals
-        server, inside = sampler.server_totals(), self.server.inside
-        host, device = sampler.host_totals()
-        return StepTotals(
-            seconds=sampler.seconds,
-            roles=roles,
-            server_cpu_ns=server.get("cpu_ns"),
-            server_runq_ns=server.get("runq_ns"),
-            server_switches=server.get("switches"),
-            server_read_bytes=server.get("read_bytes"),
-            server_write_bytes=server.get("write_bytes"),
-            client_cpu_ns=sum(role.client_cpu_ns for role in roles.values()),
-            engine_cpu_ns=sampler.engine_cpu_ns,
-            wal_bytes=self._wal_last - self._wal_first,
-            rows_indexed=step.rows_indexed,
-            rows_expected=round(self._end_ns / 1e9 * step.rate_per_s) or step.work,
-            rate_target_per_s=step.rate_per_s,
-            heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
-            index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),
-            database_bytes=pgstat.database_bytes(self.monitor),
-            cluster_bytes=disk.folder_bytes(inside.data_dir) if inside else None,
-            rss_bytes=sampler.largest_rss_bytes if inside else None,
-            host=host,
-            device=device,
-            observers=observers,
-            probes=probed,
-            primary_metric=step.primary_metric,
-            report=self._report,
-            wall_seconds=sampler.wall_seconds,
-            apart=step.apart,
-            background={each.role: each.unit for each in step.background},
-            spill_over_ns=self._spill_over_ns,
-        )
-
     # -- a step with clients
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
-        launching = launched(self._launch_of(step), len(step.roles), self.server, self.host)
-        with launching as (page, launcher), ExitStack() as ends:
-            self._await_ready(page, launcher, step.preparation_s)
-            if step.sliced and self.server.inside:
-                self.sliced, self._page = (step, self._side(step, page)), page
+        server, host, inside = self.server, self.host, self.server.inside
+        launch = client_step.launch_of(
+            step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
+        )
+        with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
+            check = partial(client_step.check_clients, page, launcher, self._blame)
+            client_step.await_ready(page, launcher, step.preparation_s, check, self._check)
+            if step.sliced and inside:
+                side = client_step.side_of(step, page, self.cell.subject, inside.pid, self.monitor.backend_pid)
+                self.sliced, self._page = (step, side), page
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
             self.slices = SliceRecord(self.journal, sampler.step, page)
@@ -311,7 +283,7 @@ class StepRunner:
             page.words[Control.START_NS] = sampler.started_ns
             self._begin_probing(step, sampler, launcher.process.pid)
             self.journal.commit()
-            yield from self._watch(sampler, _done(page), partial(self._check_clients, page, launcher), page)
+            yield from self._watch(sampler, client_step.all_done(page), check, page)
             self._spill_over_ns = used_ns(self.idle_servers, self._spill_over_ns)
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
@@ -345,64 +317,6 @@ class StepRunner:
         self._page.words[Control.END_NS] = self._end_ns = active_ns
         t_ns = time.monotonic_ns()
         self.journal.add_event("shortened", t_ns, {"text": text}, ended_ns=t_ns, attempt=self.attempt, step=self.step)
-
-    def _launch_of(self, step: Step) -> Callable[[int], Launch]:
-        """What launches a step's clients on the page of a descriptor."""
-
-        def of(page_fd: int) -> Launch:
-            host, server = self.host, self.server
-            place = Place(
-                server.client_dsn(host.passfile if host else ""),
-                page_fd,
-                self.manifest.seed,
-                self.cell.repeat,
-                host.folder if host else str(server.folder),
-                str(server.data_folder or ""),
-                self.journal.found(),
-                checkpoint=server.may_checkpoint,
-                kit=server.kit() if step.apart else None,
-            )
-            return self.workload.launch(host.workload(self.planned) if host else self.planned, step, place)
-
-        return of
-
-    def _side(self, step: Step, page: Page) -> Side:
-        """This server, as the conductor knows it."""
-        backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
-        judged = step.primary_metric.role if step.primary_metric else ""
-        primary = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == judged)
-        inside = self.server.inside
-        assert inside is not None
-        pids = () if step.gated else {page.word(slot, Word.CLIENT_PID) for slot in range(page.roles)}
-        return Side(
-            self.cell.subject,
-            page.fd,
-            page.roles,
-            primary,
-            inside.pid,
-            backends,
-            self.monitor.backend_pid,
-            tuple(sorted(pids)),
-        )
-
-    def _await_ready(self, page: Page, launcher: Launcher, preparation_s: float) -> None:
-        patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
-        deadline = time.monotonic() + patience_s
-        while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
-            self._check_clients(page, launcher)
-            if time.monotonic() > deadline:
-                raise StepFailed(f"clients were not ready within {patience_s:.0f} s; see {launcher.log}")
-            self._check()
-            time.sleep(0.005)
-        self._check_clients(page, launcher)
-
-    def _check_clients(self, page: Page, launcher: Launcher) -> None:
-        if page.words[Control.STOP]:  # a role that fails sets it, for its partners
-            errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
-            if errors:
-                raise StepFailed(self._blame(errors[0]))
-        if launcher.process.poll() is not None:
-            raise StepFailed(self._blame(launcher.reason()))
 
     # -- a step without clients
 
@@ -468,19 +382,6 @@ def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
         neighbours = list(group)
         ordered += neighbours[::-1] if interchangeable and repeat % 2 == 0 else neighbours
     return tuple(ordered)
-
-
-def _done(page: Page) -> Callable[[], bool]:
-    """Says whether all roles have done their work, or cannot."""
-    slot = 0
-
-    def done() -> bool:
-        nonlocal slot
-        while slot < page.roles and page.word(slot, Word.STATE) >= State.DONE:  # it stays so
-            slot += 1
-        return slot == page.roles
-
-    return done
 
 
 def _pace(sampler: StepSampler) -> Pace:

@@ -1,0 +1,45 @@
+"""The totals of a step: what its sampler counted and what the step was planned to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.host import disk
+from engine.journal.totals import StepTotals
+from engine.observe.sampler import StepSampler
+from engine.postgres.cellserver import Inside
+from engine.postgres.pgstat import Size
+from workloads.base import Step
+
+
+def totals_of(
+    step: Step, sampler: StepSampler, inside: Inside | None, sizes: Sequence[Size], wal_bytes: int, end_ns: int
+) -> StepTotals:
+    """Return the totals of a finished step, which ended after `end_ns` of active time unless that is 0."""
+    roles, server = sampler.role_totals, sampler.server_totals()
+    host, device = sampler.host_totals()
+    return StepTotals(
+        seconds=sampler.seconds,
+        roles=roles,
+        server_cpu_ns=server.get("cpu_ns"),
+        server_runq_ns=server.get("runq_ns"),
+        server_switches=server.get("switches"),
+        server_read_bytes=server.get("read_bytes"),
+        server_write_bytes=server.get("write_bytes"),
+        client_cpu_ns=sum(role.client_cpu_ns for role in roles.values()),
+        engine_cpu_ns=sampler.engine_cpu_ns,
+        wal_bytes=wal_bytes,
+        rows_indexed=step.rows_indexed,
+        rows_expected=round(end_ns / 1e9 * step.rate_per_s) or step.work,
+        rate_target_per_s=step.rate_per_s,
+        heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
+        index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),
+        cluster_bytes=disk.folder_bytes(inside.data_dir) if inside else None,
+        rss_bytes=sampler.largest_rss_bytes if inside else None,
+        host=host,
+        device=device,
+        primary_metric=step.primary_metric,
+        wall_seconds=sampler.wall_seconds,
+        apart=step.apart,
+        background={each.role: each.unit for each in step.background},
+    )
