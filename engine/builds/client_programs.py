@@ -108,7 +108,7 @@ def _record(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise UserError(f"{path}: no such program")
     if not account.may_execute(path):
-        raise UserError(f"{path}: user {account.name}, who runs clients, cannot execute it")
+        raise UserError(f"{path}: user {account.name}, which runs clients, cannot execute it")
     answer = ask([str(path), "--version"], account)
     if answer.code:
         raise UserError(f"{path} --version: {answer.shown}")

@@ -32,13 +32,13 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
     ends = [revision_of(name, repository, revision).commit for name, revision in (("good", good), ("bad", bad))]
     where = str(repository)
     if ends[0] == ends[1]:
-        raise UserError(f"{where}: {good} and {bad} are one commit; name two that differ")
+        raise UserError(f"{where}: {good} and {bad} are the same commit; name two that differ")
     if git(repository, "rev-parse", "--is-shallow-repository").strip() == "true":
         raise UserError(f"{where} is a shallow clone: git fetch --unshallow gets the commits between")
     if ends[0] not in git(repository, "rev-list", "--first-parent", ends[1], failing=True).split():
         after = ends[1] in git(repository, "rev-list", "--first-parent", ends[0], failing=True).split()
         how = "it comes after it: swap them" if after else "name a common ancestor as --good"
-        raise UserError(f"{where}: {good} is no first-parent ancestor of {bad}; {how}")
+        raise UserError(f"{where}: {good} is not a first-parent ancestor of {bad}; {how}")
     lines = git(repository, "log", "--first-parent", "--reverse", "--format=%H%x00%s", f"{ends[0]}..{ends[1]}")
     first = git(repository, "log", "-1", "--format=%H%x00%s", ends[0])
     parts = [line.partition("\0") for line in (first + lines).splitlines()]

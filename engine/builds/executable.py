@@ -63,8 +63,8 @@ def _of_process(label: str, program: Path) -> Path:
         kill_group(child)
         os.close(reading)
     raise UserError(
-        f"build '{label}': which program {program} starts in the end cannot be seen, and probes attach "
-        "to that; name the install that it is a wrapper of"
+        f"build '{label}': probes attach to the program that {program} finally starts, and that "
+        "cannot be found; name the install that it wraps"
     )
 
 

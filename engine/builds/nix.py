@@ -79,7 +79,7 @@ def fixed_path(sha256: str, name: str) -> str:
     except FileNotFoundError as error:
         raise no_nix() from error
     if asked.returncode != 0:
-        raise UserError(f"{name}: Nix cannot say where it would be: {last_words(asked.stderr)}")
+        raise UserError(f"{name}: Nix cannot tell its store path: {last_words(asked.stderr)}")
     return asked.stdout.strip()
 
 
@@ -145,8 +145,8 @@ def _there(label: str, drv: Path) -> Path:
         if shutil.which("nix") is None:
             raise no_nix()
         raise UserError(
-            f"'{label}' is not in the Nix store, to which {getpass.getuser()} may not write: let {STATE.owner()}, "
-            "whose it is, run a plan with it once, or install Nix with its daemon"
+            f"'{label}' is not in the Nix store, to which {getpass.getuser()} may not write: let its owner, "
+            f"{STATE.owner()}, run a plan with it once, or install Nix with its daemon"
         )
     return Path(made[1])
 

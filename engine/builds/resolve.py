@@ -119,7 +119,7 @@ def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalo
         return source_tree.revision_of(label.name, label.path, label.revision)
     if source_tree.is_install(label.path):
         if not label.plain:
-            raise UserError(f"{text}: an install is built already; variants are for what is built here")
+            raise UserError(f"{text}: an install is compiled already; variants are for builds that are compiled here")
         return local_build(label.name, label.path)
     if source_tree.is_tree(label.path):
         return source_tree.tree_at(label.name, label.path)
@@ -144,7 +144,7 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
         if not Path(patch).expanduser().is_file():
             raise UserError(f"build '{label.name}': there is no patch file {patch}")
     if not label.plain and entry.provenance != "source":
-        raise UserError(f"{text}: {entry.label} was built by others; only what is built here can be changed")
+        raise UserError(f"{text}: {entry.label} is prebuilt; only builds that are compiled here can be changed")
     return entry
 
 
@@ -157,7 +157,7 @@ def _usable(label: Label, exact: bool) -> tuple[CatalogEntry, Path | None] | Non
     if usable is None:
         name = entry.tarball.name if entry.tarball else entry.attr
         raise UserError(
-            f"build '{label.name}' is not available here: there is no prebuilt server of it, and its source cannot be "
+            f"build '{label.name}' is not available here: it has no prebuilt server, and its source cannot be "
             f"fetched with this package set; put {name} into a folder and set BENCH_TARBALLS to that folder"
         )
     return usable

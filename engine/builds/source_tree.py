@@ -71,7 +71,7 @@ def tree_at(name: str, path: Path) -> Source:
     try:
         configure = (path / "configure").read_text(errors="replace")
     except OSError:
-        raise UserError(f"build '{name}': {path} has no configure script, by which all servers are built") from None
+        raise UserError(f"build '{name}': {path} has no configure script, which all builds use") from None
     version = _version(name, str(path), configure)
     if not _in_git(path):
         if (path / "config.status").exists():
@@ -83,8 +83,8 @@ def tree_at(name: str, path: Path) -> Source:
     marked = [line for line in git(path, "ls-files", "-v", "--", *_WITHOUT).splitlines() if _is_marked(line)]
     if marked:
         raise UserError(
-            f"build '{name}': git does not look at {marked[0][2:]} for changes (assume-unchanged or "
-            f"skip-worktree), so that nothing can say what was built: git -C {path} update-index --really-refresh"
+            f"build '{name}': git ignores changes of {marked[0][2:]} (assume-unchanged or "
+            f"skip-worktree), so nothing could say what was built: git -C {path} update-index --really-refresh"
         )
     return Source(path, version, commit, _changes(path))
 
@@ -100,7 +100,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
     if not repository.is_dir():
         raise UserError(f"build '{name}': there is no folder {repository}")
     if revision.startswith("-"):
-        raise UserError(f"build '{name}': '{revision}' is no revision")
+        raise UserError(f"build '{name}': '{revision}' is not a revision")
     if not git(repository, "rev-parse", "--git-dir", failing=True):
         raise UserError(f"build '{name}': {repository} is not a git repository")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -112,7 +112,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
     where = f"{repository} at {revision}"
     configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
     if not configure or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
-        raise UserError(f"build '{name}': {where} is no source of PostgreSQL (configure and src/backend)")
+        raise UserError(f"build '{name}': {where} is not PostgreSQL's source (configure and src/backend)")
     return Source(repository, _version(name, where, configure), commit, revision=True)
 
 
@@ -130,7 +130,9 @@ def files_of(source: Source) -> Iterator[Folder]:
 def _version(name: str, where: str, configure: str) -> str:
     found = VERSION.search(configure)
     if found is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
-        raise UserError(f"build '{name}': {where} is no source of PostgreSQL: its configure is another's")
+        raise UserError(
+            f"build '{name}': {where} is not PostgreSQL's source: its configure script belongs to something else"
+        )
     return found[1]
 
 
@@ -199,7 +201,7 @@ def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
         names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
     filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
     if any("=" in name for name in filters):
-        raise UserError(f"{path}: git's configuration has a filter with '=' in its name, which must go")
+        raise UserError(f"{path}: git's configuration has a filter with '=' in its name; remove it")
     off = (f"{name}.{end}" for name in filters for end in ("clean=", "smudge=", "process=", "required=false"))
     return _started(path, arguments, (*HARMLESS, *off))
 
@@ -215,7 +217,7 @@ def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = (
             **_as_owner(path),
         )
     except FileNotFoundError as error:
-        raise UserError("git is not installed; a source tree outside git and installs need none") from error
+        raise UserError("git is not installed; only installs and source trees outside git can do without") from error
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"git cannot be started in {path}: {error}") from None
 

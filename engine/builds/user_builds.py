@@ -1,4 +1,4 @@
-"""The user's own table of builds, beside those that come with pgbed: ~/.config/pgbed/builds.toml (XDG_CONFIG_HOME).
+"""The user's own table of builds, besides pgbed's: ~/.config/pgbed/builds.toml (XDG_CONFIG_HOME).
 
     [builds."18.7"]                       # as `bench pin 18.7` adds it
     source = "sha256-…"                   # of postgresql-18.7.tar.bz2
@@ -83,11 +83,11 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
     Raises UserError for an unknown release, or if its checksum is not available.
     """
     if not RELEASE.fullmatch(version):
-        raise UserError(f"'{version}' is no release of PostgreSQL: expected 18.7 or 19beta1, for example")
+        raise UserError(f"'{version}' is not a release of PostgreSQL such as 18.7 or 19beta1")
     table = own_builds()
     known = sha256.lower() or _published(version)
     if not re.fullmatch("[0-9a-f]{64}", known):
-        raise UserError(f"'{known}' is no sha256: expected 64 hexadecimal digits")
+        raise UserError(f"'{known}' is not a sha256: expected 64 hexadecimal digits")
     table[version] = OwnBuild(source="sha256-" + b64encode(bytes.fromhex(known)).decode())
     path = table_path()
     try:
@@ -154,7 +154,7 @@ def _mirror() -> str:
 
 def _check(where: str, label: str, build: OwnBuild) -> None:
     if wrong := [flag for flag in (*build.cflags, *build.configure_flags) if not FLAG.fullmatch(flag)]:
-        raise UserError(f"{where}: '{wrong[0]}' is no flag")
+        raise UserError(f"{where}: '{wrong[0]}' is not a flag")
     if bool(build.source) == bool(build.base):
         raise UserError(
             f"{where}: needs either source, the hash of a release's tarball, or from, another build's label"
@@ -164,13 +164,15 @@ def _check(where: str, label: str, build: OwnBuild) -> None:
     if not RELEASE.fullmatch(label):
         raise UserError(f"{where}: has a source, so its label must be a release, such as 18.7")
     if _changes(build):
-        raise UserError(f'{where}: a release is built as it is; give another label, with from = "{label}", the changes')
+        raise UserError(
+            f'{where}: a release cannot be changed; put the changes under another label with from = "{label}"'
+        )
     try:
         known = build.source.startswith("sha256-") and len(b64decode(build.source[7:], validate=True)) == 32
     except ValueError:
         known = False
     if not known:
-        raise UserError(f"{where}: source '{build.source}' is not sha256- and 32 bytes in base64")
+        raise UserError(f"{where}: source '{build.source}' must be sha256- and 32 bytes in base64")
 
 
 def _changes(build: OwnBuild) -> Mapping[str, object]:

@@ -70,7 +70,7 @@ def _loose_helper() -> tuple[Check, ...]:
     loose = next((found for part in parts if (found := bpftrace.changeable(part, sticky=True)) is not None), None)
     if loose is None:
         return (Check("probe helper", "ok", f"{script}, started by sudo"),)
-    reason = "sudo runs the probe helper as root, so who may write there may do what root does"
+    reason = "sudo runs the probe helper as root, so anybody who may write there can do what root can"
     remedy = "install pgbed where only root may write, such as root's Nix store, and permit that by sudo"
     return (Check("probe helper", "warn", f"{loose} can be changed by users other than root", reason, remedy),)
 

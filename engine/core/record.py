@@ -41,4 +41,4 @@ def converted(value: Any, of: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, of)
     except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
-        raise UserError(f"{where} holds what cannot be understood: {error}") from None
+        raise UserError(f"{where} is invalid: {error}") from None

@@ -53,11 +53,11 @@ def check_route(route: Route) -> None:
         try:
             address = ip_address(text)
         except ValueError:
-            raise ValueError(f"{name} {text!r} is no IP address") from None
+            raise ValueError(f"{name} {text!r} is not an IP address") from None
         if address.is_unspecified or address.is_multicast:
             raise ValueError(f"{name} {text} is not the address of one machine")
     if bool(route.address) != bool(route.client):
-        raise ValueError("address and client go together")
+        raise ValueError("address and client must be given together")
     if route.port and not LEAST_PORT <= route.port <= MOST_PORT:
         raise ValueError(f"port {route.port} is not {LEAST_PORT} to {MOST_PORT}")
     if route.host and not route.address:
@@ -71,4 +71,4 @@ def check_route(route: Route) -> None:
 def check_host(host: str) -> None:
     """Raises ValueError for a host that ssh would take for something else, such as an option."""
     if not _HOST.fullmatch(host):
-        raise ValueError(f"{host!r} is no name of a host: give one as for ssh, such as user@example.org")
+        raise ValueError(f"{host!r} is not a host name: name a host as for ssh, such as user@example.org")

@@ -35,6 +35,6 @@ class GuestClock:
         if abs(behind_s) > ALLOWED_S + ALLOWED_PART * passed_s:
             raise UserError(
                 f"the guest's clock went {abs(behind_s):.1f} s {'behind' if behind_s > 0 else 'ahead of'} this "
-                f"machine's in {passed_s:.0f} s, so its times say nothing: give it CPUs of its own (--guest-pin), or "
+                f"machine's in {passed_s:.0f} s, so its times mean nothing: give it CPUs of its own (--guest-pin), or "
                 f"another kernel"
             )

@@ -74,7 +74,7 @@ def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -
                 continue
             made.rename(folder)
             return folder
-    raise UserError(f"kernel '{label}' cannot be had from this machine's package mirror ({'; '.join(reasons)})")
+    raise UserError(f"kernel '{label}' is not available from this machine's package mirror ({'; '.join(reasons)})")
 
 
 class _Failed(Exception):

@@ -90,15 +90,17 @@ def check_install(labels: Sequence[str], root: Path = ROOT) -> None:
         raise UserError(f"no kernel can be installed: {why}")
     there = distribution.known()
     if not there:
-        raise UserError("no kernels of this machine's distribution are known (Debian's are); install some by its means")
+        raise UserError(
+            "no kernels of this machine's distribution are known (Debian's are); install one with its package manager"
+        )
     for label in labels:
         if label not in there:
             raise unknown("kernel", label, there)
         if (root / PLACE / label).exists():
-            raise UserError(f"kernel '{label}' is installed already; bench host-kernels remove {label} takes it away")
+            raise UserError(f"kernel '{label}' is installed already; bench host-kernels remove {label} removes it")
     for program, package in (("mkinitramfs", "initramfs-tools"), ("depmod", "kmod")):
         if shutil.which(program, path=_path()) is None:
-            raise UserError(f"{program} is missing, which makes a kernel's initial file system: install {package}")
+            raise UserError(f"{program} is missing; it makes a kernel's initial file system: install {package}")
 
 
 def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
@@ -110,9 +112,7 @@ def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
         if not modules.is_dir():
             raise UserError(f"kernel '{label}': its package holds no modules of {release}")
         if link.exists() or link.is_symlink():
-            raise UserError(
-                f"kernel '{label}': {link} is there already: this release is the system's, called {release}"
-            )
+            raise UserError(f"kernel '{label}': {link} exists already: this release is the system's, called {release}")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(modules)
         progress(f"kernel {label}: making the initial file system of {release}")
@@ -133,7 +133,7 @@ def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
             raise unknown("installed kernel", label, [each.label for each in _installed(root)])
         for modules in (root / PLACE / label / "lib/modules").glob("*"):
             if modules.name == os.uname().release:
-                raise UserError(f"kernel '{label}' runs now; boot another one first")
+                raise UserError(f"kernel '{label}' is running; boot another one first")
 
 
 def remove(label: str, root: Path = ROOT) -> None:

@@ -124,13 +124,13 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
         raise UserError(f"{where}: no kernel image (bzImage, vmlinuz) is there")
     release = release_of(image)
     if release is None:
-        raise UserError(f"{where}: {image.name} is no bootable x86 kernel image")
+        raise UserError(f"{where}: {image.name} is not a bootable x86 kernel image")
     folder = next((each for each in (image.parent, *image.parent.parents[:2]) if _modules(each, release)), None)
     if folder is None:
         near = (image.parent, image.parent.parent)
         others = sorted(path.name for each in near for path in each.glob("lib/modules/*"))
         found = f"only those of {', '.join(map(visible, others))}" if others else "none"
-        raise UserError(f"{where}: it needs lib/modules/{release} beside the image, and there is {found}")
+        raise UserError(f"{where}: lib/modules/{release} must be next to the image, and there is {found}")
     config = next((path for path in _configs(folder, image, release) if path.is_file()), None)
     text = config.read_bytes() if config else b""
     told = _Told()
@@ -189,7 +189,7 @@ def told_by(image: Path) -> tuple[str, str]:
     release = release_of(image)
     said = _said(image).split(b"\0")[0].decode(errors="replace")
     if release is None:
-        raise UserError(f"{image}: no bootable x86 kernel image")
+        raise UserError(f"{image}: not a bootable x86 kernel image")
     return release, said.partition(") ")[2].strip()
 
 
@@ -211,7 +211,7 @@ def _checked(kernel: Kernel) -> Kernel:
     there = modules(kernel)
     lacking = [name for name in initrd.REQUIRED if name not in there]
     if lacking:
-        raise UserError(f"kernel '{kernel.label}' cannot be a guest's: it lacks {', '.join(lacking)}")
+        raise UserError(f"kernel '{kernel.label}' cannot run in a guest: it lacks {', '.join(lacking)}")
     return kernel
 
 

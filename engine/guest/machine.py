@@ -71,7 +71,7 @@ class Job:
         """The part of the initial file system that only this guest has."""
         for path in self.binds:
             if not path.isprintable():
-                raise UserError(f"{path}: a guest cannot be given a folder of that name")
+                raise UserError(f"{path}: a guest cannot have a folder of that name")
         options = f"DISK={self.disk}\nSTORE={'9p' if self.store is None else 'erofs'}\nWATCHDOG_S={self.watchdog_s}\n"
         own = {"options": options, "binds": "".join(f"{path}\n" for path in self.binds), "command": self.command}
         return initrd.job({**{name: text.encode() for name, text in own.items()}, **self.files})

@@ -41,18 +41,18 @@ class Tools:
 def find(progress: Progress, roots: Path) -> Tools:
     """The programs that the wrapper names, else the machine's. Raises UserError, which says what to install."""
     if platform.machine() != "x86_64":
-        raise UserError(f"guests with other kernels are made on x86-64 only, and this is {platform.machine()}")
+        raise UserError(f"guests with other kernels need x86-64, and this is {platform.machine()}")
     drv = os.environ.get("PGBED_GUEST_TOOLS")
     place = f"{nix.realise('guest-tools', drv, progress, roots / 'guest-tools')}/bin" if drv else None
     search = place or _system()
     found = {name: shutil.which(name, path=search) for name in PACKAGES}
     missing = [PACKAGES[name] for name, path in found.items() if path is None]
     if missing:
-        raise UserError(f"a guest with another kernel needs {', '.join(missing)}: install that, or leave out --kernel")
+        raise UserError(f"a guest with another kernel needs {', '.join(missing)}: install these, or leave out --kernel")
     qemu, busybox, mkfs = (Path(str(path)) for path in found.values())
     with busybox.open("rb") as file:
         if LOADER in file.read(HEAD_BYTES):
-            raise UserError(f"{busybox} needs libraries, and a guest begins without any: install busybox-static")
+            raise UserError(f"{busybox} needs libraries, which a guest does not have: install busybox-static")
     erofs = shutil.which(EROFS, path=search)
     return Tools(qemu, busybox, mkfs, _version(qemu), Path(erofs) if erofs else None)
 

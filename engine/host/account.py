@@ -87,7 +87,7 @@ def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
     raise UserError(
         f"PGBED_USER={wanted}: there is no such user; create it or unset PGBED_USER"
         if wanted
-        else "started as root, and neither user 'postgres' nor 'nobody' exists to run servers; set PGBED_USER"
+        else "started as root, and neither 'postgres' nor 'nobody' exists to run servers as; set PGBED_USER"
     )
 
 

@@ -25,7 +25,7 @@ def own_address(text: str) -> str:
     try:
         free_port(address)
     except OSError as error:
-        raise UserError(f"--listen {text}: no address of this machine ({error.strerror})") from None
+        raise UserError(f"--listen {text}: not an address of this machine ({error.strerror})") from None
     return address
 
 
@@ -41,12 +41,10 @@ def check_free(address: str, port: int, count: int) -> None:
         try:
             free_port(address, each)
         except OverflowError:
-            raise UserError(
-                f"--port {port}: {count} servers side by side need as many ports, one after another"
-            ) from None
+            raise UserError(f"--port {port}: {count} servers side by side need as many consecutive ports") from None
         except OSError as error:
             why = "is in use" if error.errno == errno.EADDRINUSE else str(error.strerror)
-            raise UserError(f"--port {port}: {address}:{each} {why}; choose another, or leave it to bench") from None
+            raise UserError(f"--port {port}: {address}:{each} {why}; choose another, or leave out --port") from None
 
 
 def listening(address: str, port: int = 0) -> socket.socket:

@@ -72,7 +72,7 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
                 try:
                     place.write_text(value)
                 except OSError as error:
-                    raise UserError(f"{name}={value}: {place} does not take it: {error.strerror}") from None
+                    raise UserError(f"{name}={value}: {place} refused: {error.strerror}") from None
             yield
         finally:
             restore(before)
@@ -112,7 +112,7 @@ def _kept(before: Mapping[str, str]) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"another run has changed settings of {device}: wait for its end") from None
+                raise UserError(f"another run has changed settings of {device}: wait until it ends") from None
             if os.fstat(file.fileno()).st_nlink == 0:
                 raise UserError(f"another run has just restored the settings of {device}: start again")
             file.truncate(0)
@@ -135,5 +135,5 @@ def _places(settings: Settings, path: Path) -> dict[str, Path]:
         return {}
     device = device_of(next(each for each in (path, *path.parents) if each.exists()))
     if device is None:
-        raise UserError(f"{settings[0][0]}: {path} is on no block device that could be set")
+        raise UserError(f"{settings[0][0]}: {path} is not on a block device that can be tuned")
     return {name: Path("/sys/block", device, "queue", name) for name, _ in settings}

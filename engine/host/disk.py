@@ -34,8 +34,8 @@ def check(path: Path, needed_bytes: int) -> None:
     free = free_bytes(path)
     if free < needed_bytes:
         raise UserError(
-            f"{path} has {size(free)} free, and {size(needed_bytes)} are needed: "
-            "free some, choose another folder with --out, or less data (--scale, --rows, --pgbench-scale)"
+            f"{path} has {size(free)} free but {size(needed_bytes)} are needed: "
+            "free some space, choose another folder with --out, or less data (--scale, --rows, --pgbench-scale)"
         )
 
 

@@ -56,8 +56,8 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
                     break
                 holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
                 raise UserError(
-                    f"another run is measuring on this machine (process {holder or 'unknown'}), and each would disturb "
-                    "the other's figures; wait for it (bench watch), or pass --allow-concurrent to run anyway"
+                    f"another run is measuring on this machine (process {holder or 'unknown'}), and they would disturb "
+                    "each other; wait for it (bench watch), or pass --allow-concurrent to run anyway"
                 ) from None
             kept.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # else children that have begun would still hold it
             os.ftruncate(lock, 0)

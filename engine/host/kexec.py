@@ -75,7 +75,7 @@ def load(image: Path, initrd: Path, command_line: str) -> None:
     try:
         kernel, first = image.open("rb"), initrd.open("rb")
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}: the kernel is not there any more") from None
+        raise UserError(f"{error.filename}: {error.strerror}: the kernel has been removed") from None
     with kernel, first:
         libc = ctypes.CDLL(None, use_errno=True)
         number = KEXEC_FILE_LOAD[platform.machine()]
@@ -84,7 +84,7 @@ def load(image: Path, initrd: Path, command_line: str) -> None:
     if done != 0:
         code = ctypes.get_errno()
         why = "it is not signed by a key that this machine trusts" if code in NOT_TRUSTED else os.strerror(code)
-        raise UserError(f"{image}: the kernel that runs does not take it: {why}")
+        raise UserError(f"{image}: the running kernel refuses it: {why}")
 
 
 def boot() -> None:

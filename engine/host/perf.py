@@ -137,7 +137,7 @@ def _process(line: Line, text: str) -> int:
 
 
 def _odd(text: str, why: str) -> UserError:
-    return UserError(f"perf stat printed what cannot be understood ({why}): {text.strip()[:200]}")
+    return UserError(f"perf stat printed unexpected output ({why}): {text.strip()[:200]}")
 
 
 def _names() -> str:
@@ -225,7 +225,7 @@ class Counting:
         finally:
             self.close()
         if len(output) > OUTPUT_MAX_BYTES:
-            raise UserError("perf stat printed endlessly")
+            raise UserError("perf stat produces endless output")
         found = parse(output.decode(errors="replace").splitlines())
         self.user_only = b':u"' in output or b'/u"' in output
         if not found:

@@ -52,7 +52,9 @@ def check_place(run: Path) -> None:
         found = folder.stat()
         sticky = folder != place and found.st_mode & stat.S_ISVTX
         if found.st_uid not in trusted or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
-            raise UserError(f"{folder}: another user can change what is in it, and root goes on with it at every boot")
+            raise UserError(
+                f"{folder}: another user can change its contents, and root would continue with them at every boot"
+            )
 
 
 def check_code() -> None:
@@ -62,7 +64,7 @@ def check_code() -> None:
     asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
     found = subprocess.run(asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if found.returncode:
-        raise UserError(f"{sys.executable} does not start without this environment, and could not after a boot")
+        raise UserError(f"{sys.executable} does not start without this environment, so it could not start after a boot")
     for place in found.stdout.splitlines():
         _check_roots(Path(place), below=True)
     for name, value in exports.items():
@@ -70,7 +72,7 @@ def check_code() -> None:
             if part.startswith("/"):
                 _check_roots(Path(part))
             elif name == "PATH":
-                raise UserError(f"PATH holds {part or 'an empty part'}, which is another place in each folder")
+                raise UserError(f"PATH holds {part or 'an empty part'}, which depends on the working folder")
 
 
 def _check_roots(path: Path, *, below: bool = False) -> None:
@@ -92,8 +94,8 @@ def _check_roots(path: Path, *, below: bool = False) -> None:
             code = link or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
             if code and (status.st_uid != 0 or (writable and not harmless)):
                 raise UserError(
-                    f"{place}: others than root can change it, and root would run what is there at every "
-                    "boot: use a pgbed, and a PATH, in places of root's alone, such as the Nix store or /usr"
+                    f"{place}: users other than root can change it, and root would run it at every boot: "
+                    "use a pgbed and a PATH that only root can change, such as the Nix store or /usr"
                 )
         managed = any(place.is_relative_to(each) and not place.is_relative_to(LOCAL) for each in MANAGED)
         if below and not managed and asked.is_dir() and place not in walked:
@@ -124,7 +126,9 @@ def check_free(run: Path, root: Path = ROOT) -> None:
     going = run_of(root)
     if going is not None and going != run.resolve() and (going / "manifest.json").exists():
         name = str(going)
-        raise UserError(f"the run {name} goes on with the next boot, and only one can: end it first, bench stop {name}")
+        raise UserError(
+            f"the run {name} continues at the next boot, and only one run can: end it first: bench stop {name}"
+        )
 
 
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
@@ -148,7 +152,7 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
         if not unit.exists():
             unit.write_text(TEXT)
     except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror}: the run could not go on after a boot") from None
+        raise UserError(f"{error.filename}: {error.strerror}: the run could not continue after a boot") from None
     if root == ROOT and not unit.is_symlink():
         systemctl("daemon-reload")
         systemctl("enable", unit.name)

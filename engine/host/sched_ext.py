@@ -44,7 +44,7 @@ def program(name: str) -> Path:
     """The program of a scheduler. Raises UserError if it is missing."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
-        raise UserError(f"--sched {TUNABLE}={name}: there is no program {name}: nix shell nixpkgs#scx.full has it")
+        raise UserError(f"--sched {TUNABLE}={name}: program {name} is missing: nix shell nixpkgs#scx.full has it")
     return Path(found)
 
 
@@ -54,9 +54,9 @@ def check_here(name: str, place: Path = PLACE) -> None:
     if here is None:
         raise UserError(f"--sched {TUNABLE}: Linux {os.uname().release} here has no sched_ext (CONFIG_{OPTION})")
     if here:
-        raise UserError(f"--sched {TUNABLE}={name}: the scheduler {here} runs already; end that first")
+        raise UserError(f"--sched {TUNABLE}={name}: the scheduler {here} is running; stop it first")
     if os.geteuid() != 0:
-        raise UserError(f"--sched {TUNABLE}={name}: only root may do that; start bench as root")
+        raise UserError(f"--sched {TUNABLE}={name}: only root can load a scheduler; start bench as root")
     program(name)
 
 
@@ -80,7 +80,9 @@ def running(name: str, place: Path = PLACE) -> Iterator[None]:
                 if process.poll() is not None or time.monotonic() > until_s:
                     said.seek(0)
                     last = said.read()[-300:].decode(errors="replace").split()
-                    raise UserError(f"--sched {TUNABLE}={name}: it does not come up: {' '.join(last) or 'no word'}")
+                    raise UserError(
+                        f"--sched {TUNABLE}={name}: it does not start: {' '.join(last) or 'without a message'}"
+                    )
                 time.sleep(POLL_S)
             yield
         finally:

@@ -67,7 +67,7 @@ def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
         ):
             raise UserError(f"--sched {text}: give NAME=NUMBER, such as base_slice_ns=3000000")
         if name not in (*PLACES, sched_ext.TUNABLE):
-            raise UserError(f"--sched {name}: no kernel has it; known: {', '.join(PLACES)}, ext")
+            raise UserError(f"--sched {name}: unknown; known: {', '.join(PLACES)}, ext")
         if name in found:
             raise UserError(f"--sched {name}: given twice")
         found[name] = value

@@ -26,7 +26,7 @@ def check_places(build: Build | None, account: Account, folder: Path, sockets: P
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(
-            f"user {account.name}, who runs the server, may not enter {barred}: "
+            f"user {account.name}, which runs the server, may not enter {barred}: "
             f"choose another folder with --out, or name another user in PGBED_USER"
         )
     for program in ("initdb", "postgres"):

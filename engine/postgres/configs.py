@@ -87,7 +87,7 @@ def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
         if not equals or not re.fullmatch(_NAME, name):
             raise UserError(f"--set {text}: must be NAME=VALUE, such as work_mem=64MB")
         if name in RESERVED:
-            raise UserError(f"--set {text}: the bench sets {name} itself for every server; leave it out")
+            raise UserError(f"--set {text}: pgbed sets {name} itself for every server; leave it out")
         found.append((name, value.strip()))
     return tuple(found)
 
@@ -171,7 +171,7 @@ def _resolve_one(spec: str) -> ConfigSpec:
         raise unknown("config", spec, built_in)
     text = read_text(path, "config file")
     if not is_name(path.stem):
-        raise UserError(f"config file {spec}: its name cannot name a config; rename it")
+        raise UserError(f"config file {spec}: a config cannot have this name; rename it")
     if path.stem in built_in:
         raise UserError(f"config file {path} would be called '{path.stem}' like a built-in config; rename it")
     origin = str(path.resolve())

@@ -177,7 +177,7 @@ class AttachedServer:
         return self.dsn()
 
     def kit(self) -> Kit:
-        raise ServerError("a server that was running already is no build to make clusters with")
+        raise ServerError("an external server cannot make clusters")
 
     pass_line: ClassVar[str] = ""
 
@@ -235,7 +235,7 @@ class AttachedServer:
     def _create(self, made: Made) -> None:
         with external_queries.connect(self._open, external_queries.MAKING_S) as connection:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (made.database,)).fetchone():
-                raise UserError(f"{made.build}: there is a database {made.database} that this cell has not made")
+                raise UserError(f"{made.build}: there is a database {made.database} that this cell did not make")
             _keep(self.cell_dir, made)
             name = sql.Identifier(made.database)
             connection.execute(STATEMENT_TIMEOUT)
@@ -348,7 +348,7 @@ def _made(path: Path) -> Made:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     if not made.given and not MADE.fullmatch(made.database):
-        raise UserError(f"{path}: database {made.database} is none that pgbed makes")
+        raise UserError(f"{path}: database {made.database} was not made by pgbed")
     return made
 
 

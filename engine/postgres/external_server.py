@@ -151,8 +151,8 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
             asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
             if schemas and external_queries.row(connection, name, asked, tuple[bool]) != (True,):
                 raise UserError(
-                    f"{name}: several loads at once have a schema each, and role {connection.info.user} may "
-                    f"not make any: GRANT CREATE ON DATABASE {database}"
+                    f"{name}: background workloads have a schema each, and role {connection.info.user} may "
+                    f"not create any: GRANT CREATE ON DATABASE {database}"
                 )
     except psycopg.Error as error:
         raise UserError(f"{name}: --scratch-database {database}: {one_line(error)}") from None
@@ -178,7 +178,7 @@ def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
     if schema != "public" or not may:
         why = "may not create tables there" if schema == "public" else f"its first schema is {schema}"
         role = connection.info.user
-        raise UserError(f"{name}: tables are made in schema public, but not by role {role}: {why}")
+        raise UserError(f"{name}: tables must be created in schema public, but not by role {role}: {why}")
 
 
 def one_line(error: Exception) -> str:
@@ -197,7 +197,7 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
         raise UserError(f"{name}: not a connection string: {said}") from None
     for key in given:
         if key in SECRET:
-            raise UserError(f"{name}: {key} is not supported: it would have to be shown to others on this machine")
+            raise UserError(f"{name}: {key} is not supported: other users of this machine would see it")
         if key in ("options", "replication"):
             raise UserError(f"{name}: {key} is not supported: servers are compared as they are; use ALTER ROLE … SET")
     return given
@@ -210,7 +210,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
         raise UserError(f"{name}: PostgreSQL {reported} is too old: {OLDEST} or later is needed")
     facts = external_queries.row(connection, name, question("external_facts", version) or "", _Facts)
     if facts.backend != str(connection.info.backend_pid):
-        raise UserError(f"{name}: there is a connection pooler before this server: name the server's own address")
+        raise UserError(f"{name}: a connection pooler is in front of this server: name the server's own address")
     if facts.standby:
         raise UserError(f"{name}: a standby, which is read-only: name its primary")
     if facts.read_only:
@@ -251,7 +251,9 @@ def _version(name: str, reported: str) -> str:
     """The first word of a server's version: `16.3` of `16.3 (Debian 16.3-1)`."""
     word = (reported.split() or [""])[0]
     if not _VERSION.fullmatch(word):
-        raise UserError(f"{name}: what the server reports as its version, '{reported[:40]}', is none of PostgreSQL")
+        raise UserError(
+            f"{name}: what the server reports as its version, '{reported[:40]}', is not a version of PostgreSQL"
+        )
     return word
 
 

@@ -71,9 +71,9 @@ HARMED: dict[str, tuple[Harm, str]] = {
     "no manifest": (lambda run: (run / "manifest.json").unlink(), "not a run directory"),
     "manifest cut": (write("manifest.json", b'{"schema": "1'), "manifest.json: cannot be read"),
     "manifest in no encoding": (write("manifest.json", b'{"run": "\xff\xfe"}'), "manifest"),
-    "manifest is a list": (write("manifest.json", b"[1, 2]"), "cannot be understood"),
-    "manifest of nothing": (write("manifest.json", b'{"schema": "1.0"}'), "cannot be understood"),
-    "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "cannot be understood"),
+    "manifest is a list": (write("manifest.json", b"[1, 2]"), "is invalid"),
+    "manifest of nothing": (write("manifest.json", b'{"schema": "1.0"}'), "is invalid"),
+    "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "is invalid"),
     "manifest of another schema": (manifest_with(schema="2.0"), "schema 2.0, this pgbed reads 1.0"),
     "journal of another schema": (
         change("UPDATE meta SET value = '2.0'"),

@@ -175,5 +175,5 @@ def test_a_cell_of_a_workload_that_is_not_planned_is_refused(tmp_path: Path) -> 
         compare([run])
     record["variants"][VARIANTS[0]] = {"name": 1}
     manifest.write_text(json.dumps(record))
-    with pytest.raises(UserError, match="variants: insert holds what cannot be understood"):
+    with pytest.raises(UserError, match="variants: insert is invalid"):
         compare([run])

@@ -47,5 +47,5 @@ def test_a_step_asked_for_by_its_name_that_no_build_has_is_refused(tmp_path: Pat
     assert list(lacking(named, (without, with_icu), {})) == ["16.3"]
     with pytest.raises(UserError, match=r"17\.0/bin/postgres cannot be read: No such file"):
         lacking(named, (Build("17.0", "17.0", str(tmp_path / "17.0"), "", "local"),), {})
-    with pytest.raises(UserError, match=r"workload: lacking holds what cannot be understood"):
+    with pytest.raises(UserError, match=r"workload: lacking is invalid"):
         recorded({"lacking": {"16.3": ["b"]}})

@@ -134,7 +134,7 @@ def test_what_is_newest_is_asked_only_when_asked_for(server: Path) -> None:
         ("18.98", None, "there is no such release"),
         ("18.98", "0" * 64 + "  postgresql-18.97.tar.bz2\n", "holds no checksum of postgresql-18.98.tar.bz2"),
         ("18.98", "<html>", "holds no checksum"),
-        ("../18", None, "is no release of PostgreSQL"),
+        ("../18", None, "is not a release of PostgreSQL"),
     ],
 )
 def test_a_release_without_a_checksum_is_not_pinned(

@@ -52,9 +52,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("where", "good", "bad", "said"),
     [
         ("postgres", "v0", "main", "has no revision 'v0'"),
-        ("postgres", "main", "main", "are one commit"),
-        ("postgres", "main", "main~2", "main is no first-parent ancestor of main~2; it comes after it: swap them"),
-        ("postgres", "aside", "main", "aside is no first-parent ancestor of main; name a common ancestor"),
+        ("postgres", "main", "main", "are the same commit"),
+        ("postgres", "main", "main~2", "main is not a first-parent ancestor of main~2; it comes after it: swap them"),
+        ("postgres", "aside", "main", "aside is not a first-parent ancestor of main; name a common ancestor"),
         ("shallow", "main~1", "main", "is a shallow clone: git fetch --unshallow"),
         ("empty", "main~1", "main", "is not a git repository"),
         ("nowhere", "main~1", "main", "there is no folder"),

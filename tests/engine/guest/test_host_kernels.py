@@ -91,7 +91,7 @@ def test_nixos_is_told_how_it_has_kernels(root: Path) -> None:
 
 def test_an_image_says_release_and_version(root: Path) -> None:
     assert kernels.told_by(root / f"boot/vmlinuz-{RELEASE}") == (RELEASE, "#1 SMP")
-    with pytest.raises(UserError, match="no bootable x86 kernel image"):
+    with pytest.raises(UserError, match="not a bootable x86 kernel image"):
         kernels.told_by(root / "store/initrd")
 
 
@@ -105,7 +105,7 @@ def test_a_kernel_whose_image_cannot_be_read_is_listed_as_such(root: Path, monke
     assert done.exit_code == 0
     rows = json.loads(done.stdout)
     assert [row["state"] for row in rows] == ["cannot be read", "", "cannot be read"] and rows[2]["release"] is None
-    assert f"{found[0].image}: no bootable x86 kernel image" in "".join(done.stderr.split("\n"))
+    assert f"{found[0].image}: not a bootable x86 kernel image" in "".join(done.stderr.split("\n"))
     assert f"{closed}: Permission denied; only root may read it" in done.stderr.replace("\n", "")
 
 

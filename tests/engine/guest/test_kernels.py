@@ -69,11 +69,11 @@ def test_what_cannot_be_a_guests_kernel_is_refused_in_one_line(folder: Path) -> 
 
     modules = folder / "lib" / "modules" / RELEASE
     (modules / "modules.builtin").write_text("")
-    refused(f"cannot be a guest's: it lacks {', '.join(REQUIRED[1::2])}")
+    refused(f"cannot run in a guest: it lacks {', '.join(REQUIRED[1::2])}")
     modules.rename(modules.with_name("6.1.0-50-amd64"))
-    refused(rf"needs lib/modules/{re.escape(RELEASE)} beside the image, and there is only those of 6.1.0-50-amd64")
+    refused(rf"lib/modules/{re.escape(RELEASE)} must be next to the image, and there is only those of 6.1.0-50-amd64")
     (folder / "bzImage").write_bytes(b"\x7fELF" + bytes(0x4000))
-    refused("bzImage is no bootable x86 kernel image")
+    refused("bzImage is not a bootable x86 kernel image")
     (folder / "bzImage").unlink()
     refused("no kernel image")
 
@@ -87,7 +87,7 @@ def test_what_a_guest_lacks_is_named_before_anything_runs(folder: Path, monkeypa
     monkeypatch.delenv("PGBED_GUEST_TOOLS", raising=False)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(tools, "SYSTEM_PATH", "")
-    with pytest.raises(UserError, match=r"needs qemu-system-x86, busybox-static, e2fsprogs: install that"):
+    with pytest.raises(UserError, match=r"needs qemu-system-x86, busybox-static, e2fsprogs: install these"):
         tools.find(lambda _: None, folder)
 
 
@@ -141,7 +141,7 @@ def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
     assert "-object" not in words and huge[-1] == "memory-backend=memory"
     emulated = machine.command(found, GuestMachine("tcg", 1, 768, "tmpfs", 9, "qemu 7.2"), "a", "b", (5, 6), None)
     assert "-drive" not in emulated and emulated[emulated.index("-accel") + 1] == "tcg,thread=multi"
-    with pytest.raises(UserError, match="cannot be given a folder of that name"):
+    with pytest.raises(UserError, match="cannot have a folder of that name"):
         Job("", ("/tmp/a\nb",), {}, "none").archive()
 
 

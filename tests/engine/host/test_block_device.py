@@ -48,7 +48,7 @@ def test_a_config_has_its_device_settings_and_hands_them_down(tmp_path: Path) ->
 def test_a_place_without_a_device_is_refused_and_no_other_file_is_written(tmp_path: Path) -> None:
     settings = (("read_ahead_kb", "0"),)
     assert device_of(Path("/proc")) is None
-    with pytest.raises(UserError, match="is on no block device"):
+    with pytest.raises(UserError, match="is not on a block device"):
         block_device.check(settings, Path("/proc/none"))
     file = tmp_path / "file"
     restore({str(file): "1", f"/sys/block/../../{file}/queue/read_ahead_kb": "1"})

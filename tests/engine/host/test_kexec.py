@@ -1,4 +1,4 @@
-"""Whether this machine can be booted into another kernel, and what goes on with a run after a boot."""
+"""Whether this machine can be booted into another kernel, and what continues a run after a boot."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_unit_runs_the_command_with_the_same_environment_until_it_is_removed
     other.mkdir()
     (run / "manifest.json").touch()
     script = (machine / resume_unit.SCRIPT).read_text()
-    with pytest.raises(UserError, match=r"the run .*/a run's goes on with the next boot.*: end it first, bench stop"):
+    with pytest.raises(UserError, match=r"the run .*/a run's continues at the next boot.*: end it first: bench stop"):
         resume_unit.install(other, ["-c", ""], other / "engine.log", machine)
     resume_unit.remove(other, machine)
     assert resume_unit.run_of(machine) == run and (machine / resume_unit.SCRIPT).read_text() == script
@@ -85,5 +85,5 @@ def test_the_unit_is_one_that_systemd_reads() -> None:
 
 
 def test_a_kernel_that_is_not_there_any_more_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the kernel is not there any more"):
+    with pytest.raises(UserError, match="the kernel has been removed"):
         kexec.load(tmp_path / "vmlinuz", tmp_path / "initrd", "quiet")

@@ -103,7 +103,9 @@ def test_what_others_could_change_is_refused_by_its_name(
     harm(place, monkeypatch)
     with pytest.raises(UserError) as raised:
         began()
-    assert str(raised.value).startswith(f"{named.format(place)}: others than root can change it, and root would run")
+    assert str(raised.value).startswith(
+        f"{named.format(place)}: users other than root can change it, and root would run it"
+    )
 
 
 @pytest.mark.parametrize("path", ["bin:/usr/bin", "/usr/bin:", "/usr/bin:~/bin"])
@@ -111,7 +113,7 @@ def test_a_path_that_is_another_in_each_folder_is_refused(
     began: Callable[[], str], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setenv("PATH", path)
-    with pytest.raises(UserError, match=r"^PATH holds (bin|an empty part|~/bin), which is another place"):
+    with pytest.raises(UserError, match=r"^PATH holds (bin|an empty part|~/bin), which depends on the working folder"):
         began()
 
 

@@ -24,7 +24,7 @@ def test_what_a_kernel_does_not_know_is_refused_with_what_it_has() -> None:
     with pytest.raises(UserError, match=r"Linux 6\.1\.170 does not have it; it has latency_ns, min_granularity_ns"):
         scheduler.check(tunables, "6.1.170")
     for texts, said in (
-        (["base_slice=1"], "base_slice: no kernel has it; known: base_slice_ns"),
+        (["base_slice=1"], "base_slice: unknown; known: base_slice_ns"),
         (["base_slice_ns"], "give NAME=NUMBER"),
         (["base_slice_ns=-1"], "give NAME=NUMBER"),
         (["base_slice_ns=\u0661"], "give NAME=NUMBER"),
@@ -81,18 +81,18 @@ def test_the_scheduler_runs_while_it_is_wanted_and_is_seen_to(tmp_path: Path, mo
     (place / "state").write_text("disabled\n")
     assert sched_ext.loaded(place) == ""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(UserError, match="there is no program scx_rusty: nix shell"):
+    with pytest.raises(UserError, match="program scx_rusty is missing: nix shell"):
         sched_ext.check_here("scx_rusty", place)
     program = tmp_path / "scx_rusty"
     program.write_text(PROGRAM.format(place))
     program.chmod(0o755)
     with sched_ext.running("scx_rusty", place):
         assert sched_ext.loaded(place) == "rusty_1.0.9"
-        with pytest.raises(UserError, match=r"the scheduler rusty_1\.0\.9 runs already"):
+        with pytest.raises(UserError, match=r"the scheduler rusty_1\.0\.9 is running"):
             sched_ext.check_here("scx_rusty", place)
     assert sched_ext.loaded(place) == ""
     program.write_text("#!/bin/sh\necho no BTF here >&2\nexit 1\n")
-    with pytest.raises(UserError, match="it does not come up: no BTF here"), sched_ext.running("scx_rusty", place):
+    with pytest.raises(UserError, match="it does not start: no BTF here"), sched_ext.running("scx_rusty", place):
         pass
 
 

@@ -19,7 +19,7 @@ SMALL_WAL, LARGE_WAL = 1 << 30, 40 << 30
 
 def test_too_little_space_says_need_and_have(tmp_path: Path) -> None:
     disk.check(tmp_path / "not" / "made" / "yet", 1)
-    with pytest.raises(UserError, match=r"has [\d.]+ \wB free, and 1024 TB are needed: .*--out"):
+    with pytest.raises(UserError, match=r"has [\d.]+ \wB free but 1024 TB are needed: .*--out"):
         disk.check(tmp_path, 1 << 50)
 
 

@@ -147,7 +147,7 @@ def test_overrides_win_over_scaling_and_are_told(build: Builds) -> None:
 
 
 @pytest.mark.parametrize("text, said", [
-    ("work_mem", "must be NAME=VALUE"), ("=3", "must be NAME=VALUE"), ("port=5433", "the bench sets port itself"),
+    ("work_mem", "must be NAME=VALUE"), ("=3", "must be NAME=VALUE"), ("port=5433", "pgbed sets port itself"),
 ])  # fmt: skip
 def test_bad_overrides_are_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):

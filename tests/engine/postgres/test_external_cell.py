@@ -15,11 +15,11 @@ from engine.postgres.external_cell import MADE, RECORD, database_name, left_in
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"build": "prod", "database": "postgres", "mark": "x"}, "postgres is none that pgbed makes"),
-        ({"build": "prod", "database": "pgbed_a; DROP", "mark": "x"}, "is none that pgbed makes"),
-        ({"build": "prod", "database": ["pgbed_1"], "mark": "x"}, "cannot be understood"),
-        ({"database": "pgbed_1"}, "cannot be understood"),
-        ("", "cannot be understood"),
+        ({"build": "prod", "database": "postgres", "mark": "x"}, "postgres was not made by pgbed"),
+        ({"build": "prod", "database": "pgbed_a; DROP", "mark": "x"}, "was not made by pgbed"),
+        ({"build": "prod", "database": ["pgbed_1"], "mark": "x"}, "is invalid"),
+        ({"database": "pgbed_1"}, "is invalid"),
+        ("", "is invalid"),
     ],
 )
 def test_a_record_that_names_another_database_is_refused(tmp_path: Path, record: Any, why: str) -> None:

@@ -67,13 +67,13 @@ NO_ROWS = _said(b"C", b"SELECT 0\0") + _said(b"Z", b"I")
 @pytest.mark.parametrize(
     ("version", "said", "why"),
     [
-        ("16.3", _one_row(b"\x1b[31mwhat"), r"the server's answer to: What a server .* holds what cannot"),
-        ("16.3", _one_row(b"1", b"2"), "holds what cannot be understood"),
+        ("16.3", _one_row(b"\x1b[31mwhat"), r"the server's answer to: Version and state .* is invalid"),
+        ("16.3", _one_row(b"1", b"2"), "is invalid"),
         ("16.3", NO_ROWS, "the last operation didn't produce"),
-        ("banana", _one_row(b"1"), "what the server reports as its version, 'banana', is none of PostgreSQL"),
-        ("", _one_row(b"1"), "what the server reports as its version, '', is none of PostgreSQL"),
+        ("banana", _one_row(b"1"), "what the server reports as its version, 'banana', is not a version of PostgreSQL"),
+        ("", _one_row(b"1"), "what the server reports as its version, '', is not a version of PostgreSQL"),
         ("9.6.24", _one_row(b"1"), "PostgreSQL 9.6.24 is too old: 12 or later is needed"),
-        ("16.3\x1b[31m<b>", _one_row(b"1"), "is none of PostgreSQL"),
+        ("16.3\x1b[31m<b>", _one_row(b"1"), "is not a version of PostgreSQL"),
     ],
 )
 def test_a_server_that_answers_oddly_is_refused_in_a_line(version: str, said: bytes, why: str) -> None:
@@ -92,7 +92,7 @@ def test_a_server_that_never_answers_is_given_up_and_the_question_named(monkeypa
     with odd_server("16.3", None) as conninfo, pytest.raises(UserError) as raised:
         look("odd", conninfo)
     assert str(raised.value) == (
-        "odd: no answer within 0.3 s to: What a server that was running already is, and what the role…"
+        "odd: no answer within 0.3 s to: Version and state of an external server, and what its role m…"
     )
 
 

@@ -294,7 +294,7 @@ def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: B
     words = ("--pg", f"new={new.dsn('guest')}", "--repeats", "1", *SMALL, "--scratch-database", "room")
     variants = ("--variants", "insert,insert+pgbench-select", "--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
     done = bench("run", *words, *variants, "--steps", "l.i1")
-    told = "several loads at once have a schema each, and role guest may not make any: GRANT CREATE ON DATABASE room"
+    told = "background workloads have a schema each, and role guest may not create any: GRANT CREATE ON DATABASE room"
     assert done.returncode == 2 and told in done.stderr
     new.ask("GRANT CREATE ON DATABASE room TO guest")
     done = bench("run", *words, *variants, "--steps", "l.i1", "--rows-written", "3000")

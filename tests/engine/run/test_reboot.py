@@ -240,8 +240,8 @@ def test_a_run_is_said_to_boot_once_it_does(new_folder: Callable[[], Path], plan
     run, console = folder / planned["run"], PlainConsole(file=out)
     create_run(run, planned)
     (root / resume_unit.UNIT).parent.mkdir(parents=True)
-    (run / "engine.log").write_text("booting kernel a\nbench: /none: the kernel is not there any more\n")
-    with pytest.raises(UserError, match=r"^/none: the kernel is not there any more"):
+    (run / "engine.log").write_text("booting kernel a\nbench: /none: the kernel has been removed\n")
+    with pytest.raises(UserError, match=r"^/none: the kernel has been removed"):
         _boots(run, 2, console, root)
     assert _boots(run, STOPPED, console, root) == STOPPED
     assert "booted" not in out.getvalue()

@@ -105,6 +105,6 @@ def test_what_cannot_be_is_refused_before_anything_is_made(bench: Bench, label: 
             check_free("127.0.0.1", port - 1, 2)
         done = bench("run", "--pg", label, "--tcp", "--port", str(port))
         assert done.returncode == 2 and done.stderr == (
-            f"bench: --port {port}: 127.0.0.1:{port} is in use; choose another, or leave it to bench\n"
+            f"bench: --port {port}: 127.0.0.1:{port} is in use; choose another, or leave out --port\n"
         )
     assert not list(bench.out.glob("*/manifest.json"))

@@ -294,7 +294,7 @@ def test_lines_beyond_the_window_are_counted() -> None:
 
 def test_json_of_another_making_is_one_clear_line() -> None:
     raw = record()
-    with pytest.raises(UserError, match="cannot be understood"):
+    with pytest.raises(UserError, match="is invalid"):
         read({key: value for key, value in raw.items() if key != "comparability"})
     with pytest.raises(UserError):
         read({**raw, "cells": None})
