@@ -1,0 +1,76 @@
+"""Which words of the product's text are not English that everyone reads, or have another word in the glossary.
+
+    python -m tests.idioms
+
+Strings, docstrings and comments are read; names are not.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("engine", "tui", "workloads", "probes")
+TEXT = {".bt", ".sql", ".toml", ".html", ".css"}  # read whole
+IDIOMS = (
+    "is none", "so many", "by itself", "goes on", "what there is", "that there is not", "for what is none", "beside it",
+    "as it is", "whoever",
+)  # fmt: skip
+BEGINNINGS = ("Of its", "Of their")  # of a sentence
+INSTEAD = {  # what the glossary does not say -> what it does
+    "abreast": "interleaved, side by side",
+    "in turns": "interleaved",
+    "driven": "run, interleaved",
+    "arm": "variant",
+    "arms": "variants",
+    "further load": "background workload",
+    "beside load": "background workload",
+    "running already": "external server",
+    "attached server": "external server",
+    "elsewhere": "on the remote client host",
+    "headline": "primary metric",
+    "judged by": "primary metric",
+    "stands out": "is flagged",
+    "stand out": "are flagged",
+    "leak": "spill-over",
+    "ragged": "imbalance",
+}
+FOUND = re.compile(
+    rf"(?i:\b(?:{'|'.join((*IDIOMS, *INSTEAD))})\b)|(?:(?<=[.:;] )|(?<=^)|(?<=\"\"\"))(?:{'|'.join(BEGINNINGS)})\b"
+)
+
+
+def complaints(home: Path) -> Iterator[str]:
+    """What is found below a source tree, as lines."""
+    for package in PACKAGES:
+        for path in sorted((home / package).rglob("*")):
+            if path.suffix == ".py" or path.suffix in TEXT:
+                for line, text in pieces(path):
+                    for match in FOUND.finditer(text):
+                        word = match[0].lower()
+                        if match[0].endswith("None"):  # Python's
+                            continue
+                        instead = f": say {INSTEAD[word]}" if word in INSTEAD else ""
+                        at = line + text.count("\n", 0, match.start())
+                        yield f"{path.relative_to(home)}:{at}: {match[0]!r}{instead}"
+
+
+def pieces(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a file, each with its line; line breaks within one are blanks to what is looked for."""
+    text = path.read_text("utf-8")
+    if path.suffix in TEXT:
+        yield 1, text
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            yield token.start[0], token.string
+
+
+if __name__ == "__main__":
+    found = list(complaints(Path(__file__).parents[1]))
+    print(*found, sep="\n", file=sys.stderr) if found else None
+    sys.exit(1 if found else 0)
