@@ -17,7 +17,7 @@ from pathlib import Path
 PACKAGES = ("engine", "tui", "workloads", "probes")
 TEXT = {".bt", ".sql", ".toml", ".html", ".css"}  # read whole
 IDIOMS = (
-    "is none", "so many", "by itself", "goes on", "what there is", "that there is not", "for what is none", "beside it",
+    "is none", "so many", "by itself", "goes on", "what there is", "that there is not", "for what is none",
     "as it is", "whoever",
 )  # fmt: skip
 BEGINNINGS = ("Of its", "Of their")  # of a sentence

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from importlib import import_module
 
-from workloads.base import Joins, Workload
+from workloads.base import BackgroundWorkload, Workload
 from workloads.combined.names import Part, parts_of
 from workloads.names import NotRegistered, pick
 from workloads.presets import preset
@@ -25,17 +25,17 @@ REGISTRY = {
 
 
 def modules() -> dict[str, str]:
-    """The module of each workload, and as what it stands there, by its name."""
+    """MODULE or MODULE:ATTRIBUTE of each workload, by its name."""
     added = os.environ.get("PGBED_WORKLOADS", "")
     return REGISTRY | dict(entry.split("=", 1) for entry in added.split(",") if "=" in entry)
 
 
 @cache
 def workload(name: str) -> Workload:
-    """A workload by its name, or several at once: `insert+pgbench-select`, the first with the others beside it.
+    """A workload by its name, or one with background workloads: `insert+pgbench-select`.
 
-    Raises UnknownName for another name, NotRegistered where its module holds none, ValueError for one that cannot be
-    beside another.
+    Raises UnknownName for another name, NotRegistered where its module holds none, ValueError for one that cannot run
+    in the background.
     """
     if "+" in name and name not in modules():
         first, *others = name.split("+")
@@ -63,10 +63,10 @@ def of_preset(name: str) -> str:
 
 
 def background_of(name: str) -> tuple[Part, ...]:
-    """The workloads that run beside the first of a combined one."""
+    """The background workloads of a combined one."""
     return parts_of(name, modules())[1:]
 
 
 def joining() -> tuple[str, ...]:
-    """The workloads that can be a load beside another."""
-    return tuple(each.name for each in workloads() if isinstance(each, Joins))
+    """The workloads that can run in the background of another."""
+    return tuple(each.name for each in workloads() if isinstance(each, BackgroundWorkload))

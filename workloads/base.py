@@ -44,10 +44,10 @@ def role_kind(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PrimaryMetric:
-    """What a step is judged by: the rate at which all roles of one kind make progress, in `unit`.
+    """The metric of a step that verdicts are first given for: the rate of all roles of one kind, in `unit`.
 
-    `live` is false where progress comes in lumps, so that a rate says nothing before the step has ended. By "time" it
-    is the mean time of these roles' statements, in seconds, and less is better.
+    `live` is false where progress comes in lumps, so that a rate means nothing before the step has ended. By "time" it
+    is the mean time of these roles' statements in seconds, and less is better.
     """
 
     role: str
@@ -58,9 +58,9 @@ class PrimaryMetric:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A further load of a step, beside that which the step is of: judged by itself, by its rate in `unit`.
+    """A background workload of a step. It has verdicts of its own, by its rate in `unit`.
 
-    All its connections have one `role`, which is its name and no other's; `ages` and `threads` are theirs.
+    All its connections have one `role`, which no other workload has; `ages` and `threads` are theirs.
     """
 
     role: str
@@ -77,13 +77,13 @@ class Step:
     connections in the order of their slots in the page; a step without any consists of its maintenance.
     `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
     count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
-    `sliced` steps may be driven in slices: their roles obey the gate (`workloads.gate`). By "time" where they last so
-    long whatever is done in them: then they are as long as the page's END_NS says, once that is set. By "work" where
-    that is fixed, and as much for each client: then the primary roles obey the quota, too, and make a statement
-    a round. Clients that are not `gated` know no gate: they and their server processes are stopped between slices, and
-    their launcher tells later what was done in each (`workloads.turns`). Neighbours that are `interchangeable` are done
-    in the opposite order in every other repeat, so that a drift within cells cancels. A client process that serves
-    several roles has `threads`. Roles of further loads, `background`, come after those of the step's own.
+    `sliced` steps may be interleaved: their roles obey the gate (`workloads.client_gate`). By "time" if their length
+    is fixed: they then end when the page's END_NS says, once that is set. By "work" if their work is fixed, the same
+    for each client: the primary roles then obey the quota as well, and make one statement per round. Clients that are
+    not `gated` know no gate: they and their server processes are stopped between slices, and their launcher reports
+    later what was done in each (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
+    other repeat, so that drift within cells cancels out. A client process that serves several roles has `threads`.
+    Roles of `background` workloads follow those of the step itself.
 
     `needs` are names of what a build must have (`engine.builds.features`) or of programs of the plan: the step is
     left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
@@ -143,8 +143,8 @@ class Plan:
     A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
     with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
     of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
-    `path`, `version` as the program gives it, and `digest` of the file. `own_server` says why the server must be one
-    that pgbed starts; empty where one that was running already will do.
+    `path`, `version` as the program gives it, and `digest` of the file. `own_server` says why pgbed
+    must start the server; empty where an external server will do.
     """
 
     record: dict[str, Any]
@@ -177,11 +177,11 @@ class Place:
     """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
 
     `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
-    of the database, for files that the server reads or keeps: empty where the server is none of pgbed's own. `found` is
+    of the database, for files that the server reads or keeps: empty on an external server. `found` is
     what the report of the first step of the run that found something says of it (see `Launch`): the same for all cells.
-    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`. Of a load beside another, `first` is
-    its first slot in the page, its step ends when the roles of the slots below `until` are done, and its own relations
-    are in a `schema` of its own.
+    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`. Of a background workload, `first` is
+    its first slot in the page; its step ends when the roles of the slots below `until` are done, and its relations are
+    in a `schema` of its own.
     """
 
     dsn: str
@@ -281,11 +281,11 @@ class Workload(Protocol):
         ...
 
     def written(self, record: Record) -> Written:
-        """What whoever made the plan wrote himself and clients execute: a plan of another's is not run unread."""
+        """What the author of the plan wrote and clients execute: nobody should run another person's plan unread."""
         ...
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
-        """The options given, and what slices of its steps need. Raises ValueError where they exclude each other."""
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
+        """The options given, with defaults for interleaved steps. Raises ValueError if they contradict each other."""
         ...
 
     def steps(self, record: Record) -> tuple[Step, ...]: ...
@@ -316,12 +316,12 @@ class Workload(Protocol):
 
 
 @runtime_checkable
-class Joins(Protocol):
-    """What a workload has that can be a load beside another's steps: see `workloads.combined`."""
+class BackgroundWorkload(Protocol):
+    """A workload that can run in the background of another's steps: see `workloads.combined`."""
 
-    def beside(self, entries: Record) -> Plan:
-        """The plan of such a load, from options as text or values. Raises UnknownName or ValueError, each in one line.
+    def background_plan(self, entries: Record) -> Plan:
+        """Plan it from options as text or values. Raises UnknownName or ValueError, each in one line.
 
-        Of its steps the last is the load, without an end of its own; those before prepare it.
+        The last of its steps is the load, without an end of its own; those before prepare it.
         """
         ...

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import gate
+from workloads import client_gate
 from workloads.base import Role
 from workloads.connection import SqlError, execute, open_connection
 from workloads.page import Control, Page, State, Word
@@ -104,7 +104,7 @@ def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
     if not page.word(slot, Word.ENDED_NS):
         page.set_word(slot, Word.ENDED_NS, clock())
     page.set_word(slot, Word.STATE, state)
-    gate.tell_change(page)
+    client_gate.tell_change(page)
     team.ended(role)
     if state == State.DONE:
         gates.await_release()

@@ -12,7 +12,7 @@ an aligned word is read whole, so no lock is needed.
         256..3583          histogram of service time (send to last row), see `workloads.histogram`
         3584..6911         histogram of response time from the intended start (rate-limited roles only)
         6912..7935         the last 512 transactions whose times are listed: when each ended, how long it took
-    then the turns of a server whose clients know no gate, see `workloads.turns`
+    then the turns of a server whose clients know no gate, see `workloads.slice_times`
 
 Times are CLOCK_MONOTONIC nanoseconds.
 """
@@ -51,13 +51,13 @@ class Control(IntEnum):
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
     STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
     RELEASE = 2  # 1: the end snapshot is taken, disconnect and exit
-    GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.gate`
+    GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.client_gate`
     PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
-    QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.gate`
+    QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.client_gate`
     END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
     PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
-    TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.turns`
+    TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.slice_times`
     ELSEWHERE = (
         10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import gate, histogram
+from workloads import client_gate, histogram
 from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 # Names what starts Python on a host where no Python is installed.
@@ -65,8 +65,8 @@ def check_stop(page: Page) -> None:
 
 
 def active(page: Page) -> int:
-    """The clock of limiters and intended starts: stands still while the server is paused (see `workloads.gate`)."""
-    return gate.active_ns(page, clock())
+    """The clock of limiters and intended starts: it stops during pauses (see `workloads.client_gate`)."""
+    return client_gate.active_ns(page, clock())
 
 
 def await_slice(page: Page, slot: int) -> int:
@@ -76,7 +76,7 @@ def await_slice(page: Page, slot: int) -> int:
         words[in_flight] = 0
         while not words[Control.GATE]:
             check_stop(page)
-            gate.wait_while_shut(page, STOP_CHECK_S)
+            client_gate.wait_while_shut(page, STOP_CHECK_S)
         words[in_flight] = began_ns = clock()
         if words[Control.GATE]:
             return began_ns
@@ -86,10 +86,10 @@ def await_quota(page: Page, slot: int, number: int) -> None:
     """Waits until the round of this number, from 0, may be begun. Before that, so many have been made: says so."""
     words, used = page.words, page.slot(slot) + Word.QUOTA_USED
     words[used] = number
-    gate.wake(page, used)
+    client_gate.wake(page, used)
     while number >= (quota := words[Control.QUOTA]):
         check_stop(page)
-        gate.wait_while(page, Control.QUOTA, quota, STOP_CHECK_S)
+        client_gate.wait_while(page, Control.QUOTA, quota, STOP_CHECK_S)
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def untimed(page: Page, slot: int) -> Iterator[None]:
             break
         page.set_word(slot, Word.BUSY, 0)
         check_stop(page)
-        gate.wait_while_shut(page, STOP_CHECK_S)
+        client_gate.wait_while_shut(page, STOP_CHECK_S)
     try:
         yield
     finally:
@@ -113,7 +113,7 @@ def sleep_until(page: Page, until_ns: int) -> None:
     while (left_ns := until_ns - active(page)) > 0:
         check_stop(page)
         if page.words[Control.PAUSED_SINCE_NS]:
-            gate.wait_while_shut(page, STOP_CHECK_S)
+            client_gate.wait_while_shut(page, STOP_CHECK_S)
         else:
             time.sleep(min(left_ns / 1e9, STOP_CHECK_S))
 
@@ -122,7 +122,7 @@ def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
     """Blocks until `wake_fd` (an eventfd) is written, active time is `until_ns`, or it is time to look at STOP."""
     check_stop(page)
     if until_ns is not None and page.words[Control.PAUSED_SINCE_NS]:
-        gate.wait_while_shut(page, STOP_CHECK_S)  # the time does not come in a pause
+        client_gate.wait_while_shut(page, STOP_CHECK_S)  # the time does not come in a pause
         return
     timeout_s = STOP_CHECK_S
     if until_ns is not None:

@@ -29,7 +29,7 @@ from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server_processes import ServerSample
 from engine.postgres.serverlog import LogEvent
-from workloads import turns
+from workloads import slice_times
 from workloads.base import Role, Step
 from workloads.page import READ_OFFSET_NS, Control, Page
 
@@ -172,7 +172,7 @@ class StepSampler:
 
     def _active_ns(self, t_ns: int) -> int:
         """The time without the server's pauses."""
-        return t_ns if self._page is None else turns.active_ns(self._page, t_ns)
+        return t_ns if self._page is None else slice_times.active_ns(self._page, t_ns)
 
     @property
     def _may_ask(self) -> bool:

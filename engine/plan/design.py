@@ -252,6 +252,6 @@ def _options(request: Request) -> Mapping[str, Any]:
         return request.options
     try:
         names = [part.name for variant in request.variants for part in background_of(variant)]
-        return workload("+".join((request.workload, *dict.fromkeys(names)))).abreast(request.options)
+        return workload("+".join((request.workload, *dict.fromkeys(names)))).sliced_options(request.options)
     except ValueError as error:
         raise CannotBeSliced(str(error)) from None

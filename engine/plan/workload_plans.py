@@ -12,7 +12,7 @@ from engine.plan import planfile
 from engine.plan.request import Request
 from engine.plan.variants import variant_label, workload_argument
 from workloads import background_of, modules, workload
-from workloads.base import Joins, Plan, Step, Workload
+from workloads.base import BackgroundWorkload, Plan, Step, Workload
 from workloads.combined.names import Part, parts_of
 from workloads.combined.workload import Combined
 from workloads.names import UnknownName
@@ -87,9 +87,9 @@ def _without(record: dict[str, Any], left_out: missing_steps.Lacking, labels: Se
 
 def _plan(part: Part, options: Mapping[str, Any]) -> Plan:
     joining = workload(part.name)
-    assert isinstance(joining, Joins)
+    assert isinstance(joining, BackgroundWorkload)
     try:
-        return joining.beside({**options, **workload_argument(part.text)[1]})
+        return joining.background_plan({**options, **workload_argument(part.text)[1]})
     except ValueError as error:
         raise ValueError(f"{part.label}: {error}") from None
 

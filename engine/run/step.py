@@ -40,7 +40,7 @@ from engine.slices.sliced_server import Side
 from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
-from workloads import gate, workload
+from workloads import client_gate, workload
 from workloads.base import Maintenance, Step
 from workloads.page import Control, Page, Word
 
@@ -304,12 +304,12 @@ class StepRunner:
         else:
             page, changed_ns, due_ns = self._watched
             left_s = (due_ns - time.monotonic_ns()) / 1e9
-            gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
+            client_gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
 
     def worked_ns(self) -> int:
         """The active time of the step in slices so far."""
         assert self._page is not None
-        return gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
+        return client_gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
 
     def end_after(self, active_ns: int, text: str) -> None:
         """Has the step in slices end after so much active time in all, and records why."""

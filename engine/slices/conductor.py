@@ -1,8 +1,8 @@
 """Interleaves servers that are up side by side: one slice each, in blocks of an order and its mirror image.
 
 A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
-counters pages (`workloads.gate`). A slice is over when its time is, or its rounds are made, and no statement is in
-flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
+counters pages (`workloads.client_gate`). A slice is over when its time is, or its rounds are made, and no statement is
+in flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
 slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as pgbench, get SIGSTOP
 when the time is over, wherever they are, and so do their backends; what was done in such a slice is told later.
 
@@ -35,7 +35,7 @@ from engine.core.lines import Lines
 from engine.core.model import Stopping, Subject
 from engine.slices.block_order import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
-from workloads import gate, histogram, turns
+from workloads import client_gate, histogram, slice_times
 from workloads.page import UNLIMITED, Control, Page, Word
 
 POLL_S = 50e-6  # between two looks at whether a server is quiet
@@ -66,7 +66,7 @@ class Slice(NamedTuple):
     `imbalance_ns` is how long some primary roles had made their rounds and others had not. `early_ns` and `early_ops`
     are of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and
     `cpu_ops` are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before
-    it (`workloads.turns`).
+    it (`workloads.slice_times`).
     """
 
     block: int
@@ -102,7 +102,7 @@ class Conductor:
         self._servers = []
         for side in orders.sides:
             server = SlicedServer(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
-            gate.shut(server.page)
+            client_gate.shut(server.page)
             if self._by_work:
                 server.quota = server.page.words[Control.QUOTA] = 0
             self._servers.append(server)
@@ -212,7 +212,7 @@ class Conductor:
                 return False
             time.sleep(0.001)
         for server in self._servers:
-            gate.pause(server.page, server.page.words[Control.START_NS])
+            client_gate.pause(server.page, server.page.words[Control.START_NS])
         latest_ns = max(server.page.words[Control.START_NS] for server in self._servers)
         time.sleep(max(0, latest_ns - time.monotonic_ns()) / 1e9)
         for server in self._servers:
@@ -247,9 +247,9 @@ class Conductor:
         if not rounds:
             server.work_until(opened_ns + block.slice_ns)
         due_ns = time.monotonic_ns()
-        gate.shut(page)
+        client_gate.shut(page)
         self._await_quiet(server)
-        gate.pause(page, time.monotonic_ns())
+        client_gate.pause(page, time.monotonic_ns())
         last = server.counts()
         ends = [each.ended_ns for each in last]
         imbalance_ns = max(ends) - min(ends) if rounds else 0
@@ -284,9 +284,9 @@ class Conductor:
         before = server.processes.used_ns()
         spill_over_ns = server.spill_over_ns(before)
         opened_ns = server.open()
-        turn = turns.begun(server.page) - 1
+        turn = slice_times.begun(server.page) - 1
         server.work_until(opened_ns + block.slice_ns)
-        gate.shut(server.page)
+        client_gate.shut(server.page)
         halted_ns = server.halt()
         server.used = server.processes.used_ns()
         server.stop(self.orders.stop, before)
@@ -326,12 +326,12 @@ class Conductor:
             while (used := server.page.words[word]) < server.quota:
                 if server.ended or self._given_up():
                     return False
-                gate.wait_while(server.page, word, used, END_POLL_S)
+                client_gate.wait_while(server.page, word, used, END_POLL_S)
         return True
 
     def _await_quiet(self, server: SlicedServer) -> None:
         until_s = time.monotonic() + QUIET_PATIENCE_S
-        while not gate.is_quiet(server.page):
+        while not client_gate.is_quiet(server.page):
             if time.monotonic() > until_s:
                 raise TimeoutError(f"a statement has been in flight for {QUIET_PATIENCE_S:.0f} s after its slice")
             if server.page.words[Control.STOP] or select.select([sys.stdin], [], [], 0)[0]:

@@ -7,7 +7,7 @@ from collections import deque
 from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
 from engine.slices.conductor import Slice
-from workloads import turns
+from workloads import slice_times
 from workloads.page import KEPT_TURNS, Page
 
 
@@ -31,7 +31,7 @@ class SliceRecord:
                 kept.append(counted)
                 row = {name: value for name, value in counted._asdict().items() if name not in ("side", "turn")}
                 self._journal.add_slice(SliceRow(step_id=self._step, **row))
-            elif turns.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
+            elif slice_times.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
                 break
             self._waiting.popleft()  # one that is not known by now will never be
         return kept
@@ -39,5 +39,5 @@ class SliceRecord:
     def _counted(self, each: Slice) -> Slice | None:
         if each.turn < 0:
             return each
-        before, after = turns.told(self._page, each.turn - 1), turns.told(self._page, each.turn)
+        before, after = slice_times.told(self._page, each.turn - 1), slice_times.told(self._page, each.turn)
         return None if before is None or after is None else each._replace(ops=after - before, cpu_ops=after - before)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.core.model import Stopping, Subject
-from workloads import gate, histogram, turns
+from workloads import client_gate, histogram, slice_times
 from workloads.page import UNLIMITED, Control, Page, State, Word
 
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
@@ -126,12 +126,12 @@ class SlicedServer:
                 os.kill(pid, signal.SIGCONT)
         self.stopped = []
         was_shut = bool(self.page.words[Control.PAUSED_SINCE_NS])
-        opened_ns = gate.open_now(self.page)
-        gate.allow(self.page, self.quota)
+        opened_ns = client_gate.open_now(self.page)
+        client_gate.allow(self.page, self.quota)
         if self.gated:
             return opened_ns
         if was_shut:
-            turns.begin(self.page, opened_ns)
+            slice_times.begin(self.page, opened_ns)
         if not self.ended:  # a launcher whose step is over has stopped its clients itself
             self._send_clients(signal.SIGCONT)
         return opened_ns
@@ -147,8 +147,8 @@ class SlicedServer:
         halted_ns = time.monotonic_ns()
         for pid in filter(None, self.side.backends):
             self._stop(pid)
-        gate.pause(self.page, halted_ns)
-        turns.end(self.page, halted_ns)
+        client_gate.pause(self.page, halted_ns)
+        slice_times.end(self.page, halted_ns)
         return halted_ns
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:

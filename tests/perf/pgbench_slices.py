@@ -44,7 +44,7 @@ from engine.slices.conductor import Orders
 from engine.slices.drive import drive
 from engine.slices.sliced_server import Side
 from tests.perf.pgbench_cost import GOAL, interval
-from workloads import gate, turns
+from workloads import client_gate, slice_times
 from workloads.page import Control, Page, State, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.options import Options
@@ -211,8 +211,8 @@ def one_round(servers: list[Server], clients: int, seconds: float, folder: Path,
             while ours.page.word(0, Word.STATE) != State.DONE:
                 time.sleep(LOOK_S)
         used = [each.used_us() for each in (ours, theirs)]
-        ours_ns = gate.active_ns(ours.page, ours.page.word(0, Word.ENDED_NS)) - began_ns
-        taken = [turns.turn(theirs.page, number) for number in range(turns.begun(theirs.page))]
+        ours_ns = client_gate.active_ns(ours.page, ours.page.word(0, Word.ENDED_NS)) - began_ns
+        taken = [slice_times.slice_time(theirs.page, number) for number in range(slice_times.begun(theirs.page))]
         theirs_ns = sum(turn.closed_ns - turn.opened_ns for turn in taken if turn.closed_ns)
         ours.page.words[Control.RELEASE] = 1
         theirs_done = theirs.done()

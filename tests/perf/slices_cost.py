@@ -33,7 +33,7 @@ from engine.slices.block_order import SliceSeed
 from tests.perf.counted_readings import readings
 from tests.support.abreast import Abreast, driven, query_step, servers_up
 from tests.support.steprun import cpu_s
-from workloads import gate
+from workloads import client_gate
 from workloads.page import Control, Page, Word
 from workloads.process import active, await_slice, clock
 
@@ -67,7 +67,7 @@ class State:
             now_ns / 1e9,
             cpu_s(abreast.conductor.process.pid),
             len(abreast.slices),
-            sum(gate.active_ns(page, now_ns) for page in pages) / 1e9,
+            sum(client_gate.active_ns(page, now_ns) for page in pages) / 1e9,
             {role: sum(cpu_s(abreast.client(side, role)) for side in SIDES) for role in ROLES},
             {
                 role: sum(page.word(abreast.slot(0, role), Word.STATEMENTS) for page in pages)
@@ -137,7 +137,7 @@ def wait_ns() -> float:
     """One wait at the gate, by a process that does nothing else: from finding it shut to going on."""
     page, (reader, writer) = Page.create(1), os.pipe()
     in_flight = page.slot(0) + Word.IN_FLIGHT_NS
-    gate.shut(page)
+    client_gate.shut(page)
     child = os.fork()
     if child == 0:
         try:
@@ -152,7 +152,7 @@ def wait_ns() -> float:
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         time.sleep(0.0005)  # asleep by now, as clients are for the other server's slice
         if not page.words[GATE] and not page.words[in_flight]:
-            gate.open_now(page)
+            client_gate.open_now(page)
     return int(os.read(reader, 64)) / WAITS
 
 

@@ -42,7 +42,7 @@ from tests.support.abreast import (
     sides_of,
     whole_blocks,
 )
-from workloads import gate
+from workloads import client_gate
 
 STALLED = 1  # the side
 RATE_PARTS = PARTS[RATE]
@@ -81,7 +81,7 @@ class Turns:
             os.kill(backend, signal.SIGCONT)
 
     def _active_ns(self) -> int:
-        return gate.active_ns(self._abreast.page(STALLED), time.monotonic_ns())
+        return client_gate.active_ns(self._abreast.page(STALLED), time.monotonic_ns())
 
     @staticmethod
     def _until(holds: Callable[[], bool]) -> None:

@@ -61,7 +61,7 @@ class Toy:
     def written(self, record: Record) -> Written:
         return Written()
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
         return dict(entries)
 
     def steps(self, record: Record) -> tuple[Step, ...]:

@@ -1,1 +1,1 @@
-"""Several loads on one server at once: the steps of one workload, with other loads beside those that are measured."""
+"""A workload with background workloads: several loads on one server at once."""

@@ -1,10 +1,11 @@
-"""A workload with further loads beside it, as a workload: see `workloads.base`.
+"""A workload with background workloads, as a workload: see `workloads.base`.
 
-The first part gives the steps, their lengths and the primaries. The others run beside each step that is judged by a
-rate while it lasts, but for loads of tables, and end with it. Their tables are made before all other steps, in a schema
-of their own; what is not found there is looked for among the main part's.
+The main workload gives the steps, their lengths and their primary metrics. The others run in the background of each
+step whose primary metric is a rate that is known while it runs, except loads of tables, and end with it. Their tables
+are made before all other steps, in a schema of their own; names that are not found there are looked up in the main
+workload's schema.
 
-In its record `parts` are the records of the parts, the main one's first.
+In its record, `parts` are the records of all of them, the main workload's first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from workloads.base import (
     Background,
-    Joins,
+    BackgroundWorkload,
     Launch,
     Listing,
     Maintenance,
@@ -33,36 +34,38 @@ from workloads.base import (
 )
 from workloads.combined.spec import PartSpec, Spec
 
-ALONE = frozenset({"load"})  # kinds of steps that are done without the other loads
+ALONE = frozenset({"load"})  # kinds of steps that run without background workloads
 
 
 class Combined:
-    """See `workloads.base.Workload`. `further` are the workloads beside the main one."""
+    """See `workloads.base.Workload`. `background` are the workloads that run with the main one."""
 
-    def __init__(self, main: Workload, further: tuple[Workload, ...]) -> None:
-        names = [main.name, *(each.name for each in further)]
+    def __init__(self, main: Workload, background: tuple[Workload, ...]) -> None:
+        names = [main.name, *(each.name for each in background)]
         self.name = "+".join(names)
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{self.name}: {name} is named twice")
-        for each in further:
-            if not isinstance(each, Joins):
-                raise ValueError(f"{self.name}: {each.name} cannot be beside another workload; name it first")
+        for each in background:
+            if not isinstance(each, BackgroundWorkload):
+                raise ValueError(f"{self.name}: {each.name} cannot be a background workload; name it first")
         self.main = main
-        self.further = further
-        self.description = f"{main.description}; beside it {', '.join(each.description for each in further)}"
+        self.background = background
+        self.description = (
+            f"{main.description}; in the background: {', '.join(each.description for each in background)}"
+        )
         self.options = main.options
 
     def plan(self, options: Any) -> Plan:
-        return self.joined(self.main.plan(options), [_joins(each).beside({}) for each in self.further])
+        return self.joined(self.main.plan(options), [_background(each).background_plan({}) for each in self.background])
 
-    def joined(self, main: Plan, further: Sequence[Plan]) -> Plan:
+    def joined(self, main: Plan, background: Sequence[Plan]) -> Plan:
         """The plan of all parts, from the plans of each."""
-        plans, parts = (main, *further), [main.record, *(plan.record for plan in further)]
+        plans, parts = (main, *background), [main.record, *(plan.record for plan in background)]
         others = "; ".join(f"{part['name']} {part['title']}, {_clients(part)}" for part in parts[1:])
         record = {
             "name": self.name,
-            "title": f"{main.record['title']} (beside it {others})",
+            "title": f"{main.record['title']} (in the background: {others})",
             "clients": main.record["clients"],
             "parts": parts,
         }
@@ -86,9 +89,11 @@ class Combined:
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}; rename one") from None
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
-        further = ", ".join(each.name for each in self.further)
-        raise ValueError(f"several loads at once cannot be driven in slices ({further} beside {self.main.name})")
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
+        background = ", ".join(each.name for each in self.background)
+        raise ValueError(
+            f"steps with background workloads cannot be interleaved ({background} behind {self.main.name})"
+        )
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         (_, of_main), *_ = self._parts(record)
@@ -153,50 +158,50 @@ class Combined:
     def _parts(self, record: Record) -> list[tuple[Workload, Record]]:
         """Each part with its record; the programs that were found are of all of them."""
         programs = {"programs": record["programs"]} if "programs" in record else {}
-        owners = (self.main, *self.further)
+        owners = (self.main, *self.background)
         return [(part, {**own, **programs}) for part, own in zip(owners, record["parts"], strict=True)]
 
     def _roles(self, record: Record) -> tuple[str, ...]:
-        """The roles of the further loads: their names, unless a role of the main part is called so."""
+        """The roles of the background workloads: their names, unless the main workload has a role of that name."""
         taken = {role_kind(role.name) for step in self.main.steps(record["parts"][0]) for role in step.roles}
-        return tuple(f"{part.name}-beside" if part.name in taken else part.name for part in self.further)
+        return tuple(f"{part.name}-beside" if part.name in taken else part.name for part in self.background)
 
     def _preparing(self, record: Record) -> Iterator[tuple[Step, Workload, Record, Step, str]]:
-        """The steps that prepare the further loads; whose they are, what they are there, and the load's role."""
+        """The steps that prepare background workloads: step, workload, its record, its own step, its role."""
         for (part, own), role in zip(self._parts(record)[1:], self._roles(record), strict=True):
             for step in part.steps(own)[:-1]:
                 yield replace(step, name=f"{step.name}.{role}"), part, own, step, role
 
     def _joined(self, record: Record, step: Step) -> Step:
-        """A step of the main part, with the other loads beside it where that is to be."""
+        """A step of the main workload, with its background workloads if it has any."""
         if step.primary_metric is None or not step.primary_metric.live or step.kind in ALONE:
             return replace(step, sliced="")
-        roles, beside, connections = list(step.roles), [], step.connections
+        roles, loads, connections = list(step.roles), [], step.connections
         for (part, own), name in zip(self._parts(record)[1:], self._roles(record), strict=True):
             load = part.steps(own)[-1]
             roles += [Role(role.client, name) for role in load.roles]
-            beside.append(
+            loads.append(
                 Background(name, load.primary_metric.unit if load.primary_metric else "ops/s", load.ages, load.threads)
             )
             connections += load.connections
-        own_record = {**step.record, "background": [each.role for each in beside]}
+        own_record = {**step.record, "background": [each.role for each in loads]}
         return replace(
-            step, record=own_record, roles=tuple(roles), background=tuple(beside), connections=connections, sliced=""
+            step, record=own_record, roles=tuple(roles), background=tuple(loads), connections=connections, sliced=""
         )
 
     def _of_main(self, record: Record, step: Step) -> Step:
-        """A step of the main part as that knows it."""
+        """A step as the main workload knows it."""
         (_, of_main), *_ = self._parts(record)
         return next(each for each in self.main.steps(of_main) if each.name == step.name)
 
     def _firsts(self, record: Record, step: Step) -> Iterator[int]:
-        """The first slots of the further loads."""
+        """The first slot of each background workload."""
         for each in step.background:
             yield next(slot for slot, role in enumerate(step.roles) if role.name == each.role)
 
 
-def _joins(part: Workload) -> Joins:
-    assert isinstance(part, Joins)
+def _background(part: Workload) -> BackgroundWorkload:
+    assert isinstance(part, BackgroundWorkload)
     return part
 
 

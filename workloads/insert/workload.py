@@ -83,7 +83,7 @@ class InsertBenchmark:
     def written(self, record: Record) -> Written:
         return Written()
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
         if entries.get("placement") == "free":
             raise ValueError(
                 "--placement free: in slices both servers must have the same CPUs, "

@@ -1,7 +1,7 @@
 """The launcher of a task: prepares it, has it timed once the step begins, counts it in the page, tells the rest.
 
 What it starts is ended with it, whatever ends it: by the kernel, where it is its own child or a server that
-`workloads.micro.one_shot` keeps; what is left of others (an initdb) the engine ends with the cell. Orphans of programs
+`workloads.micro.minimal_client` keeps; others (an initdb) are ended by the engine with the cell. Orphans of programs
 that it started become its children, so that it sees their end.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from workloads import gate
+from workloads import client_gate
 from workloads.connection import SqlError
 from workloads.micro import planning
 from workloads.micro.cluster import Session
@@ -49,7 +49,7 @@ def _await_release(page: Page, ended_ns: int) -> None:
     page.set_word(0, Word.IN_FLIGHT_NS, 0)
     page.set_word(0, Word.ENDED_NS, ended_ns)
     page.set_word(0, Word.STATE, State.DONE)
-    gate.tell_change(page)
+    client_gate.tell_change(page)
     while not page.words[Control.RELEASE]:
         time.sleep(BARRIER_EVERY_S)
 

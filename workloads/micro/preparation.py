@@ -12,7 +12,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
-from workloads.micro import one_shot
+from workloads.micro import minimal_client
 from workloads.micro.cluster import SOCKET, USER, Check, Cluster, Session, reap
 from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
@@ -21,7 +21,7 @@ BATCHES = 2000  # that WAL comes in, or a few times as many
 BATCH_ROWS = 50  # at least: some hundred bytes of WAL each
 ROW_WAL = 32  # a low guess
 PER_TABLE = 50  # tables of the dumped schema that are made at once
-ONE_SHOT = [sys.executable, "-IS", one_shot.__file__]
+MINIMAL_CLIENT = [sys.executable, "-IS", minimal_client.__file__]
 PROVIDERS = {
     "libc": ("--locale-provider=libc",),
     "icu": ("--locale-provider=icu", "--icu-locale=und"),
@@ -92,7 +92,7 @@ def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
     crashed = task == "recovery"
     own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
     wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0
-    command = [*ONE_SHOT, "start", SOCKET, USER, "postgres", str(os.getpid()), str(own.log), *own.postgres]
+    command = [*MINIMAL_CLIENT, "start", SOCKET, USER, "postgres", str(os.getpid()), str(own.log), *own.postgres]
     return Prepared(
         command,
         _asking(spec, "SELECT 1"),
@@ -124,7 +124,7 @@ def _crash(own: Cluster, wanted: int, check: Check) -> int:
 
 
 def _end(own: Cluster) -> float:
-    """Ends the server that `one_shot` left; the CPU time that it used, with the process that kept it."""
+    """Ends the server that `minimal_client` left; the CPU time that it used, with the process that kept it."""
     pid = own.postmaster()
     with suppress(ProcessLookupError):
         if pid:
@@ -209,4 +209,4 @@ def _asking(spec: Spec, sql: str) -> list[str]:
     """Asks the cell's server, by the smallest client that there is."""
     where = conninfo_to_dict(spec.dsn)
     place = f"{where['host']}/.s.PGSQL.{where['port']}"
-    return [*ONE_SHOT, "ask", place, str(where["user"]), str(where["dbname"]), sql]
+    return [*MINIMAL_CLIENT, "ask", place, str(where["user"]), str(where["dbname"]), sql]

@@ -70,7 +70,7 @@ class Micro:
     def written(self, record: Record) -> Written:
         return Written()
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
         raise ValueError("one-shot timings cannot be driven in slices: each is done once, and without a pause")
 
     def steps(self, record: Record) -> tuple[Step, ...]:

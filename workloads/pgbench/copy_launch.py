@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from psycopg.pq import abc
 
-from workloads import gate
+from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
 from workloads.connection import execute, open_connection
 from workloads.page import Control, Page, State, Word
@@ -244,7 +244,7 @@ class Loads:
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STATE, state)
-        gate.tell_change(self.page)
+        client_gate.tell_change(self.page)
 
 
 def run(spec: CopySpec, page: Page) -> None:

@@ -76,11 +76,11 @@ class Copies:
     def written(self, record: Record) -> Written:
         return Written()
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
         raise ValueError("pgbench-copy cannot be driven in slices: a COPY takes longer than a slice")
 
-    def beside(self, entries: Record) -> Plan:
-        """See `workloads.base.Joins`: one step, as long as that which it is beside."""
+    def background_plan(self, entries: Record) -> Plan:
+        """See `workloads.base.BackgroundWorkload`: one step, as long as that which it is beside."""
         for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
             raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
         options = checked(CopyOptions, {"clients": [1], **entries}, texts=True)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from psycopg.pq import abc
 
-from workloads import gate
+from workloads import client_gate
 from workloads.base import SCHEMA_MARK
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
 from workloads.page import Control, Page, State, Word
@@ -101,7 +101,7 @@ def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
         done = work(session)
         page.set_word(0, Word.ENDED_NS, clock())
         page.set_word(0, Word.STATE, State.DONE)
-        gate.tell_change(page)
+        client_gate.tell_change(page)
         while not page.words[Control.RELEASE]:
             time.sleep(0.002)
     return done

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from psycopg.conninfo import make_conninfo
 
-from workloads import gate
+from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
 from workloads.connection import SqlError, execute, open_connection
 from workloads.launcher import cancel
@@ -242,7 +242,7 @@ class Step:
     def _left_ns(self) -> int:
         """How much is left of the step's length, in active time."""
         length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
-        return length_ns - (gate.active_ns(self.page, clock()) - self.start_ns)
+        return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
     def _others_done(self) -> bool:
         """Whether the load that this one is beside has done its work."""
@@ -333,7 +333,7 @@ class Step:
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
             self.page.set_word(slot, Word.STATE, state)
-        gate.tell_change(self.page)
+        client_gate.tell_change(self.page)
 
 
 def first_backends(

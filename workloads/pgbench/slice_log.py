@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workloads import turns
+from workloads import slice_times
 from workloads.page import Page
 
 BY_LINE_NS = 100_000_000  # a log that comes line by line is there so long after
@@ -48,12 +48,12 @@ class Slices:
 
     def look(self) -> None:
         """Takes in what turns there have been. After the log was read, so that none of its lines is ahead of this."""
-        begun = turns.begun(self._page)
+        begun = slice_times.begun(self._page)
         while len(self._opened) < begun:
             number = len(self._opened)
             if number:
-                self._closed.append(turns.turn(self._page, number - 1).closed_ns)
-            opened_ns = turns.turn(self._page, number).opened_ns
+                self._closed.append(slice_times.slice_time(self._page, number - 1).closed_ns)
+            opened_ns = slice_times.slice_time(self._page, number).opened_ns
             self._active.append(self._active[-1] + self._closed[-1] - self._opened[-1] if number else 0)
             self._opened.append(opened_ns)
 
@@ -103,7 +103,9 @@ class Slices:
 
     def _closed_at(self, number: int) -> int:
         """When a turn ended; 0 while it lasts."""
-        return self._closed[number] if number < len(self._closed) else turns.turn(self._page, number).closed_ns
+        return (
+            self._closed[number] if number < len(self._closed) else slice_times.slice_time(self._page, number).closed_ns
+        )
 
     def _advance(self, until_ns: int) -> None:
         """To the last transaction of each client that ended before a time."""
@@ -117,7 +119,7 @@ class Slices:
         """How many had been done at a time is told of the next turn."""
         done = sum(self._done_by(client, active_ns) for client in self._clients)
         self._done = max(self._done, round(done))
-        turns.tell(self._page, self._told, self._done)
+        slice_times.tell(self._page, self._told, self._done)
         self._told += 1
 
     def _done_by(self, client: _Client, active_ns: int) -> float:

@@ -137,7 +137,7 @@ class Pgbench:
         own = {each.name: each.text for each in _scripts(record) if not each.builtin and each.text not in ours}
         return Written(own, recorded(record).define)
 
-    def abreast(self, entries: Record) -> dict[str, Any]:
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
         for name, why in NOT_SLICED.items():
             if entries.get(name):
                 raise ValueError(f"--{name.replace('_', '-')}: {why}")
@@ -146,8 +146,8 @@ class Pgbench:
                 raise ValueError(f"{script.name}: it sleeps, and sleep goes on while its server is stopped")
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
 
-    def beside(self, entries: Record) -> Plan:
-        """See `workloads.base.Joins`: one step, as long as that which it is beside."""
+    def background_plan(self, entries: Record) -> Plan:
+        """See `workloads.base.BackgroundWorkload`: one step, as long as that which it is beside."""
         for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
             raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
         options = check_options(self.options, {"clients": [1], **entries}, texts=True)

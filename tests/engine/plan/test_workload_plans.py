@@ -116,7 +116,10 @@ def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench
     done = bench("run", *words, "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "cells: several loads at once cannot be driven in slices (pgbench-select beside insert)" in done.stdout
-    assert f"{SELECT} g24b 2000 rows (beside it pgbench-select scale 10 simple, 1 client), 1 client" in done.stdout
+    assert (
+        f"{SELECT} g24b 2000 rows (in the background: pgbench-select scale 10 simple, 1 client), 1 client"
+        in done.stdout
+    )
     rows = [line.split() for line in done.stdout.splitlines() if f"{label} insert" in line]
     assert [row[2] for row in rows] == ["insert", SELECT, SELECT, "insert"]
     planned = json.loads(bench("run", *words, "--estimate").stdout)

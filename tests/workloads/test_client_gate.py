@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from tests.support.benchcall import wait_for
-from workloads import gate
+from workloads import client_gate
 from workloads.page import Control, Page, Word
 from workloads.process import (
     Stopped,
@@ -44,7 +44,7 @@ def forked(page: Page, work: Callable[[], None]) -> Iterator[int]:
         yield pid
     finally:
         page.words[Control.STOP] = 1
-        gate.open_now(page)
+        client_gate.open_now(page)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
@@ -73,26 +73,26 @@ def cpu_ns(pid: int) -> int:
 
 
 def await_quiet(page: Page) -> None:
-    wait_for(lambda: gate.is_quiet(page), "the role to be quiet")
+    wait_for(lambda: client_gate.is_quiet(page), "the role to be quiet")
 
 
 def test_a_shut_gate_lets_the_statement_end_and_no_other_begin(page: Page) -> None:
     with forked(page, lambda: statements(page, 0.01)):
         wait_for(lambda: page.word(0, Word.STATEMENTS) > 3, "statements")
         for _ in range(5):
-            gate.shut(page)
+            client_gate.shut(page)
             await_quiet(page)
             ended, done = page.word(0, Word.LAST_ENDED_NS), page.word(0, Word.STATEMENTS)
             time.sleep(0.05)
             assert page.word(0, Word.STATEMENTS) == done and page.word(0, Word.LAST_ENDED_NS) == ended
-            gate.pause(page, clock())
-            opened_ns = gate.open_now(page)
+            client_gate.pause(page, clock())
+            opened_ns = client_gate.open_now(page)
             wait_for(lambda before=done: page.word(0, Word.STATEMENTS) > before, "the role to go on")  # type: ignore[misc]
             assert page.word(0, Word.LAST_ENDED_NS) - opened_ns >= 10_000_000
 
 
 def test_waiting_at_the_gate_costs_no_cpu_and_sees_stop(page: Page) -> None:
-    gate.shut(page)
+    client_gate.shut(page)
     with forked(page, lambda: statements(page, 0.001)) as pid:
         time.sleep(0.3)
         assert page.word(0, Word.STATEMENTS) == 0
@@ -105,15 +105,15 @@ def test_waiting_at_the_gate_costs_no_cpu_and_sees_stop(page: Page) -> None:
 
 def test_who_waits_for_a_role_to_end_is_woken_also_by_an_end_before_that(page: Page) -> None:
     def end() -> None:
-        gate.tell_change(page)
+        client_gate.tell_change(page)
         statements(page, 0.001)
 
     known_ns = page.words[Control.CHANGED_NS]
-    waiting = threading.Thread(target=gate.wait_while, args=(page, Control.CHANGED_NS, known_ns, 3600.0))
+    waiting = threading.Thread(target=client_gate.wait_while, args=(page, Control.CHANGED_NS, known_ns, 3600.0))
     waiting.start()
     with forked(page, end):
         waiting.join()
-    gate.wait_while(page, Control.CHANGED_NS, known_ns, 3600.0)  # it ended since what is known was read
+    client_gate.wait_while(page, Control.CHANGED_NS, known_ns, 3600.0)  # it ended since what is known was read
 
 
 def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> None:
@@ -128,9 +128,9 @@ def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> 
     page.words[Control.QUOTA] = 0
     with forked(page, rounds) as pid:
         for quota in (1, 2, 40):
-            gate.allow(page, quota)
+            client_gate.allow(page, quota)
             wait_for(lambda quota=quota: page.word(0, Word.QUOTA_USED) == quota, "the quota to be used")  # type: ignore[misc]
-            assert page.word(0, Word.STATEMENTS) == quota and gate.is_quiet(page)
+            assert page.word(0, Word.STATEMENTS) == quota and client_gate.is_quiet(page)
         used_ns = cpu_ns(pid)
         time.sleep(0.5)
         assert page.word(0, Word.STATEMENTS) == 40
@@ -141,14 +141,14 @@ def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> 
 
 def test_active_time_stands_still_in_a_pause_and_lacks_it_later(page: Page) -> None:
     begun_ns = clock()
-    gate.shut(page)
-    gate.pause(page, begun_ns)
+    client_gate.shut(page)
+    client_gate.pause(page, begun_ns)
     time.sleep(0.05)
     assert active(page) == begun_ns
-    opened_ns = gate.open_now(page)
+    opened_ns = client_gate.open_now(page)
     paused_ns = page.words[Control.PAUSED_NS]
     assert paused_ns == opened_ns - begun_ns >= 50_000_000
-    assert gate.active_ns(page, opened_ns + 7) == begun_ns + 7
+    assert client_gate.active_ns(page, opened_ns + 7) == begun_ns + 7
 
 
 class Written:
@@ -202,19 +202,19 @@ def test_active_time_is_right_between_any_two_words_of_a_pause(page: Page) -> No
         return before, written.stores
 
     begun_ns = clock()
-    beginning = stores(lambda written: gate.pause(written, begun_ns))
+    beginning = stores(lambda written: client_gate.pause(written, begun_ns))
     opened_ns = 0
 
     def end(written: Page) -> None:
         nonlocal opened_ns
-        opened_ns = gate.open_now(written)
+        opened_ns = client_gate.open_now(written)
 
     ending = stores(end)
     assert opened_ns > begun_ns
     for (values, made), t_ns in ((beginning, begun_ns), (ending, opened_ns)):
         for before in product(range(len(made) + 1), repeat=6):
             changing = Changing(values, made, before)
-            assert gate.active_ns(cast(Page, changing), t_ns) == begun_ns - 1000, before
+            assert client_gate.active_ns(cast(Page, changing), t_ns) == begun_ns - 1000, before
 
 
 def test_a_sleep_until_a_time_lasts_longer_by_the_pause(page: Page) -> None:
@@ -226,18 +226,18 @@ def test_a_sleep_until_a_time_lasts_longer_by_the_pause(page: Page) -> None:
     begun_ns = clock()
     with forked(page, sleep):
         time.sleep(0.05)
-        gate.shut(page)
-        gate.pause(page, clock())
+        client_gate.shut(page)
+        client_gate.pause(page, clock())
         time.sleep(0.4)
-        gate.open_now(page)
+        client_gate.open_now(page)
         wait_for(lambda: page.word(0, Word.ENDED_NS) > 0, "the sleep to end")
     assert page.word(0, Word.ENDED_NS) - begun_ns >= 600_000_000
 
 
 def test_a_sleep_that_a_pause_cuts_short_costs_no_cpu(page: Page) -> None:
     """A time that is nearly there does not come in a pause: it is not looked at again and again."""
-    gate.shut(page)
-    gate.pause(page, clock())
+    client_gate.shut(page)
+    client_gate.pause(page, clock())
     used_ns = time.process_time_ns()
     with pytest.raises(Stopped), stopping_in(page, 0.5):
         sleep_until(page, active(page) + 20_000)
@@ -267,7 +267,7 @@ def test_statements_outside_the_count_are_waited_for_and_wait(page: Page) -> Non
 
     with forked(page, lookups):
         wait_for(lambda: page.word(0, Word.MAX_LOOKUPS) > 2, "lookups")
-        gate.shut(page)
+        client_gate.shut(page)
         await_quiet(page)
         done = page.word(0, Word.MAX_LOOKUPS)
         time.sleep(0.1)

@@ -13,7 +13,7 @@ import pytest
 from tests.support.benchcall import wait_for
 from tests.support.ibdatabase import Database
 from tests.support.steprun import StepResult, StepRun, run_step, running
-from workloads import gate
+from workloads import client_gate
 from workloads.insert.coupling import LowKeyLookup
 from workloads.insert.maker import QUEUE_ROUNDS
 from workloads.insert.options import Options
@@ -31,9 +31,9 @@ def sliced(run: StepRun, inserts: list[int]) -> Iterator[int]:
     """Opens the gate for slices, shuts it after each and says how many rounds inserts may have made by then."""
     page, quota = run.page, 0
     run.until(lambda: run.all_in(State.READY))
-    gate.shut(page)
+    client_gate.shut(page)
     page.words[Control.QUOTA] = 0
-    gate.pause(page, clock())
+    client_gate.pause(page, clock())
     run.start()
 
     def all_used() -> bool:
@@ -44,16 +44,16 @@ def sliced(run: StepRun, inserts: list[int]) -> Iterator[int]:
 
     while not ended():
         quota += ROUNDS
-        gate.open_now(page)
-        gate.allow(page, quota)
+        client_gate.open_now(page)
+        client_gate.allow(page, quota)
         run.until(lambda: all_used() or ended())
-        gate.shut(page)
-        run.until(partial(gate.is_quiet, page))
-        gate.pause(page, clock())
+        client_gate.shut(page)
+        run.until(partial(client_gate.is_quiet, page))
+        client_gate.pause(page, clock())
         if not ended():
             yield quota
-    gate.open_now(page)
-    gate.allow(page, UNLIMITED)
+    client_gate.open_now(page)
+    client_gate.allow(page, UNLIMITED)
 
 
 def run_sliced(target: Database, step_name: str, generation: str, options: Options) -> StepResult:
@@ -111,13 +111,13 @@ def test_a_lookup_is_sent_and_ends_in_the_servers_own_slice(database: Databases)
     wake_fd = os.eventfd(0)
     page = Page.create(1)
     lookup = LowKeyLookup(database(16).dsn, "SELECT 7 FROM pg_sleep(0.3)", True, wake_fd, page, 0)
-    gate.shut(page)
+    client_gate.shut(page)
     assert lookup.poll() is None  # begins one
-    assert not select.select([wake_fd], [], [], 0.6)[0] and gate.is_quiet(page)
-    gate.open_now(page)
-    wait_for(lambda: not gate.is_quiet(page), "the lookup to be sent")
-    gate.shut(page)
-    wait_for(lambda: gate.is_quiet(page), "the lookup to end")
+    assert not select.select([wake_fd], [], [], 0.6)[0] and client_gate.is_quiet(page)
+    client_gate.open_now(page)
+    wait_for(lambda: not client_gate.is_quiet(page), "the lookup to be sent")
+    client_gate.shut(page)
+    wait_for(lambda: client_gate.is_quiet(page), "the lookup to end")
     assert os.eventfd_read(wake_fd) == 1
     found = lookup.poll()
     assert found is not None

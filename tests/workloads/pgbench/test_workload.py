@@ -62,20 +62,22 @@ def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) ->
     for option in ({"rate": 9.0}, {"connect": True}, {"transactions": 5}, {"transactions_total": 50}):
         (name,) = option
         with pytest.raises(ValueError, match=f"--{name.replace('_', '-')}: "):
-            SELECT.abreast(option)
+            SELECT.sliced_options(option)
         record = SELECT.plan(Options(**option)).record
         assert not any(step.sliced for step in SELECT.steps(record))
     script = tmp_path / "rests.sql"
     for text in ("SELECT 1;\n\\sleep 1 ms\n", "SELECT PG_Sleep (0.1);\n", "SELECT pg_sleep_for('1 s');\n"):
         script.write_text(text)
         with pytest.raises(ValueError, match=r"rests\.sql: it sleeps"):
-            SCRIPTS.abreast({"script": (str(script),)})
+            SCRIPTS.sliced_options({"script": (str(script),)})
         assert not SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)[1].sliced
     script.write_text("SELECT 'pg_sleep';\n")
-    assert SCRIPTS.abreast({"script": (str(script),), "seconds": 4})["seconds"] == 4
+    assert SCRIPTS.sliced_options({"script": (str(script),), "seconds": 4})["seconds"] == 4
     made, *steps = SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)
     assert not made.sliced and all(step.sliced == "time" and not step.gated for step in steps)
-    assert SCRIPTS.abreast({"script": ("none.sql",), "seconds": None})["seconds"] == 4  # that is refused by the plan
+    assert (
+        SCRIPTS.sliced_options({"script": ("none.sql",), "seconds": None})["seconds"] == 4
+    )  # that is refused by the plan
 
 
 def test_another_pgbench_of_the_same_version_is_another_workload() -> None:

@@ -4,8 +4,8 @@ It imports nothing of pgbed, and of Python's library only what it needs: `signal
 long as all else, for their enumerations, so `_socket` is what they are made of. Run it with -IS. It speaks the little
 of the server's protocol that this takes.
 
-    one_shot.py ask SOCKET USER DATABASE SQL
-    one_shot.py start SOCKET USER DATABASE LAUNCHER LOG POSTGRES ARGUMENT…
+    minimal_client.py ask SOCKET USER DATABASE SQL
+    minimal_client.py start SOCKET USER DATABASE LAUNCHER LOG POSTGRES ARGUMENT…
 
 `start` starts a server and asks every millisecond until it gets an answer, where `pg_ctl -w` looks every tenth of a
 second. The server stays: it is the child of a process that ends it (SIGQUIT) when the LAUNCHER, a process id, ends.

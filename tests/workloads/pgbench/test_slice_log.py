@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from workloads import turns
+from workloads import slice_times
 from workloads.page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting, report
@@ -35,14 +35,14 @@ def opened(number: int) -> int:
 
 def take_turns(page: Page, count: int, *, last_open: bool = False) -> None:
     """So many turns, one after the other; the last one may still last."""
-    for number in range(turns.begun(page), count):
-        turns.begin(page, opened(number))
+    for number in range(slice_times.begun(page), count):
+        slice_times.begin(page, opened(number))
         if not last_open or number < count - 1:
-            turns.end(page, opened(number) + LENGTH)
+            slice_times.end(page, opened(number) + LENGTH)
 
 
 def told(page: Page) -> list[int | None]:
-    return [turns.told(page, number) for number in range(turns.begun(page))]
+    return [slice_times.told(page, number) for number in range(slice_times.begun(page))]
 
 
 def test_active_time_stands_still_between_turns(page: Page) -> None:
@@ -70,7 +70,7 @@ def test_a_turn_is_told_once_the_log_is_beyond_the_next_ones_begin(page: Page) -
     found.add(0, opened(2) + 1, 4)
     found.tell(opened(2) + 1)
     assert told(page) == [4, 6, None]
-    turns.end(page, opened(2) + LENGTH)
+    slice_times.end(page, opened(2) + LENGTH)
     found.finish()
     assert told(page) == [4, 6, 7]
 
@@ -118,7 +118,7 @@ def test_a_client_that_hangs_keeps_others_counts_back_for_a_while_only(page: Pag
         if number < 2:
             found.add(1, opened(number) + 10 * MS, 100 * (number + 1))
     found.tell(opened(19) + 10 * MS)
-    assert turns.told(page, 0) is not None and turns.told(page, 1) is None
+    assert slice_times.told(page, 0) is not None and slice_times.told(page, 1) is None
     found.add(0, opened(25) + 10 * MS, 2600)
     found.tell(opened(25) + 10 * MS)
     known = [each for each in told(page) if each is not None]
@@ -141,8 +141,8 @@ def test_what_a_stop_cut_is_counted_without_a_time(page: Page) -> None:
     counting.take(line(3, opened(1) + MS, opened(1) + 2 * MS))
     assert (page.word(0, Word.STATEMENTS), page.word(0, Word.DROPPED)) == (3, 1)
     assert sum(page.counts(0, SERVICE_OFFSET)) == 2 and page.word(0, Word.MAX_NS) == MS
-    turns.end(page, opened(1) + 40 * MS)  # the newest turn's stop cuts, too
-    turns.begin(page, opened(2))
+    slice_times.end(page, opened(1) + 40 * MS)  # the newest turn's stop cuts, too
+    slice_times.begin(page, opened(2))
     counting.take(line(4, opened(1) + 39 * MS, opened(2) + MS))
     assert page.word(0, Word.DROPPED) == 2
     statements = [{"script": 1, "statement": "SELECT 1", "mean_ms": 60.0}]

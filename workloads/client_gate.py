@@ -1,12 +1,12 @@
-"""The gate that lets a server's clients work: shut while the engine drives another server that is up beside it.
+"""The gate that lets a server's clients work: shut during slices of another server.
 
 Statements are never cut: a role looks at the gate before it sends, and waits there. Active time is the monotonic clock
 less the server's pauses; limiters and intended starts go by it, so that nothing is owed for another server's slice.
 Roles wait in the kernel (a futex on the page's word): waiting costs no CPU, and opening wakes all of them at once.
 
-Where slices are to have equal work, each role that makes the work has a quota besides: so many rounds since the step's
-start. Who has used it up says so (`Word.QUOTA_USED`) and waits for a larger one; the gate may be open meanwhile, for
-the others.
+Where slices have equal work, each role that does the work also has a quota: the number of rounds that it may begin,
+counted from the start of the step. A role that has used it up says so (`Word.QUOTA_USED`) and waits for a larger one,
+while the gate may stay open for the others.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class _Timespec(ctypes.Structure):
 
 
 def wait_while(page: Page, index: int, value: int, timeout_s: float) -> None:
-    """Blocks until a word of the page is woken or the time is over; returns at once where it has another value."""
+    """Block until a word of the page is woken or the time is over; return at once if it has another value."""
     timeout, address = _Timespec(int(timeout_s), int(timeout_s % 1 * 1e9)), ctypes.c_void_p(page.address(index))
     # The kernel compares 32 bits: the word's lower half.
     _syscall(_SYS_FUTEX, address, FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
 
 
 def wake(page: Page, index: int) -> None:
-    """Wakes all who wait for a word to change."""
+    """Wake all that wait for a word to change."""
     _syscall(_SYS_FUTEX, ctypes.c_void_p(page.address(index)), FUTEX_WAKE, ALL, None, None, 0)
 
 
 def wait_while_shut(page: Page, timeout_s: float) -> None:
-    """Blocks until the gate opens or the time is over; returns at once where it is open."""
+    """Block until the gate opens or the time is over; return at once if it is open."""
     wait_while(page, Control.GATE, 0, timeout_s)
 
 
 def shut(page: Page) -> None:
-    """No role sends from now on; what is in flight ends first: see `is_quiet`."""
+    """Let no role send from now on. Statements in flight end first: see `is_quiet`."""
     page.words[Control.GATE] = 0
 
 
@@ -57,25 +57,25 @@ def is_quiet(page: Page) -> bool:
 
 
 def pause(page: Page, since_ns: int) -> None:
-    """Active time stands still from `since_ns` on, until the gate opens."""
+    """Stop active time at `since_ns`, until the gate opens."""
     page.words[Control.PAUSED_BEFORE_NS] = page.words[Control.PAUSED_NS]
     page.words[Control.PAUSED_SINCE_NS] = since_ns
 
 
 def allow(page: Page, rounds: int) -> None:
-    """Raises the quota: so many rounds of the step may have been begun. Wakes who waits for that."""
+    """Raise the quota to `rounds` since the step's start, and wake the roles that wait for it."""
     page.words[Control.QUOTA] = rounds
     wake(page, Control.QUOTA)
 
 
 def tell_change(page: Page) -> None:
-    """A role has come to its end: wakes the engine, which would see it only when it looks again."""
+    """Wake the engine, as a role has ended: it would see that only at its next sample."""
     page.words[Control.CHANGED_NS] = time.monotonic_ns()
     wake(page, Control.CHANGED_NS)
 
 
 def open_now(page: Page) -> int:
-    """Ends the pause, opens the gate and wakes who waits there; returns the time."""
+    """End the pause, open the gate and wake the roles that wait there; return the time."""
     words, now_ns = page.words, time.monotonic_ns()
     since_ns = words[Control.PAUSED_SINCE_NS]
     if since_ns:
@@ -87,10 +87,10 @@ def open_now(page: Page) -> int:
 
 
 def active_ns(page: Page, t_ns: int) -> int:
-    """A time of the monotonic clock, now or since the last pause, as active time.
+    """Convert a time of the monotonic clock, now or since the last pause, to active time.
 
-    A pause may begin or end between any two reads. What counts in a pause is written only without one, and the other
-    way round, so either is right if its own word is still the same afterwards; nobody waits for the writer.
+    A pause may begin or end between any two reads. The word that counts during a pause is written only outside one, and
+    vice versa, so each is right if it has not changed afterwards; no reader waits for the writer.
     """
     words = page.words
     while True:

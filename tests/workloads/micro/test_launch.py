@@ -19,7 +19,7 @@ from workloads.micro.options import Options
 from workloads.micro.spec import Spec
 from workloads.page import Control, Page, State, Word
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_what_a_started_server_does_after_it_was_timed_is_not_counted(

@@ -12,12 +12,12 @@ import pytest
 
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
-from workloads.micro.preparation import ONE_SHOT
+from workloads.micro.preparation import MINIMAL_CLIENT
 
 
 def call(*arguments: str, folder: Path = Path("/")) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*ONE_SHOT, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=folder, env={}
+        [*MINIMAL_CLIENT, *arguments], capture_output=True, text=True, check=False, timeout=60, cwd=folder, env={}
     )
 
 
@@ -45,7 +45,7 @@ def test_a_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_server_ends_with_the_launcher_whoever_waited_for_its_answer(tmp_path: Path) -> None:
     launcher = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    command = [*ONE_SHOT, "start", "socket", "bench", "postgres", str(launcher.pid), str(tmp_path / "log")]
+    command = [*MINIMAL_CLIENT, "start", "socket", "bench", "postgres", str(launcher.pid), str(tmp_path / "log")]
     script = f"import os, time; open('{tmp_path}/server', 'w').write(str(os.getpid())); time.sleep(600)"
     client = subprocess.Popen([*command, sys.executable, "-c", script], cwd=tmp_path)
     try:
@@ -63,7 +63,7 @@ def test_a_server_ends_with_the_launcher_whoever_waited_for_its_answer(tmp_path:
 
 
 def test_it_imports_no_more_than_it_needs() -> None:
-    call = [ONE_SHOT[0], "-X", "importtime", *ONE_SHOT[1:], "ask", "/nowhere", "bench", "ib", ""]
+    call = [MINIMAL_CLIENT[0], "-X", "importtime", *MINIMAL_CLIENT[1:], "ask", "/nowhere", "bench", "ib", ""]
     told = subprocess.run(call, capture_output=True, text=True, check=False).stderr
     loaded = {line.rpartition("|")[2].strip() for line in told.splitlines()}
     assert "_socket" in loaded and not {"socket", "enum", "typing", "dataclasses", "pathlib", "ctypes"} & loaded

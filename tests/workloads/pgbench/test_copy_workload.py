@@ -59,7 +59,7 @@ def test_a_plan_has_whole_cells_and_a_table_for_each_client() -> None:
     # 50 transactions of 4 clients that are never emptied
     assert WORKLOAD.expected_bytes(record, 0) > 200 * 80_000_000 > WORKLOAD.expected_bytes(small, 0)
     with pytest.raises(ValueError, match="a COPY takes longer than a slice"):
-        WORKLOAD.abreast({})
+        WORKLOAD.sliced_options({})
     with pytest.raises(ValueError, match="names no pgbench"):
         WORKLOAD.check(record)
 

@@ -23,7 +23,7 @@ def made(name: str, *further: dict[str, Any]) -> Record:
     main, *others = name.split("+")
     options = InsertOptions(rows=2000, clients=2) if main == "insert" else PgbenchOptions(clients=(1, 3))
     plans = [
-        workload(other).beside(given)  # type: ignore[attr-defined]
+        workload(other).background_plan(given)  # type: ignore[attr-defined]
         for other, given in zip(others, further or [{}] * len(others), strict=True)
     ]
     record: Record = workload(name).joined(workload(main).plan(options), plans).record  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def test_other_loads_run_beside_steps_that_are_judged_by_a_rate_while_they_last(
     own = both.relations(record, Role(1, "pgbench-tpcb"))
     assert {"pgbench_history", "pgbench_tpcb.pgbench_history"} <= own and "pi1" not in own
     assert both.identity(record)["pgbench-select clients"] == 3
-    assert "beside it pgbench-select scale 10 simple, 3 clients" in record["title"]
+    assert "in the background: pgbench-select scale 10 simple, 3 clients" in record["title"]
 
 
 def test_each_load_is_launched_on_its_own_slots_and_schema() -> None:
@@ -127,7 +127,7 @@ def test_bulk_loads_beside_another_load_are_one_more_script_of_it() -> None:
         ({"clients": "1,2"}, "one number of clients"),
     ):
         with pytest.raises(ValueError, match=told):
-            workload("pgbench-copy").beside(options)  # type: ignore[attr-defined]
+            workload("pgbench-copy").background_plan(options)  # type: ignore[attr-defined]
 
 
 def test_a_role_is_of_one_load_only(tmp_path: Any) -> None:
@@ -168,4 +168,4 @@ def test_what_cannot_be_together_is_refused(name: str, told: str) -> None:
 def test_options_that_make_no_sense_beside_another_are_refused(options: dict[str, Any], told: str) -> None:
     assert "pgbench-select" in joining() and "insert" not in joining()
     with pytest.raises(ValueError, match=told):
-        workload("pgbench-select").beside(options)  # type: ignore[attr-defined]
+        workload("pgbench-select").background_plan(options)  # type: ignore[attr-defined]
