@@ -69,7 +69,7 @@ class Option:
     repeated: bool = False
     excludes: Sequence[str] = ()
     argument: bool = False
-    unit: str = ""  # of `quantity.UNITS`; a count where there is none
+    unit: str = ""  # of `quantity.UNITS`; empty for a count
 
     @property
     def words(self) -> str:
@@ -86,7 +86,7 @@ class Option:
         return what if self.least is None else f"{what} of at least {_plain(self.least)}"
 
     def parsed(self, text: str) -> Any:
-        """The value that text stands for; None for none. Raises ValueError."""
+        """Parse a value; None for an empty text. Raises ValueError."""
         one = self._figure if self.kind in ("int", "float") else str
         parts = [part.strip() for part in text.split(",")] if self.many else [text]
         found = [one(part) for part in parts if part]
@@ -101,7 +101,7 @@ class Option:
         return int(found)
 
     def refusal(self, value: Any) -> str:
-        """What is wrong with a number that is out of bounds, and what may be given; empty where nothing is."""
+        """The error for a number out of bounds, with the valid ones; empty for a valid number."""
         if self.kind not in ("int", "float"):
             return ""
         for one in value if self.many and isinstance(value, (list, tuple)) else (value,):
@@ -114,7 +114,7 @@ class Option:
         return ""
 
     def arguments(self, value: Any) -> tuple[str, ...]:
-        """The words of the command line that give it this value."""
+        """The words of the command line for this value."""
         if self.rare:
             text = ",".join(map(str, value)) if self.many else str(value).lower() if self.kind == "bool" else str(value)
             return ("-o", f"{self.name}={text}")
@@ -151,14 +151,14 @@ PresetName = Annotated[
 
 @cache
 def options_of(cls: type[msgspec.Struct]) -> tuple[Option, ...]:
-    """The fields of an options class in their order; those that `about` says nothing of are left out."""
+    """The fields of an options class in order; those without `about` are left out."""
     found = inspect.type_info(cls)
     assert isinstance(found, inspect.StructType)
     return tuple(_option(field) for field in found.fields if isinstance(field.type, inspect.Metadata))
 
 
 def given(options: msgspec.Struct, also: Collection[str] = ()) -> dict[str, Any]:
-    """The fields that differ from their defaults, and those that are named in `also`; lists as lists."""
+    """The fields that differ from their defaults, and those in `also`; tuples as lists."""
     usual = {option.name: option.default for option in options_of(type(options))}
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -168,10 +168,10 @@ def given(options: msgspec.Struct, also: Collection[str] = ()) -> dict[str, Any]
 
 
 def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> S:
-    """An instance with these values; `texts`: they may be text, as on the command line.
+    """Make an instance; `texts` allows values that are text, as on the command line.
 
-    Raises UnknownName for a name that is none of its options or choices, ValueError for a value of another type or out
-    of bounds, each in one line that names the option.
+    Raises UnknownName for an unknown option or choice, ValueError for a value of another type or out of bounds, each
+    with a message of one line that names the option.
     """
     known = {option.name: option for option in options_of(cls)}
     plain: dict[str, Any] = {}

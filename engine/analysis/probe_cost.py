@@ -39,7 +39,7 @@ class Cost:
 
 
 def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
-    """What a finished run of `with_double` says, a row per step and metric."""
+    """What a finished run of `with_probed_control` says, a row per step and metric."""
     return tuple(
         Cost(
             platform.node(),

@@ -62,15 +62,14 @@ def bisect(
 ) -> None:
     """Find the commit between two revisions of PostgreSQL that made a step slower, miss its SLA, or fail.
 
-    Each commit that is looked at is built and measured beside both ends at once, as often as it takes to be sure; later
-    evidence may take the search back. One that cannot be judged, as it does not build, or fails where the bad end does
-    not, is passed over. The other options are those of `bench run`, for the workload. The same command again continues
-    a search that was stopped or has died.
+    Each commit is built and measured together with both ends, until the result is certain enough; later evidence may
+    move the search back. Commits that do not build, or that fail although the bad end does not, are skipped. Other
+    options are those of `bench run`. The same command continues a search that was stopped or has died.
 
     \b
     Exit codes:
       0    found
-      2    not found: the ends do not differ, or not clearly enough, or the command cannot be done
+      2    not found: the ends do not differ clearly, or the command failed
       130  stopped by Ctrl-C, 143 by SIGTERM: the same command continues
     """
     from engine.bisect.search import Search, run
@@ -78,7 +77,7 @@ def bisect(
 
     asked = take(values)
     if asked.builds:
-        raise UserError("--pg: the builds of a search are its commits, named by --good and --bad")
+        raise UserError("--pg: a search builds commits; name the first and last with --good and --bad")
     if len(asked.variants) > 1 or asked.options.get("preset"):
         raise UserError(
             "a search runs one workload: give no --variants and no --preset, but their --workload and its options"

@@ -1,4 +1,4 @@
-"""What there is to choose from: builds, configs, kernels, workloads, probes, runs. The commands `bench list`."""
+"""The commands `bench list`: builds, configs, kernels, workloads, probes and runs to choose from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of what there is. A table shows the `columns`, of which `whole` are never folded, and `notes` below it."""
+    """Rows of a list. A table shows the `columns`, of which `whole` are never folded, and `notes` below it."""
 
     rows: Sequence[Row]
     columns: tuple[str, ...]
@@ -44,9 +44,9 @@ class Listing:
 
 
 def builds(ask: bool = False) -> Listing:
-    """One row per build that `--pg` can name, with the newest minor known of its major.
+    """One row per build that `--pg` can name, with the newest known minor of its major version.
 
-    Known are those that can be named; with `ask` those that postgresql.org lists.
+    With `ask`, postgresql.org says which minors exist.
     """
     entries = catalog()
     newest: dict[str, str] = {}
@@ -77,7 +77,7 @@ def configs() -> Listing:
 
 
 def kernels() -> Listing:
-    """One row per kernel that servers can run under; `host` is the one that runs here now, others run in guests."""
+    """One row per kernel that servers can run under: `host` is the running one, others run in guests."""
     release = platform.release()
     rows = [{"kernel": HOST, "release": release, "scheduler": scheduler_of(release), "state": "running",
              "tunables": list(scheduler.known(release))}]  # fmt: skip
@@ -95,16 +95,16 @@ def workloads() -> Listing:
     found = [each.sizes() for each in registry.workloads()]
     columns = tuple(dict.fromkeys(column for sizes in found for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in found for note in sizes.notes)
-    notes += ("plans that are ready, and publications to set results beside: bench list presets",)
+    notes += ("complete plans, and publications to compare with: bench list presets",)
     joining = registry.joining()
-    notes += (f"beside another workload, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
+    notes += (f"in the background of another, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
     return Listing([row for sizes in found for row in sizes.rows], columns, columns, notes)
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
-    """All that a plan can choose from: rows of each kind, and of the runs in `out`; but probes, which take longer.
+    """Rows of every kind that a plan can choose from, and of the runs in `out`; without probes, which take longer.
 
-    Options are as `workloads.options.Option` has them.
+    Options have the fields of `workloads.options.Option`.
     """
     known = registry.workloads()
     return {
@@ -123,12 +123,12 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
 
 
 def presets() -> Listing:
-    """One row per preset: what it answers, and of which publication."""
+    """One row per preset: its question and its publication."""
     return Listing(preset_rows(), ("preset", "workload", "question", "date"), ("preset",))
 
 
 def probes(out: Path) -> Listing:
-    """One row per probe, with its state on this machine, and what it was measured to cost here (`probe_cost.Cost`)."""
+    """One row per probe, with its state and its measured cost on this machine (`probe_cost.Cost`)."""
     from engine.analysis import probe_cost  # these load drivers, and ask bpftrace: the other lists do not wait for it
     from engine.tracing import selection
 
@@ -149,7 +149,7 @@ def runs(out: Path) -> Listing:
 
 
 def _row(run: RunSummary) -> Row:
-    """A run's row: what the table shows, and what else is worth being searched for."""
+    """A run's row: the table's columns, and other values to search for."""
     slices = slices_of(run.folder)
     return {
         "run": run.name,
@@ -209,7 +209,7 @@ def show(listing: Listing, as_json: bool, console: Console | None = None) -> Non
 
 
 def _column(listing: Listing, name: str) -> list[str]:
-    """The heading of a column and its cells, all of one width; figures are at its right."""
+    """A column's heading and cells, padded to one width; figures are right-aligned."""
     values = [row.get(name, "") for row in listing.rows]
     if all(isinstance(value, bool) for value in values):
         return ["*" if value else " " for value in [False, *values]]
@@ -241,7 +241,7 @@ def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
 @click.option("--newest", is_flag=True, help="Ask postgresql.org for the newest minor of each supported major.")
 @JSON
 def list_builds(newest: bool, as_json: bool) -> None:
-    """List the builds that --pg can name, yours of ~/.config/pgbed/builds.toml among them."""
+    """List the builds that --pg can name, including those of ~/.config/pgbed/builds.toml."""
     show(builds(ask=newest), as_json)
 
 
@@ -263,5 +263,5 @@ def list_runs(out: Path, as_json: bool) -> None:
 @OUT
 @JSON
 def list_choices(out: Path, as_json: bool) -> None:
-    """What a plan can choose from but probes, and the runs there are, as one JSON object: one process for all."""
+    """Print everything but probes that a plan can choose from, and all runs, as one JSON object."""
     echo_json(choices(out))

@@ -71,7 +71,7 @@ def block() -> None:
 
 
 def _own_path() -> str:
-    """Where this bench is in the Nix store."""
+    """The store path of this bench."""
     path = Path(os.environ.get("PGBED_CATALOG", "")).resolve()
     place = Path(*path.parts[:4]) if len(path.parts) > 4 else path
     if nix.store_hash(place) is None or not (place / "bin" / "bench").exists():

@@ -77,7 +77,7 @@ def remove(labels: tuple[str, ...], yes: bool) -> None:
     kernels.check_removal(labels)
     going = resume_unit.run_of()
     if going is not None:
-        raise UserError(f"the run {going} goes on with the next boot, and may need them: bench stop it")
+        raise UserError(f"the run {going} continues after the next boot and may need them: stop it with bench stop")
     agree(f"Remove {', '.join(labels)} from {Path('/') / kernels.PLACE}?", yes)
     for label in labels:
         kernels.remove(label)

@@ -1,4 +1,4 @@
-"""Starting the terminal interface: a process of its own that reads the journal, as anybody may."""
+"""Start of the terminal interface: a separate process that only reads the journal."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ENDING = (signal.SIGHUP, signal.SIGTERM)
 
 
 def wanted(console: Console) -> bool:
-    """Whether there is a terminal that can show it: lines are printed elsewhere."""
+    """Whether the terminal can show the interface; otherwise lines are printed."""
     return console.is_terminal and sys.stdin.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
-    """Shows a run until the user leaves the interface; returns its exit code. It does not affect the run."""
+    """Show a run until the user leaves the interface; returns its exit code. The run is not affected."""
     command = _command(out, run, {"screen": "live", "glyphs": glyphs})
     return subprocess.call(command, env=own_modules())
 
 
 def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
-    """As `show`, where something is to be done when the interface has ended, whatever signal ends it.
+    """Show the interface and return its exit code even if a signal ends it, so that the caller can clean up.
 
-    It puts the terminal back by itself, and is given the time for that.
+    The interface restores the terminal itself, and gets the time for that.
     """
     with subprocess.Popen(_command(out, run, options), env=own_modules()) as process:
         known = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in ENDING}
@@ -47,7 +47,7 @@ def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
 
 
 def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **options: str | None) -> NoReturn:
-    """Goes on as the interface, where nothing is left to do after it: one process per viewer.
+    """Turn this process into the interface, for callers with nothing left to do: one process per viewer.
 
     In this very process: what is loaded already need not be loaded again. `options` are those of the module: screen,
     glyphs, cell, step; None leaves one out.
@@ -57,7 +57,7 @@ def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **optio
 
 
 def own_modules() -> dict[str, str]:
-    """The environment in which a Python finds the modules that this one runs from, wherever it is started."""
+    """The environment for a child that imports the same modules as this process."""
     home = str(Path(engine.__file__).parents[1])
     return os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
 

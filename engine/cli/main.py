@@ -63,7 +63,7 @@ class Bench(click.Group):
     """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Runs a command and ends the process: every error of the user's is one line on stderr and exit code 2.
+        """Run a command and exit: every user error is one line on stderr and exit code 2.
 
         Ctrl-C ends it with 130, SIGTERM with 143.
         """
@@ -94,7 +94,7 @@ class Bench(click.Group):
         sys.exit(TERMINATED if terminated and code == INTERRUPTED else code or 0)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts `run` in front of options that belong to it; without any such, a terminal gets the interface."""
+        """Insert `run` before options that belong to it; without such options, open the interface on a terminal."""
         if not ctx.resilient_parsing and _of_interface(args) and interface.wanted(console(False)):
             args = ["interface", *args]
         if args and args[0].startswith("-") and args[0] not in OWN_OPTIONS:
@@ -102,11 +102,11 @@ class Bench(click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands by their names."""
+        """The names of all commands."""
         return sorted({*super().list_commands(ctx), *ELSEWHERE})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command; imports its module where it has one."""
+        """Get a command; imports its module if it has one."""
         if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
         place, short_help = ELSEWHERE[cmd_name]
@@ -116,7 +116,7 @@ class Bench(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes a line for each command, and imports none of their modules for that."""
+        """Write a line for each command, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(self._lines())
 
@@ -147,7 +147,7 @@ class Bench(click.Group):
             formatter.write_dl([(f"{key.name} = {key.metavar}", help_text(key)) for key in keys])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs a command. An error of a file is the user's to mend, except inside the engine."""
+        """Run a command. An OSError about a file is a user error, except in the engine."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -159,7 +159,7 @@ class Bench(click.Group):
 
 
 def _commands_of(ctx: click.Context | None) -> str:
-    """What is missing from a command line that ends with the name of a group."""
+    """The error for a command line that ends with the name of a group."""
     if ctx is None or not isinstance(ctx.command, click.Group):
         return "no command given; see bench --help"
     commands = ((name, ctx.command.get_command(ctx, name)) for name in ctx.command.list_commands(ctx))
@@ -169,13 +169,13 @@ def _commands_of(ctx: click.Context | None) -> str:
 
 
 def _refusal(error: click.ClickException) -> str:
-    """What is wrong with a command line, and where its help is."""
+    """The error of a command line, with a pointer to the help."""
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
     return f"{error.format_message().rstrip('.')}; see {command} --help"
 
 
 def _of_interface(args: list[str]) -> bool:
-    """Whether no option of a run was given: at most --out and --glyphs."""
+    """Whether at most --out and --glyphs are given."""
     words = iter(args)
     for word in words:
         name, sign, _ = word.partition("=")
@@ -193,7 +193,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Prints it only where it is asked for: to find it takes longer than some commands."""
+    """Print the version; it is looked up only then, which takes longer than some commands."""
     if asked and not ctx.resilient_parsing:
         echo(f"bench {version()}")
         ctx.exit()
@@ -228,18 +228,16 @@ def main() -> None:
 @click.option("--json", "form", flag_value="json", help="Print JSON; its keys are stable.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
-@click.option("--published", is_flag=True, help="Add the columns of the Insert Benchmark's published reports.")
+@click.option("--published", is_flag=True, help="Add the columns of published Insert Benchmark reports.")
 @click.option(
     "--slices",
     metavar="STEP",
     shell_complete=_steps,
-    help="Show the blocks of a step that was driven in slices, pair by pair.",
+    help="Show the blocks of a sliced step, pair by pair.",
 )
-@click.option("--gate", is_flag=True, help="Exit with 1 when a build is worse by more than is tolerated, or failed.")
-@click.option(
-    "--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: a slow-down to let pass [default: the plan's]."
-)
-@click.option("--junit", type=FILE, help="With --gate: write the result here as JUnit's XML.")
+@click.option("--gate", is_flag=True, help="Exit with 1 if a build is slower by more than tolerated, or failed.")
+@click.option("--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: slow-down to accept [default: the plan's].")
+@click.option("--junit", type=FILE, help="With --gate: write the result to this file as JUnit XML.")
 def compare(
     runs: tuple[str, ...],
     out: Path,
@@ -257,9 +255,9 @@ def compare(
 
     \b
     Exit codes with --gate:
-      0  no build is worse by more than is tolerated
+      0  no build is slower by more than tolerated
       1  a step is slower by more, missed its SLA or did nothing, or cells failed or are missing
-      2  nothing of that is so, but of some build nothing is known; or the command cannot be done
+      2  otherwise, but for some build there is no result; or the command failed
     """
     from engine.analysis.compare import compare as compare_runs
     from engine.report import render  # loads the statistics, which take most of a second
@@ -278,10 +276,10 @@ def compare(
     if published and comparison.design != "cells":
         raise UserError(
             f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
-            "those of a server that has the machine to itself: run with --interleave cells to stand beside them"
+            "those of a server alone on its machine: run with --interleave cells to compare with them"
         )
     if published and any(build.external for build in comparison.builds):
-        raise UserError("--published: figures of servers that were running already do not stand beside published ones")
+        raise UserError("--published: figures of external servers cannot be compared with published ones")
     judged = _gate(comparison, folders, tolerate, junit) if gate else None
     if form == "json":
         echo_lines(render.to_json(comparison))
@@ -300,7 +298,7 @@ def compare(
 
 
 def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
-    """Judges the comparison, and writes JUnit's file."""
+    """Judge the comparison, and write the JUnit file."""
     from engine.host import disk
     from engine.journal.manifest import read_manifest
     from engine.plan.tolerance import strictest, tolerances

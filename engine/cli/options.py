@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, checked before a command begins, and where commands print."""
+"""Arguments and options of several commands, checked before the command starts, and their console."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workloads.options import Option
 
 
 class PathArgument(click.Path):
-    """A path that can be looked at, whether or not something is there.
+    """A path that can be accessed, whether or not it exists.
 
     Refuses what the kernel would refuse later and in more places: empty and too long names, files taken for folders.
     """
@@ -30,12 +30,12 @@ class PathArgument(click.Path):
         super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path; fails where it cannot be looked at."""
+        """Convert to a path; fails if it cannot be accessed."""
         self.check(os.fspath(value), param, ctx)
         return super().convert(value, param, ctx)
 
     def check(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
-        """Fails for a path that cannot be looked at."""
+        """Fail for a path that cannot be accessed."""
         if not value:
             self.fail("must not be empty", param, ctx)
         try:
@@ -47,12 +47,12 @@ class PathArgument(click.Path):
 
 
 class RunArgument(PathArgument):
-    """A run: its folder, or its name in the output folder (or where that begins or ends)."""
+    """A run: its folder, or its name in the output folder, or the start or end of that."""
 
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it was given."""
+        """Check the text and return it unchanged."""
         self.check(value, param, ctx)
         return str(value)
 
@@ -66,25 +66,25 @@ class RunArgument(PathArgument):
 
 
 class Fraction(click.FloatRange):
-    """A number within bounds, which nan is not."""
+    """A number within bounds, and not nan."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number."""
+        """Convert to a number."""
         found = super().convert(value, param, ctx)
         if math.isnan(found):
-            self.fail(f"{value} is no number", param, ctx)
+            self.fail(f"{value} is not a number", param, ctx)
         return found
 
 
 class Figure(click.ParamType[int | float]):
-    """A number as people write it, within an option's bounds: 400k, 20M, 90s, 2%."""
+    """A number with a unit or suffix, within an option's bounds: 400k, 20M, 90s, 2%."""
 
     def __init__(self, option: Option) -> None:
         self.name = "number"
         self._option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; fails with what may be given instead."""
+        """Convert to a number; the error says which values are valid."""
         try:
             found = self._option.parsed(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -124,7 +124,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead 
 
 
 def of_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the argument RUN and the option --out to a command, which gets the run's folder instead."""
+    """Add the argument RUN and the option --out to a command, which receives the run's folder."""
 
     @click.argument("run", required=False, type=RunArgument())
     @OUT
@@ -136,5 +136,5 @@ def of_run(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def console(plain: bool) -> PlainConsole:
-    """Standard output; as if it were no terminal where plain lines are wanted."""
+    """A console on standard output; `plain` treats it as not a terminal."""
     return PlainConsole(force_terminal=False if plain else None)

@@ -1,4 +1,4 @@
-"""The commands `bench probes`: what there is, attaching to a run under way, and what it costs here."""
+"""The commands `bench probes`: list them, attach them to a running run, and measure their cost here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.cli import catalog, start
 from engine.cli.options import JSON, OUT, Figure, of_run
 from engine.host.account import own_folder
 from engine.plan import planfile
-from engine.plan.prepare import with_double
+from engine.plan.prepare import with_probed_control
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.run import control
 from engine.tracing import selection
@@ -92,7 +92,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     if "steps" in given:
         given["steps"] = given["steps"].split(",")
     request = planfile.request({**entries, **_usual(options["workload"]), **given})
-    prospect = with_double(start.prepare_shown(request, folder, console), pairs)
+    prospect = with_probed_control(start.prepare_shown(request, folder, console), pairs)
     start.print_prospect(prospect, folder, console)
     code = start.start(prospect, folder, console, detach=False)
     if code != 0:

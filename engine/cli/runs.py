@@ -43,13 +43,13 @@ def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
 def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     """Delete runs: journals, logs, kept clusters. Asks first.
 
-    Only runs in the output folder are removed, and none that is running, or goes on with the next boot.
+    Only runs in the output folder are removed, and none that is running, or continues after the next boot.
     """
     # All are checked before the first is touched: a wrong name among them removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
     going = resume_unit.run_of()
     if going in [folder.resolve() for folder in folders]:
-        raise UserError(f"the run {going} goes on with the next boot: bench stop it first")
+        raise UserError(f"the run {going} continues after the next boot: stop it first with bench stop")
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing removed: not a terminal; pass --yes to confirm")
@@ -65,7 +65,7 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
 
 
 def _let_builds_go(out: Path) -> None:
-    """Links to builds of trees that no run names any longer; all are kept where a run cannot be read."""
+    """Links to builds of source trees that no run names any more; none if a run cannot be read."""
     try:
         wanted = {build.digest for run in runs_in(out) for build in read_manifest(run).builds}
     except UserError:

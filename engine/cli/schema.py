@@ -1,4 +1,4 @@
-"""`bench schema`: the JSON Schema of what pgbed writes for other programs, and of what it reads."""
+"""The command `bench schema`: JSON Schemas of the records that pgbed writes and reads."""
 
 from __future__ import annotations
 

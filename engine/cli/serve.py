@@ -18,16 +18,16 @@ from engine.host.files import open_plain
 from engine.journal.runs import find_run, runs_in
 
 TOKEN = "PGBED_SERVE_TOKEN"
-LEAST_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")  # long enough not to be guessed, and as it is in an address
+LEAST_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")  # long enough not to be guessed, and valid in a URL
 
 
 class Port(click.ParamType[int]):
-    """A port, or 0 for any that is free."""
+    """A port, or 0 for any free one."""
 
     name = "integer range"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; fails with what may be given instead."""
+        """Convert to a number; the error says which values are valid."""
         if not re.fullmatch(r"\d{1,5}", str(value), re.ASCII) or int(value) > MOST_PORT:
             self.fail(f"{value} is no port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
         return int(value)
@@ -44,8 +44,8 @@ def serve(run: str | None, out: Path, host: str, port: int, token_file: Path | N
     """Open the interface in a browser: RUN in the screen Live; without it the screen Launch.
 
     Prints the address to open, which holds a token: made anew, or that of --token-file or of the environment variable
-    PGBED_SERVE_TOKEN. Without the token nothing is shown. Whoever has it can do what you can do with bench: start runs
-    and stop them.
+    PGBED_SERVE_TOKEN. Without the token nothing is shown. Anyone who has it can do what you can do with bench: start
+    runs and stop them.
 
     Only this machine is listened to unless --host says otherwise. The connection is not encrypted: over a network, use
     it through `ssh -L 8000:localhost:8000 HOST`.
@@ -66,7 +66,7 @@ def serve(run: str | None, out: Path, host: str, port: int, token_file: Path | N
 
 
 def _token_of(file: Path) -> str:
-    """The token in a file. Raises UserError where others can read it, or where it is none."""
+    """Read the token from a file. Raises UserError if others can read the file, or the token is invalid."""
     try:
         with os.fdopen(open_plain(file, follow=True)) as opened:
             status = os.fstat(opened.fileno())

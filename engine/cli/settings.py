@@ -1,4 +1,4 @@
-"""What a user may set outside the command line: environment variables, and the keys of config.toml.
+"""The settings outside the command line: environment variables, and the keys of config.toml.
 
 `bench --help-all` prints both tables. A key reaches the rest of the program, and the processes that it starts, as the
 variable PGBED_ and its name in capitals. All other variables of that form are internal: the Nix wrapper sets them.

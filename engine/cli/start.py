@@ -41,19 +41,19 @@ CLEARING_TIMEOUT_S = 30.0
 
 
 def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospect:
-    """`prepare` with its progress shown: a spinner on a terminal, lines elsewhere."""
+    """`prepare` with visible progress: a spinner on a terminal, else lines."""
     try:
         if not console.is_terminal:
             return prepare(request, out, lambda text: echo(text, err=True))
         with console.status("preparing") as status:
             return prepare(request, out, lambda text: status.update(Text(text)))
     except KeyboardInterrupt:
-        echo("stopped before the run began; the same command begins it, with what was built by then", err=True)
+        echo("stopped before the run started; the same command starts it, and reuses what has been built", err=True)
         raise
 
 
 def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None:
-    """What will be run, in which order, and about how long and how much space it takes."""
+    """Print what will run, in which order, and the expected time and space."""
     manifest = prospect.manifest
     for each in manifest.workloads:
         steps = " ".join(step["name"] for step in each["steps"])
@@ -92,7 +92,7 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
 
 
 def _amount(prospect: Prospect) -> str:
-    """How much there is to do, and about how long it takes."""
+    """The number of cells or pairs, and the expected time."""
     manifest, guess = prospect.manifest, prospect.guess
     servers = len({cell.subject for cell in manifest.cells})
     in_all = f"about {span(guess.cell_s * guess.cells)} in all (rough estimate)"
@@ -115,10 +115,10 @@ def _amount(prospect: Prospect) -> str:
 def start(
     prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False
 ) -> int:
-    """Makes the run directory and starts the engine on it; returns the exit code. `yes`: boots are agreed to.
+    """Make the run directory and start the engine on it; returns the exit code. `yes` agrees to boots.
 
-    On a terminal the interface is shown, with `glyphs`; elsewhere lines.
-    Raises UserError when there is not space enough, or the folder cannot be written.
+    On a terminal the interface opens, with `glyphs`; otherwise lines are printed.
+    Raises UserError if there is too little space, or the folder cannot be written.
     """
     run = out / prospect.manifest.run
     database_path(run)  # before anything is written: not every file system's paths are SQLite's
@@ -145,11 +145,11 @@ def start(
 
 
 def agree(question: str, yes: bool) -> None:
-    """Asks before the machine is changed. Raises UserError where that is not wanted, or nobody can be asked."""
+    """Ask before changing the machine. Raises UserError if the answer is no, or there is nobody to ask."""
     if not yes and not sys.stdin.isatty():
-        raise UserError("nothing done: not a terminal; pass --yes to agree")
+        raise UserError("nothing was done: without a terminal, --yes must confirm")
     if not yes and not click.confirm(question, err=True):
-        raise UserError("nothing done")
+        raise UserError("nothing was done")
 
 
 def resume(
@@ -182,9 +182,9 @@ def resume(
 
 
 def stop(run: Path, console: PlainConsole) -> None:
-    """Asks the engine of a run to stop, as Ctrl-C does, and waits until it has.
+    """Ask a run's engine to stop, as Ctrl-C does, and wait for it.
 
-    Raises UserError when there is no engine, or it is another user's.
+    Raises UserError if no engine is running, or it is another user's.
     """
     if not is_locked(run) and resume_unit.run_of() == run.resolve():
         from engine.run import reboot  # here, because it loads the engine
@@ -206,7 +206,7 @@ def stop(run: Path, console: PlainConsole) -> None:
 
 @contextmanager
 def _interrupts_deferred() -> Iterator[None]:
-    """Defers Ctrl-C to the end of the block."""
+    """Defer Ctrl-C to the end of the block."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
@@ -270,9 +270,9 @@ def _spawn(
 
 
 def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit.ROOT) -> int:
-    """Says that this machine is booted once it is known to be. Raises UserError where it cannot be."""
+    """Report the boot of this machine once it is certain. Raises UserError if it is impossible."""
     if code == 0 and resume_unit.run_of(root) == run.resolve():
-        console.say(f"this machine is booted now, and goes on by itself: {run}")
+        console.say(f"this machine boots now, and the run continues afterwards: {run}")
         return 0
     if code not in (0, 1, STOPPED):
         return _died(run, code)
@@ -280,7 +280,7 @@ def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit
 
 
 def _await_end(process: subprocess.Popen[bytes], console: PlainConsole) -> None:
-    """Waits for an engine that was asked to stop; more Ctrl-C does not hurry it."""
+    """Wait for a stopping engine; further Ctrl-C does not hurry it."""
     while True:
         try:
             process.wait(PATIENCE_S)
@@ -290,7 +290,7 @@ def _await_end(process: subprocess.Popen[bytes], console: PlainConsole) -> None:
 
 
 def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
-    """Waits until this engine, not another, has the run and its journal; False when it ended badly before."""
+    """Wait until this engine, not another, holds the run and its journal; False if it failed first."""
     while process.poll() is None:
         if (run / "journal.db").exists() and is_locked(run) and holder(run) == process.pid:
             return True
@@ -299,7 +299,7 @@ def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _died(run: Path, code: int) -> int:
-    """Raises UserError: why an engine ended before it began, and how to go on."""
+    """Raise UserError: why an engine ended during startup, and how to continue."""
     if is_locked(run):
         raise _taken(run)
     if code < 0:

@@ -1,6 +1,6 @@
-"""The commands that look at a run, or act on one that runs: `watch`, `resume`, `stop`, `mark`, `interface`.
+"""The commands that show a run, or act on a running one: `watch`, `resume`, `stop`, `mark`, `interface`.
 
-What only some of them need is imported there: `watch` is to show something at once.
+Imports that only some of them need are inside them: `watch` must show its first frame at once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from engine.report.console import echo, echo_lines
 @of_run
 @PLAIN
 @GLYPHS
-@click.option("--once", is_flag=True, help="Print the present state as one line, and exit.")
+@click.option("--once", is_flag=True, help="Print the current state as one line, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="With --once: JSON instead of a line.")
 @click.option("--cell", metavar="CELL", help="Replay this cell, by its id or its number in the run.")
-@click.option("--step", metavar="STEP", help="With --cell: from this step on.")
+@click.option("--step", metavar="STEP", help="With --cell: start at this step.")
 def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
-    """Watch a run (the newest unless named), or replay a cell of it. Quitting does not affect the run."""
+    """Watch a run [default: the newest], or replay one of its cells. Quitting does not affect the run."""
     once, as_json, plain, glyphs = (how[name] for name in ("once", "as_json", "plain", "glyphs"))
     if cell is None and step is not None:
-        raise UserError(f"--step {step} is where a replay begins: name its cell, too, with --cell")
+        raise UserError(f"--step {step} is where a replay starts: name its cell with --cell too")
     if cell is not None and (once or as_json):
-        raise UserError("--cell replays a cell, and --once and --json show the present state of the run; give one")
+        raise UserError("--cell replays a cell, and --once and --json show the current state of the run: choose one")
     if not (once or as_json) and interface.wanted(console(plain)):
         named = find_cell(folder, cell) if cell is not None else None
         interface.become(folder.parent, folder, screen="live", glyphs=glyphs, cell=named, step=step)
@@ -71,7 +71,7 @@ def resume(folder: Path, plain: bool, **how: Any) -> None:
 @click.command()
 @of_run
 def stop(folder: Path) -> None:
-    """Stop a run under way [default: the newest]; `bench resume` continues it. The running cell is discarded."""
+    """Stop a running run [default: the newest]; `bench resume` continues it. The running cell is discarded."""
     from engine.cli import start
 
     start.stop(folder, console(False))
@@ -81,7 +81,7 @@ def stop(folder: Path) -> None:
 @click.argument("text")
 @of_run
 def mark(folder: Path, text: str) -> None:
-    """Add a marker to a running run (the newest unless named), to find the moment again."""
+    """Add a marker to a running run [default: the newest], to find the moment again."""
     from engine.run import control
 
     echo(control.ask(folder, {"mark": text}))
@@ -94,7 +94,7 @@ def mark(folder: Path, text: str) -> None:
     "--screen", type=click.Choice(interface.SCREENS), default="launch", show_default=True, help="Screen to open."
 )
 def open_interface(out: Path, glyphs: str, screen: str) -> None:
-    """Open the terminal interface; so does `bench` alone, with the screen Launch."""
+    """Open the terminal interface; `bench` alone opens its screen Launch."""
     if not interface.wanted(console(False)):
         raise UserError("the interface needs a terminal; `bench --help` lists the commands that do not")
     out = out.resolve()

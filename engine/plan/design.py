@@ -1,4 +1,4 @@
-"""What a request means, as far as is known before its builds exist: loads, steps, probes, settings, time and space."""
+"""The design of a run, known before its builds exist: workloads, steps, probes, settings, time and space."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from workloads.names import UnknownName
 SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
 STEP_S = 1.0  # clients started, statistics settled
 MAX_CELLS = 10_000
-MOST_IN_TIME = 4  # times as many repeats are planned as would fit by a guess, so that time ends the run
+MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
-RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people who look
+RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What the cells of a run are expected to take. Times are rough: they are not measured yet.
+    """Expected time and space of a run's cells; times are rough, since nothing has been measured yet.
 
-    `cells` is how many there will be: all that are planned, or as many as fit into the time.
-    `noise` is how small an effect the run can show; None without a run to tell by, or with nothing to compare.
-    `query_step_s` is the longest of the steps by time in slices, all servers together; None where there are none.
+    `cells` is the number of planned cells, or of those that fit into the time.
+    `noise` is the smallest effect that the run can show; None without an earlier run, or with one subject.
+    `query_step_s` is the length of the longest sliced step of a fixed length, over all servers; None without any.
     """
 
     cells: int
@@ -55,7 +55,7 @@ class Guess:
     query_step_s: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """The JSON form. `smallest_effect` is a fraction that shows in every step."""
+        """The JSON form. `smallest_effect` is a fraction that every step can show."""
         return {
             "cell_count": self.cells,
             "cell_s": round(self.cell_s),
@@ -69,9 +69,9 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request means, as far as is known before its builds exist. `changes` are on top of each config.
+    """What a request comes to before its builds exist. `changes` are settings on top of each config.
 
-    `loads` are what takes turns, the base first; `steps` all their steps, each by its name once.
+    `loads` are the workloads of all variants, the base first; `steps` are all their steps, each name once.
     """
 
     loads: tuple[Load, ...]
@@ -81,26 +81,26 @@ class Asked:
 
     @property
     def cell_s(self) -> float:
-        """About how long a cell takes, on average."""
+        """Expected length of a cell, on average."""
         steps = [step for load in self.loads for step in load.steps]
         return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
 
     def fitting(self, request: Request) -> int:
-        """About how many repeats fit into the time that there is."""
+        """Expected number of repeats that fit into the request's time."""
         assert request.minutes is not None
         return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
 
     def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
-        """The largest cell's space; `settings` are each config's."""
+        """Space of the largest cell; `settings` are those of each config."""
         limits = [max_wal_bytes(each) for each in settings]
         return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
     def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
-        """The largest cell's space, all cells' where they are kept; `settings` are each config's."""
+        """Estimate time and space; `settings` are those of each config."""
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        doubles = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
-        judged, repeats = request.subjects - doubles, request.planned_repeats
+        controls = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
+        judged, repeats = request.subjects - controls, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
         if request.sliced:
@@ -110,7 +110,7 @@ class Asked:
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
-            # Runs of pgbed's own servers say nothing of those.
+            # Runs of pgbed's own servers say nothing about external ones.
             noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None,
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
@@ -122,7 +122,7 @@ class Asked:
 def rough_settings(
     request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
 ) -> list[dict[str, str]]:
-    """The settings of each config that any version would take, as far as they move the estimates of space."""
+    """The settings of each config, as far as they affect the estimated space; any version takes them."""
     scaled = configs.scale(share(machine, request))
     found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
     return [
@@ -132,19 +132,19 @@ def rough_settings(
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """What each server may count on."""
+    """Memory and disk of each server."""
     return guests.share(interleaving.share(machine, request), request)
 
 
 def max_wal_bytes(settings: Mapping[str, str]) -> int:
-    """The config's max_wal_size; the server's default of 1GB when it does not set it."""
+    """The config's max_wal_size, or the server's default of 1GB."""
     return size_bytes(settings.get("max_wal_size", "1GB"), default_unit="MB")
 
 
 def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Sequence[Step]) -> tuple[Change, ...]:
-    """max_connections, where the server's default is too low for the plan and nobody has set it.
+    """max_connections, if the server's default is too low for the plan and nothing sets it.
 
-    Raises UserError when somebody has, and too low.
+    Raises UserError if it is set too low.
     """
     needed = max((step.connections for step in steps), default=0) + RESERVED_CONNECTIONS
     own = [(name, value) for name, value, _ in spec.settings]
@@ -171,7 +171,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
     if request.until_known and request.repeats:
-        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs by itself: leave out --repeats")
+        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs: leave out --repeats")
     cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
@@ -182,7 +182,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
 
 
 def decided(request: Request, out: Path) -> tuple[Request, Asked, str]:
-    """The request with what takes turns decided, what it means, and why: nothing where it was asked for."""
+    """Decide what is interleaved: the request, its design, and the reason unless the user chose."""
     machine = environment.machine(out)
     reason = ""
     if request.interleave != "auto":
@@ -190,15 +190,15 @@ def decided(request: Request, out: Path) -> tuple[Request, Asked, str]:
     else:
         request, asked, reason = _chosen(request, machine)
     if request.until_known and not request.sliced:
-        because = f", which cannot be here: {reason}" if reason else ": use --interleave slices"
-        raise UserError(f"--until-known looks at pairs in slices{because}")
+        because = f", which are impossible here: {reason}" if reason else ": use --interleave slices"
+        raise UserError(f"--until-known analyses pairs of slices{because}")
     if request.minutes and request.repeats is None and not request.until_known:
         request = msgspec.structs.replace(request, repeats=_most_in_time(request, asked))
     return request, asked, reason
 
 
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Asked, str]:
-    """Slices where they can be, else cells; with the reason."""
+    """Slices if possible, else cells; with the reason."""
     sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
     try:
         asked = _look_up(sliced, machine)
@@ -208,16 +208,16 @@ def _chosen(request: Request, machine: Machine) -> tuple[Request, Asked, str]:
 
 
 def _most_in_time(request: Request, asked: Asked) -> int:
-    """How many repeats to plan where the time is given: more than will be, as times are not measured yet."""
+    """Repeats to plan for a given time: more than will run, since times are not measured yet."""
     most = min(MOST_IN_TIME * asked.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
     return max(CELLS, most + most % 2)
 
 
 def _look_up(request: Request, machine: Machine) -> Asked:
-    """Everything that a request names but its builds, and what the workload makes of it."""
+    """Look up everything that a request names except its builds, and plan its workloads."""
     sliced = request.sliced
     if sliced and request.external:
-        raise CannotBeSliced("servers that are running already cannot be paused in turns")
+        raise CannotBeSliced("external servers cannot be paused")
     try:
         planned = loads(request, _options(request))
     except (UnknownName, ValueError) as error:
@@ -247,7 +247,7 @@ def _look_up(request: Request, machine: Machine) -> Asked:
 
 
 def _options(request: Request) -> Mapping[str, Any]:
-    """The workload's options; raises CannotBeSliced where those that were given and slices exclude each other."""
+    """The workload's options. Raises CannotBeSliced if the given ones exclude slices."""
     if not request.sliced:
         return request.options
     try:

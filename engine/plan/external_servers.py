@@ -1,4 +1,4 @@
-"""Servers that are running already, in a plan: what cannot be asked of them, and what they must have for it."""
+"""External servers in a plan: the options that they exclude, and what they must provide."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ class Servers:
 
 
 def check(request: Request) -> None:
-    """Raises UserError for what goes with servers of pgbed's own only, or with others only."""
+    """Raise UserError for options that need servers of pgbed, or external ones."""
     if not request.external:
         for flag, given in (
             ("--accept-foreign-load", request.accept_foreign_load),
             ("--scratch-database", request.scratch_database is not None),
         ):
             if given:
-                raise UserError(f"{flag} is for servers that are running already: --pg NAME=postgresql://USER@HOST/DB")
+                raise UserError(f"{flag} is for external servers: --pg NAME=postgresql://USER@HOST/DB")
         return
     own = [spec for spec in request.builds if not is_external(spec)]
     other = next(spec for spec in request.builds if is_external(spec))
     if own:
         raise UserError(
-            f"{shown(other)} is running already and {own[0]} would be started by pgbed: they cannot be "
-            "compared, for neither machine, settings nor what else runs there are the same; start it and name it "
-            "NAME=postgresql://… too"
+            f"{shown(other)} is an external server and {own[0]} would be started by pgbed: they cannot be compared, "
+            "because machine, settings and other load differ; start it yourself and name it NAME=postgresql://… too"
         )
     excluded = (
         ("--config", request.configs != DEFAULT.configs, "it is compared with the settings that it has"),
@@ -56,7 +55,7 @@ def check(request: Request) -> None:
     )
     for flag, given, why in excluded:
         if given:
-            raise UserError(f"{flag} cannot be used with {shown(other)}, which is running already: {why}")
+            raise UserError(f"{flag} cannot be used with {shown(other)}, an external server: {why}")
     if request.scratch_database == "":
         raise UserError("--scratch-database: give a database's name")
 
@@ -67,7 +66,7 @@ def check_plan(plan: Plan) -> None:
     if plan.settings:
         why = f"it sets {', '.join(plan.settings)}"
     if why:
-        raise UserError(f"this workload cannot be run on a server that is running already: {why}")
+        raise UserError(f"this workload cannot run on an external server: {why}")
 
 
 def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
@@ -96,7 +95,7 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
 
 
 def _notices(found: Sequence[external_server.Found], use: ExternalServers) -> list[str]:
-    lines = [f"{each.name}: PostgreSQL {each.version}, running already at {each.address}" for each in found]
+    lines = [f"{each.name}: PostgreSQL {each.version}, external server at {each.address}" for each in found]
     place = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(
         f"each cell works in {place}, and drops what it made; not visible from outside: CPU and memory of the servers' "

@@ -1,4 +1,4 @@
-"""The guests of a run: which kernels are booted, in which machine, and whether it has room here."""
+"""The guests of a run: their kernels, their machine, and whether it fits on this one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_MEMORY = ("tmpfs", "ramfs", "overlay")  # file systems that a boot may empty
 
 @dataclass(frozen=True, slots=True)
 class Guests:
-    """The kernels to boot and the machine; None without any. `notices` are lines about what follows from it."""
+    """The kernels to boot and the machine, None without guests; `notices` are lines about the consequences."""
 
     kernels: tuple[Kernel, ...] = ()
     machine: GuestMachine | None = None
@@ -34,7 +34,7 @@ class Guests:
 
 
 def check(request: Request) -> scheduler.Tunables:
-    """The tunables. Raises UserError for names and numbers that cannot be; fetches and boots nothing."""
+    """The scheduler's tunables. Raises UserError for invalid names and numbers; fetches and boots nothing."""
     tunables = scheduler.parsed(request.sched)
     if request.rebooting:
         _check_reboots(request)
@@ -75,7 +75,7 @@ def _check_reboots(request: Request) -> None:
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
-    """Raises UserError where fewer are free than a guest's memory takes."""
+    """Raise UserError if fewer huge pages are free than a guest's memory takes."""
     told = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
     size_kb, free, there = (int(told.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
     needed = -(-wanted_mb * 1024 // size_kb) if size_kb else 0
@@ -85,19 +85,19 @@ def _check_huge_pages(wanted_mb: int) -> None:
 
 
 def _memory_bytes(asked: str) -> int:
-    """The bytes of 1GB, also where it is written as 1G, 1GiB or 1g; a bare number is in MB. Raises UserError."""
+    """Bytes of 1GB, 1G, 1GiB or 1g; a number without a unit is in MB. Raises UserError."""
     found = re.fullmatch(r"([\d.]+)\s*([mgt])(i?b)?", asked.strip(), re.I)
     return size_bytes(f"{found[1]}{found[2].upper()}B" if found else asked, "MB")
 
 
 def memory_mb(request: Request, machine: Machine) -> int:
-    """A guest's memory. Raises UserError where the machine has too little."""
+    """A guest's memory. Raises UserError if this machine has too little."""
     most = machine.memory_bytes // MB - SPARE_MB
     asked = request.guest_memory
     wanted = _memory_bytes(asked) // MB if asked else max(LEAST_MB, machine.memory_bytes // MB // 2)
     if wanted > most:
         raise UserError(
-            f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} beside the "
+            f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} with the "
             f"host: give it at most {max(0, most)}MB"
         )
     if request.guest_huge_pages:
@@ -106,7 +106,7 @@ def memory_mb(request: Request, machine: Machine) -> int:
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """What a server may count on: what a guest has, also on the host beside guests, so that settings agree."""
+    """Memory of each server: that of a guest, even on the host, so that settings agree."""
     if not request.in_guests:
         return machine
     return Machine((memory_mb(request, machine) - SYSTEM_MB // 2) * MB, machine.free_disk_bytes)
@@ -120,7 +120,7 @@ def prepare(
     progress: Callable[[str], None],
     out: Path,
 ) -> Guests:
-    """Fetches kernels and tools, and sees by a boot what may run them. Raises UserError for what cannot be."""
+    """Fetch kernels and tools, and boot one to choose an accelerator. Raises UserError for an impossible request."""
     if request.rebooting:
         return _booted(request, out)
     if not request.in_guests:
@@ -169,7 +169,7 @@ def _check_tunables(request: Request, kernel: Kernel) -> None:
 
 
 def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) -> str:
-    """Why programs reach guests by 9p; empty where they come as an image. Raises UserError where that must be."""
+    """Why guests get their programs by 9p; empty if they get an image. Raises UserError if an image is required."""
     if request.guest_share == "9p":
         return "asked for"
     without = [kernel.label for kernel in found if initrd.EROFS not in kernels.modules(kernel)]

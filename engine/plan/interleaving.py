@@ -1,4 +1,4 @@
-"""What servers side by side need: memory for each, settings that know of the pauses, and steps for slices."""
+"""Requirements of servers side by side: memory for each, settings that allow for pauses, and steps for slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.base import Step
 Change = tuple[str, str]
 MOST = 4  # servers side by side
 MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
-# Wall time goes on in a pause. What a server does at intervals it does at as many of them as by itself.
+# Wall time continues during a pause: intervals are lengthened, so that a server does as much in its own time as alone.
 # setting: the server's default, the unit of a bare number, the most that the server takes in ms
 INTERVALS = {
     "checkpoint_timeout": ("5min", "s", 86_400_000),
@@ -33,7 +33,7 @@ TIMEOUTS = frozenset(
 
 
 class CannotBeSliced(UserError):
-    """Cells of this plan cannot be driven in slices; `reason` says why."""
+    """The cells of this plan cannot be interleaved in slices; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; use --interleave cells")
@@ -41,17 +41,17 @@ class CannotBeSliced(UserError):
 
 
 def check(request: Request, steps: Sequence[Step]) -> None:
-    """Raises CannotBeSliced where there is nothing to drive in slices, or nothing to drive it beside."""
+    """Raise CannotBeSliced if no step can be sliced, or the subjects cannot be interleaved."""
     count = request.subjects
     if request.client_host:
         raise CannotBeSliced(
-            "clients on another host cannot be driven in slices: the gate that shuts between two of them is a word of "
-            "this machine's memory"
+            "clients on another host cannot be interleaved in slices: the gate between two slices is a word of this "
+            "machine's memory"
         )
     if count < 2:
-        raise CannotBeSliced("one build has no other to be driven in slices with: 2 to 4 builds side by side can")
+        raise CannotBeSliced(f"slices need 2 to {MOST} builds side by side, and there is only one")
     if not any(step.sliced for step in steps):
-        raise CannotBeSliced("none of these steps can be driven in slices")
+        raise CannotBeSliced("none of these steps can be sliced")
     if request.in_guests or request.rebooting:
         what = "boot" if request.rebooting else "guest"
         raise CannotBeSliced(f"a cell under another kernel has a {what} to itself")
@@ -64,13 +64,13 @@ def check(request: Request, steps: Sequence[Step]) -> None:
 
 
 def reason(request: Request, steps: Sequence[Step]) -> str:
-    """Why slices were chosen, where nothing speaks against them."""
+    """Why slices were chosen."""
     sliced = sum(bool(step.sliced) for step in steps)
-    return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be driven in turns"
+    return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be sliced"
 
 
 def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
-    """What is to be said of slices that are short: how much of them is not counted, where their clients count."""
+    """Warn about short slices: the share of them that is not counted."""
     warm = WARM_NS / 1e6 / request.slice_ms
     if not request.sliced or warm <= MAX_WARM or not any(step.sliced and step.gated for step in steps):
         return ()
@@ -82,15 +82,15 @@ def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """What each server may count on: cells abreast share the machine."""
+    """Memory and disk of each server: interleaved cells share the machine."""
     count = request.subjects if request.sliced else 1
     return Machine(machine.memory_bytes // count, machine.free_disk_bytes // count)
 
 
 def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[Change, ...]:
-    """The changes of a config, with intervals as many times as long as there are servers.
+    """Multiply a config's intervals by the number of servers.
 
-    Raises CannotBeSliced for a time-out, which would go on while its server is paused.
+    Raises CannotBeSliced for a timeout, which would also run while its server is paused.
     """
     own = {name.lower(): value for name, value in changes}
     settings = {name.lower(): value for name, value, _ in spec.settings} | own
@@ -107,10 +107,10 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
 
 
 def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
-    """Raises CannotBeSliced where the servers do not fit beside each other, with the number that does.
+    """Raise CannotBeSliced if the servers do not fit into memory together; the error says how many do.
 
-    `settings` are those of each config, `data_bytes` is a cluster without its WAL: where one server's data would stay
-    in memory and two servers' do not, slices would measure the device.
+    `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If one server's data
+    fitted into memory and two servers' did not, slices would measure the device.
     """
     buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
     fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))

@@ -30,7 +30,7 @@ from workloads.options import checked, given, options_of
 
 
 def read(path: Path) -> Request:
-    """The request that a file holds, a preset in it as it is. Raises UserError, with file and entry, for no plan."""
+    """Read a request from a file; a preset in it is not expanded. Raises UserError with the file and the entry."""
     where = f"plan {path}"
     if is_manifest(path):
         raise UserError(f"{where}: a run's manifest; bench run --plan shows it, asks, and runs it again")
@@ -67,7 +67,7 @@ def of_manifest(path: Path) -> Request:
 
 
 def _config(folder: Path, config: str) -> str:
-    """A config of a plan in this folder as the command line would have it."""
+    """The config of a plan in this folder, as the command line would name it."""
     if not configs.is_file(config, folder):
         return config
     try:
@@ -80,9 +80,9 @@ def _config(folder: Path, config: str) -> str:
 
 
 def request(entries: Mapping[str, Any]) -> Request:
-    """The request of these entries, and of the preset that they name, checked against its workload's options.
+    """Make a request from entries and the preset that they name, checked against the workload's options.
 
-    Raises UserError for an unknown name, or a value of another type or out of bounds.
+    Raises UserError for an unknown name, a wrong type, or a value out of bounds.
     """
     try:
         return _checked(presets.expanded(entries))

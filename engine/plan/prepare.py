@@ -1,4 +1,4 @@
-"""From what the user asked for to a manifest: names checked, builds realised, settings applied, space counted."""
+"""From a request to a manifest: names are checked, builds realised, settings applied, space estimated."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from engine.tracing import planstats, selection
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """A planned run; `notices` are lines about what it will lack on this machine."""
+    """A planned run; `notices` are lines about what it lacks on this machine."""
 
     manifest: Manifest
     guess: Guess
     notices: tuple[str, ...] = ()
-    connections: dict[str, str] = field(default_factory=dict, repr=False)  # to servers that are running already
+    connections: dict[str, str] = field(default_factory=dict, repr=False)  # to external servers
 
     def record(self) -> dict[str, Any]:
-        """The JSON form: the manifest as it would be written, and the guesses."""
+        """The JSON form: the manifest as it would be written, and the estimates."""
         return {**self.guess.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
 def estimate(request: Request, out: Path) -> dict[str, Any]:
-    """Number of cells, time, space, steps and the smallest detectable effect as JSON; builds nothing, runs no server.
+    """Number of cells, time, space, steps and smallest detectable effect, in JSON form.
 
-    Raises UserError for any invalid name or number.
+    Builds nothing and runs no server. Raises UserError for any invalid name or number.
     """
     check_names(request)
     guests.check(request)
@@ -64,15 +64,15 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
-    """Checks a request and makes its manifest; realises the builds it names, and nothing else.
+    """Check a request and make its manifest; realises the builds that it names, and nothing else.
 
-    `out` is the folder that will hold the run. Raises UserError for any name or number that cannot be, before
-    anything slow is done, and for a build that is not available.
+    `out` is the folder that will hold the run. Raises UserError for an invalid name or number before anything slow is
+    done, and for a build that is not available.
     """
     chosen = dict(zip(request.builds, check_names(request), strict=True))
     restored = tuple(block_device.restore_left())
     tunables = guests.check(request)
-    routes.look(request)
+    routes.check_reachable(request)
     prerequisites.provide(request, decided(request, out)[1].probes, progress, out / ".builds")
     request, unavailable = presets.fetched(request, out / ".builds", progress)
     request, asked, reason = decided(request, out)
@@ -177,10 +177,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
 
 
-def with_double(prospect: Prospect, pairs: int) -> Prospect:
-    """The plan of a run made one of bare and probed cells in turn. It has one build and one config.
+def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
+    """Turn the plan of one build and one config into alternating cells without and with probes.
 
-    Raises UserError when the probes are none that can be left out of a cell.
+    Raises UserError if a cell cannot run without the probes.
     """
     manifest = prospect.manifest
     if planstats.PROBE in manifest.observers:

@@ -1,4 +1,4 @@
-"""What a plan needs of this machine, seen to before anything is built: it is fetched, installed, or refused."""
+"""Prerequisites of a plan on this machine: fetched, installed or refused before anything is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probes.requirements import BPF
 
 
 def provide(request: Request, probes: Selection, progress: Progress, roots: Path) -> None:
-    """Sees to it that what the plan needs whatever its builds are is there. Raises UserError where it cannot be had."""
+    """Fetch or install what the plan needs regardless of its builds. Raises UserError if that is impossible."""
     if any(choice.probe in BPF for choice in probes.choices):
         _provide_bpftrace(progress, roots)
     if HOST in request.kernels or request.rebooting:

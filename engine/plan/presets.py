@@ -1,4 +1,4 @@
-"""Presets in plans: what a named one fills in where nothing was asked for, and which of its builds can be had here."""
+"""Presets in plans: the defaults that a preset gives to a plan, and which of its builds are available here."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workloads.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
 
 SCALE = "quick"  # unless another is asked for
-NOT_ATTACHED = ("configs", "kernels", "interleave")  # of servers that are running already
+NOT_EXTERNAL = ("configs", "kernels", "interleave")  # entries that external servers do not take
 
 
 def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's entries, and those of the preset that it names where it has none of its own.
+    """A plan's entries over those of the preset that it names.
 
-    Raises UnknownName or ValueError for a name that is none, and UserError for a preset of which no build can be had.
+    Raises UnknownName or ValueError for an unknown name, and UserError if none of the preset's builds is available.
     """
     name = entries.get("preset")
     if not isinstance(name, str):
@@ -35,7 +35,7 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
     if found.scales:
         filled = {"scale": scale, **found.entries(scale)}
     elif entries.get("scale") is not None:
-        raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
+        raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
     else:
         filled = found.entries(scale)
     options = {each.name: each for cls in (Request, workload(found.workload).options) for each in options_of(cls)}
@@ -45,15 +45,15 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
                 filled.pop(other, None)
     asked = entries.get("builds")
     if asked and any(is_external(str(build)) for build in asked):
-        for other in NOT_ATTACHED:
+        for other in NOT_EXTERNAL:
             filled.pop(other, None)
     return {**filled, **entries, **({} if asked else {"builds": list(_here(found))})}
 
 
 def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request, tuple[str, ...]]:
-    """The request without those builds of its preset that turn out not to be had, and a line for each.
+    """The request without those builds of its preset that cannot be realised, and a line about each.
 
-    Builds that were asked for by their names are left as they are. Raises UserError where none is left.
+    Builds that the user named stay. Raises UserError if no build is left.
     """
     name = request.options.get("preset")
     if not isinstance(name, str) or request.builds != _here(preset(name)):
@@ -66,12 +66,14 @@ def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request,
         except UserError as error:
             failed.append(f"{build} is missing: {error}")
     if not kept:
-        raise UserError(f"preset {name}: none of its builds can be had here: {failed[0]}; name others by --pg LABEL,…")
+        raise UserError(
+            f"preset {name}: none of its builds is available here: {failed[0]}; name others with --pg LABEL,…"
+        )
     return msgspec.structs.replace(request, builds=tuple(kept)), tuple(failed)
 
 
 def notices(request: Request) -> tuple[str, ...]:
-    """What of the preset's builds is not among those that are compared, a line each."""
+    """A line for each of the preset's builds that is not compared."""
     name = request.options.get("preset")
     if not isinstance(name, str):
         return ()
@@ -80,7 +82,7 @@ def notices(request: Request) -> tuple[str, ...]:
 
 
 def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
-    """Which of the publication's builds are not among these, and which others stand in for them."""
+    """Lines about the publication's builds that are missing, and about those that replace them."""
     for build in found.builds:
         plain = [label for label in labels if published_label(label) == build]
         other = next((each for each in found.instead.get(build, ()) for label in labels
@@ -92,12 +94,12 @@ def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
 
 
 def published_label(label: str) -> str:
-    """The label that a publication has for a build: `17.0-prebuilt-builtin` is 17.0-builtin there."""
+    """The label of a build in publications: 17.0-builtin for `17.0-prebuilt-builtin`."""
     return label.replace(catalog.PREBUILT, "")
 
 
 def _here(found: Preset) -> tuple[str, ...]:
-    """Those builds of a preset that can be had on this machine, or others in their place; each once."""
+    """The builds of a preset that are available on this machine, or their replacements, each once."""
     if found.newest:
         return _newest(found)
     chosen: dict[str, None] = {}
@@ -107,35 +109,37 @@ def _here(found: Preset) -> tuple[str, ...]:
             chosen[label] = None
     if not chosen and found.builds:
         raise UserError(
-            f"preset {found.name}: none of its builds can be had here ({', '.join(found.builds)}): name others by --pg "
-            "LABEL,… (bench list builds), or put source tarballs into a folder and set BENCH_TARBALLS to it"
+            f"preset {found.name}: none of its builds is available here ({', '.join(found.builds)}): name others with "
+            "--pg LABEL,… (bench list builds), or put source tarballs into a folder and set BENCH_TARBALLS to it"
         )
     return tuple(chosen)
 
 
 def _newest(found: Preset) -> tuple[str, ...]:
     if found.own_build:
-        raise UserError(f"preset {found.name}: compares an install of your own: --pg LABEL,NAME=/path")
+        raise UserError(f"preset {found.name}: compares an install of yours: --pg LABEL,NAME=/path")
     labels = catalog.newest(found.newest)
     if len(labels) < found.newest:
-        raise UserError(f"preset {found.name}: no {found.newest} releases can be had here: name builds by --pg LABEL,…")
+        raise UserError(
+            f"preset {found.name}: there are not {found.newest} releases here: name builds with --pg LABEL,…"
+        )
     return labels
 
 
 def _check_workload(found: Preset, asked: str) -> None:
     first = asked.partition("+")[0].partition(":")[0]
     if first != found.workload:
-        raise ValueError(f"--preset {found.name} is of workload {found.workload}, not {first}: leave one of them out")
+        raise ValueError(f"--preset {found.name} runs workload {found.workload}, not {first}: leave one of them out")
 
 
 def _excluded(name: str, options: Mapping[str, Option]) -> set[str]:
-    """The options that cannot be given together with one. Rows of one's own go with a preset's size."""
+    """The options that one option excludes. Explicit rows may override a preset's size."""
     found = {*options[name].excludes, *(each.name for each in options.values() if name in each.excludes)}
     return found - {"scale", "rows"}
 
 
 def rows() -> list[dict[str, Any]]:
-    """A row for each preset: what `bench list presets` and the Launch screen show of it. Raises ValueError."""
+    """A row per preset, for `bench list presets` and the Launch screen. Raises ValueError."""
     return [_row(found) for found in presets().values()]
 
 

@@ -1,4 +1,4 @@
-"""From what the user asked for to how clients reach their servers: addresses, another host, tried before all else."""
+"""From a request to the route between clients and servers: addresses and the clients' host, tried before all else."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from engine.remote.requirements import Loads, launchers, programs
 
 
 def check(request: Request) -> None:
-    """Raises UserError for options that do not go together."""
+    """Raise UserError for options that contradict each other."""
     if not (request.tcp or request.client_host):
         for flag, value in (("--listen", request.listen), ("--port", request.port)):
             if value is not None:
                 raise UserError(f"{flag} {value} is for clients over TCP: add --tcp or --client-host")
     if request.ssh_options and not request.client_host:
-        raise UserError("--ssh-option: add --client-host, to which ssh is to go")
+        raise UserError("--ssh-option: add --client-host, the host for ssh")
     if request.client_host is not None:
         try:
             check_host(request.client_host)
@@ -28,18 +28,17 @@ def check(request: Request) -> None:
             raise UserError(f"--client-host {error}") from None
 
 
-def look(request: Request) -> None:
-    """Raises UserError where the clients' host cannot be reached at all: soon, before servers are built."""
+def check_reachable(request: Request) -> None:
+    """Raise UserError if the clients' host cannot be reached: early, before servers are built."""
     if request.client_host:
-        with hosts.shell(_asked(request)):
+        with hosts.shell(_ssh_route(request)):
             pass
 
 
 def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> tuple[Route, dict[str, Any] | None]:
-    """The route of a run of these loads, and the environment of the clients' host, if that is another. Raises
-    UserError.
+    """The route of a run, and the environment of the clients' host if that is another. Raises UserError.
 
-    Clients are started nowhere, but everything that they need is brought there once, and tried.
+    Copies everything that the clients need to their host once and tries it, but starts no clients.
     """
     if not (request.tcp or request.client_host):
         return SOCKET, None
@@ -50,17 +49,17 @@ def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> t
         if request.port:
             check_free(address, request.port, servers)
         return Route(address, address, request.port or 0), None
-    asked = _asked(request)
-    with hosts.connected(asked, launchers(loads), programs(loads), progress) as host:
+    ssh_route = _ssh_route(request)
+    with hosts.connected(ssh_route, launchers(loads), programs(loads), progress) as host:
         address = listen or _reached_from(host)
         if request.port:
             check_free(address, request.port, servers)
         client = host.reaches(address, request.port or 0)
-        route = Route(address, client, request.port or 0, asked.host, host.name, asked.ssh_options)
+        route = Route(address, client, request.port or 0, ssh_route.host, host.name, ssh_route.ssh_options)
         return route, host.environment()
 
 
-def _asked(request: Request) -> Route:
+def _ssh_route(request: Request) -> Route:
     return Route(host=str(request.client_host), ssh_options=request.ssh_options)
 
 
@@ -68,12 +67,14 @@ def _reached_from(host: hosts.ClientHost) -> str:
     """The address of this machine through which ssh reaches the host, as that host says."""
     name = host.route.host
     if not host.ssh_connection:
-        raise UserError(f"--client-host {name}: ssh does not say through which address it goes; name one with --listen")
+        raise UserError(
+            f"--client-host {name}: ssh does not report the address that it connects from; give one with --listen"
+        )
     address = host.ssh_connection[0].partition("%")[0]
     try:
         return own_address(address)
     except UserError:
         raise UserError(
-            f"--client-host {name}: ssh comes there from {address}, which is no address of this machine (by "
-            f"way of a router, or of another host?); name one with --listen"
+            f"--client-host {name}: ssh connects from {address}, which is not an address of this machine "
+            f"(through a router or another host?); give one with --listen"
         ) from None

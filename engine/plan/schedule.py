@@ -1,4 +1,4 @@
-"""What a run will do: its subjects and the order of its cells."""
+"""The subjects of a run and the order of its cells."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def subjects(
     kernels: Sequence[str] = (HOST,),
     variants: Sequence[str] = ("",),
 ) -> tuple[Subject, ...]:
-    """Every build under every config, kernel and each of the `variants`; the base build first, its doubles for A/A.
+    """Combine every build, config, kernel and variant, the base build first and followed by its A/A control.
 
-    Raises UserError when the base is not among the builds.
+    Raises UserError if the base is not among the builds.
     """
     if base not in builds:
         raise unknown("base", base, builds)
@@ -39,16 +39,16 @@ def subjects(
 
 
 def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
-    """The cells in ABBA order: odd repeats visit the subjects forward, even ones backward.
+    """Order the cells ABBA: odd repeats visit the subjects forward, even ones backward.
 
-    A drift that is linear in time thus adds the same to every subject over each two repeats, and the cells of
-    one repeat make the pairs of the comparison.
+    A drift that is linear in time thus affects every subject equally over two repeats. The cells of one repeat are
+    the pairs of the comparison.
     """
     cells: list[Cell] = []
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
-            workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # a script's name may be long
+            workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # script names may be long
             kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
             name = "-".join(filter(None, (subject.build, workload, subject.control, subject.config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))

@@ -9,7 +9,7 @@ from workloads.quantity import figure
 
 
 def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
-    """Fractions by step, that of all others under "". Raises UserError for one that is none, or of no step."""
+    """Tolerance per step; key "" is the default. Raises UserError for an invalid fraction or an unknown step."""
     found: dict[str, float] = {}
     for text in texts:
         step, _, share = text.rpartition("=")
@@ -26,6 +26,6 @@ def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
 
 
 def strictest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Those of several runs as one: the smallest of each step; a run that names none tolerates nothing."""
+    """Combine the tolerances of several runs: the smallest per step. A run without any tolerates nothing."""
     named = dict.fromkeys(step for run in runs for step in run)
     return {step: min(run.get(step, run.get("", 0.0)) for run in runs) for step in named}

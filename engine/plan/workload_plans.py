@@ -1,4 +1,4 @@
-"""The workloads of a run: what is planned of each, with the options of the loads that are beside the first."""
+"""The workloads of a run: the plan of each variant, with the options of background workloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workloads.options import checked, options_of
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A workload as it is to be run, and its plan; `name` is the variant's, empty where there is only one."""
+    """A workload and its plan; `name` is that of the variant, empty if there is only one."""
 
     name: str
     workload: Workload
@@ -34,15 +34,15 @@ class Load:
 
 
 def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
-    """What a request's workloads come to, the base first; `options` are those of the workload that gives the steps.
+    """Plan a request's workloads, the base first; `options` are those of the workload that gives the steps.
 
-    Raises UnknownName or ValueError, in one line.
+    Raises UnknownName or ValueError with a message of one line.
     """
     main = workload(request.workload)
     planned = main.plan(checked(main.options, options))
     variants = [(variant, background_of(variant)) for variant in request.variants]
-    further = list(dict.fromkeys(part for _, parts in variants for part in parts))
-    own = _options(request, further)
+    background = list(dict.fromkeys(part for _, parts in variants for part in parts))
+    own = _options(request, background)
     found = []
     for variant, parts in variants:
         label = variant_label(parts_of(variant, modules())) if len(variants) > 1 else ""
@@ -59,10 +59,9 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
 def recorded(
     load: Load, found: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """What the manifest holds of a workload, with the programs that were found. Raises UserError.
+    """The manifest's record of a workload, with all programs that the run needs. Raises UserError.
 
-    These are all that the run needs: whoever makes a place for its clients may look into any of its workloads.
-    `left_out` are steps that builds, of all these `labels`, cannot do.
+    `left_out` are the steps that some of the builds, named by `labels`, cannot do.
     """
     own = load.plan.record
     if found:
@@ -78,7 +77,7 @@ def recorded(
 
 
 def _without(record: dict[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]) -> dict[str, Any]:
-    """A workload's record that says what is left out of which builds' cells; what no build has is no step of it."""
+    """The record with the steps that some builds leave out, and without those that no build can do."""
     steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
     if not steps:
         raise UserError(f"nothing is left to do: {'; '.join(missing_steps.sentences(left_out))}")
@@ -94,24 +93,24 @@ def _plan(part: Part, options: Mapping[str, Any]) -> Plan:
         raise ValueError(f"{part.label}: {error}") from None
 
 
-def _options(request: Request, further: Sequence[Part]) -> dict[Part, dict[str, Any]]:
-    """What --with says of each load. Raises UnknownName or ValueError."""
-    found: dict[Part, dict[str, Any]] = {part: {} for part in further}
-    names = list(dict.fromkeys(part.name for part in further))
+def _options(request: Request, background: Sequence[Part]) -> dict[Part, dict[str, Any]]:
+    """The options of --with for each background workload. Raises UnknownName or ValueError."""
+    found: dict[Part, dict[str, Any]] = {part: {} for part in background}
+    names = list(dict.fromkeys(part.name for part in background))
     for each in request.with_options:
         place, equals, value = each.partition("=")
         if not equals:
             raise ValueError(f"--with {each}: give NAME=VALUE")
-        if not further:
-            raise ValueError(f"--with {each}: there is no load beside {request.workload}; name one: --workload "
+        if not background:
+            raise ValueError(f"--with {each}: {request.workload} has no background workload; name one: --workload "
                              f"{request.workload}+NAME")  # fmt: skip
         load, _, name = place.strip().rpartition(".")
         name = name.strip().removeprefix("--").replace("-", "_")
         if load and load not in names:
-            raise ValueError(f"--with {each}: no load beside {request.workload} is called {load}, but "
+            raise ValueError(f"--with {each}: no background workload is called {load}, but "
                              f"{', '.join(names)}")  # fmt: skip
         known = {of: {option.name: option for option in options_of(workload(of).options)} for of in names}
-        taking = [part for part in further if name in known[part.name] and load in ("", part.name)]
+        taking = [part for part in background if name in known[part.name] and load in ("", part.name)]
         if not taking:
             raise UnknownName(
                 "option of --with", name, tuple(dict.fromkeys(each for of in names for each in known[of]))

@@ -49,7 +49,7 @@ class InsertBenchmark:
         own = named.steps if named else ()
         if own:
             if options.scale or options.rows or options.steps:
-                raise ValueError("--preset is a plan of its own: leave out --scale, --rows and --steps")
+                raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
             scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), Step) for step in own)
         else:
             if options.scale is not None and options.rows is not None and options.preset is None:

@@ -70,7 +70,7 @@ def test_what_cannot_be_searched_is_one_line(repository: Path, where: str, good:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--pg", "16.3"), "the builds of a search are its commits"),
+        (("--pg", "16.3"), "a search builds commits"),
         (("--step", "qr10"), "unknown step 'qr10'"),
         (("--config", "cx5,cx7"), "one --config"),
     ],

@@ -202,9 +202,9 @@ def test_a_removal_that_was_cut_short_can_be_repeated(out: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--step", "l.i1"), "--step l.i1 is where a replay begins: name its cell, too, with --cell"),
+        (("--step", "l.i1"), "--step l.i1 is where a replay starts: name its cell with --cell too"),
         (("--once", "--step", "l.i1"), "name its cell"),
-        (("--once", "--cell", "1"), "--cell replays a cell, and --once and --json show the present state"),
+        (("--once", "--cell", "1"), "--cell replays a cell, and --once and --json show the current state"),
         (("--json", "--cell", "1", "--step", "l.i1"), "--cell replays a cell"),
         (("--plain", "--cell", "1"), "replay needs a terminal and no --plain"),
         (("--cell", ""), "replay needs a terminal;"),

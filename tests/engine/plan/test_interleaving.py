@@ -11,7 +11,7 @@ from workloads.base import Step
 def test_steps_that_know_no_slices_are_refused() -> None:
     request = Request(builds=("12.11", "16.3"), interleave="slices")
     whole = Step("l.x", "index", {})
-    with pytest.raises(UserError, match="none of these steps can be driven in slices"):
+    with pytest.raises(UserError, match="none of these steps can be sliced"):
         interleaving.check(request, [whole])
     interleaving.check(request, [whole, Step("l.i0", "load", {}, sliced="work")])
 

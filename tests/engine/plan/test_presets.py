@@ -85,7 +85,7 @@ def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> 
     )
     assert one.startswith("insert-2024-05: 17beta1-builtin is missing")
     assert planfile.request({"preset": "quick-look"}).builds == ("17.0", "18.6")
-    with pytest.raises(UserError, match=r"preset planner-2024-01: none of its builds can be had here .13.13, 14.10"):
+    with pytest.raises(UserError, match=r"preset planner-2024-01: none of its builds is available here .13.13, 14.10"):
         planfile.request({"preset": "planner-2024-01"})
 
 
@@ -105,7 +105,7 @@ def test_a_build_that_cannot_be_fetched_is_named_and_the_rest_is_run(here: Path,
     assert presets.fetched(asked, tmp_path, lambda _: None) == (asked, ())
     (here / "16.3" / "bin" / "postgres").unlink()
     with pytest.raises(
-        UserError, match=r"preset insert-2024-05: none of its builds can be had here: 17.0-prebuilt is miss"
+        UserError, match=r"preset insert-2024-05: none of its builds is available here: 17.0-prebuilt is miss"
     ):
         presets.fetched(planfile.request({"preset": "insert-2024-05"}), tmp_path, lambda _: None)
 
@@ -114,9 +114,9 @@ def test_what_does_not_go_together_is_refused() -> None:
     for entries, said in (
         ({"preset": "insert-2024"}, "unknown preset 'insert-2024' .nearest: insert-2022, insert-2024-05"),
         ({"preset": "select-scaling", "scale": "io"}, "unknown scale 'io'"),
-        ({"preset": "select-scaling", "workload": "insert"}, "is of workload pgbench-select, not insert"),
+        ({"preset": "select-scaling", "workload": "insert"}, "runs workload pgbench-select, not insert"),
         ({"preset": "planner-delete", "scale": "quick"}, "a plan of its own"),
-        ({"preset": "one-patch"}, "compares an install of your own"),
+        ({"preset": "one-patch"}, "compares an install of yours"),
     ):
         with pytest.raises(UserError, match=said):
             planfile.request(entries)

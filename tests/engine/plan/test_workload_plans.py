@@ -96,9 +96,9 @@ def test_what_cannot_be_is_refused_when_it_is_asked_for(entries: dict[str, Any],
 @pytest.mark.parametrize(
     ("workload", "options", "told"),
     [
-        ("insert", ["clients=2"], "there is no load beside insert"),
+        ("insert", ["clients=2"], "insert has no background workload"),
         (SELECT, ["clients"], "give NAME=VALUE"),
-        (SELECT, ["tpcb.clients=2"], "no load beside insert is called tpcb, but pgbench-select"),
+        (SELECT, ["tpcb.clients=2"], "no background workload is called tpcb, but pgbench-select"),
         (SELECT, ["rows=2"], "rows"),
         (SELECT, ["pgbench_scale=0"], "pgbench_scale must be a whole number"),
         (SELECT, ["seconds=3"], "pgbench-select: seconds is not for a load beside another"),

@@ -130,7 +130,7 @@ def test_servers_that_are_running_are_compared_without_verdicts(
     compared: tuple[Bench, str], running: list[Running]
 ) -> None:
     bench, told = compared
-    assert "cells: servers that are running already cannot be paused in turns" in told
+    assert "cells: external servers cannot be paused" in told
     assert "new against prod, ratios without verdicts" in told and "not visible from outside" in told
     assert [attempt.cell.split("-")[1] for attempt in bench.attempts()] == ["prod", "new", "new", "prod", "prod", "new"]
     comparison = found_in(bench.run)
@@ -342,7 +342,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"overrides": ["work_mem=1MB"]}, "--set cannot be used"),
             (prod, {"keep": True}, "--keep cannot be used"),
             (prod, {"probes": ["sched"]}, "--probes cannot be used"),
-            (prod, {"interleave": "slices"}, "cannot be paused in turns"),
+            (prod, {"interleave": "slices"}, "external servers cannot be paused"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot be run"),
             (prod, {"workload": "pgbench-copy"}, "the server reads files"),
@@ -355,6 +355,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             told = str(error.value)
             assert why in told and "\n" not in told and "sesame" not in told, (pg, entries, told)
         done = bench("run", "--pg", f"{prod},{label}")
-        assert done.returncode == 2 and done.stderr.startswith("bench: prod=… is running already")
+        assert done.returncode == 2 and done.stderr.startswith("bench: prod=… is an external server")
         assert done.stderr.count("\n") == 1 and not bench.out.exists()
     assert not list(bench.out.glob("*/manifest.json")) and old.made == new.made == []

@@ -85,7 +85,7 @@ def test_a_run_without_perf_says_so_and_goes_on(
     for wanted, why in (
         ({"counters": "hardware"}, "no perf on PATH"),
         ({"counters": "hardware", "kernels": ["6.12"]}, "not with --kernel"),
-        ({"counters": "hardware", "builds": ["a=host=/x"]}, "not of servers that are running already"),
+        ({"counters": "hardware", "builds": ["a=host=/x"]}, "not for external servers"),
     ):
         with pytest.raises(UserError, match=f"--counters hardware: {why}"):
             counter_check.prepare(request_of({"builds": [label], **wanted}), print, tmp_path)

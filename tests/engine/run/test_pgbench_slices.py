@@ -40,7 +40,7 @@ def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "-o", "log_every=4", *SMALL)
     found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
     assert found.returncode == 0, found.stderr + found.stdout
-    assert "slices: 2 servers fit side by side, 1 of 2 steps can be driven in turns" in found.stdout
+    assert "slices: 2 servers fit side by side, 1 of 2 steps can be sliced" in found.stdout
     assert "tx/s" in found.stdout
     yield bench
     bench.stop()

@@ -258,7 +258,7 @@ def test_a_run_that_goes_on_with_the_next_boot_is_not_deleted(
     with monkeypatch.context() as between:
         between.setattr(resume_unit, "run_of", lambda: run)
         done = CliRunner().invoke(delete, words)
-    assert "goes on with the next boot: bench stop it first" in str(done.exception) and run.exists()
+    assert "continues after the next boot: stop it first with bench stop" in str(done.exception) and run.exists()
     assert CliRunner().invoke(delete, words).exit_code == 0 and not run.exists()
 
 

@@ -171,7 +171,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
     done = bench("run", "--pg", label, "--workload", "pgbench-copy", *THERE)
     assert done.returncode == 2 and "make files for the server, and run on its machine only" in done.stderr
     done = bench("run", "--pg", label, *SMALL, *THERE, "--interleave", "slices")
-    assert done.returncode == 2 and "clients on another host cannot be driven in slices" in done.stderr
+    assert done.returncode == 2 and "clients on another host cannot be interleaved in slices" in done.stderr
 
 
 def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,11 +251,11 @@ def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(to
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--until-known", "--repeats", "4"), "--until-known plans up to 8 pairs by itself: leave out --repeats"),
-        (("--until-known", "--interleave", "cells"), "--until-known looks at pairs in slices: use --interleave slices"),
+        (("--until-known", "--repeats", "4"), "--until-known plans up to 8 pairs: leave out --repeats"),
+        (("--until-known", "--interleave", "cells"), "--until-known analyses pairs of slices: use --interleave slices"),
         (
             ("--until-known", "--interleave", "auto", "--placement", "free"),
-            "looks at pairs in slices, which cannot be here: --placement free",
+            "analyses pairs of slices, which are impossible here: --placement free",
         ),
         (("--minutes", "0"), "--minutes"),
     ],
