@@ -1,4 +1,4 @@
-"""`python -m tui [RUN]`: started by `bench`, which has checked what it hands over."""
+"""`python -m tui [RUN]`: started by `bench`, which has checked the arguments."""
 
 import argparse
 import os
@@ -11,13 +11,13 @@ from engine.journal.run_lock import is_locked
 from tui import MODES
 from tui.glyphs import NAMES
 
-NICENESS = 10  # while starting beside a run: a tenth of what others get who want the same CPU
+NICENESS = 10  # while loading: a tenth of the CPU time that others get on a busy CPU
 
 
 def _load(run: Path | None) -> None:
-    """Import what the first paint needs; beside a run that is measured by a thread of low priority.
+    """Import what the first paint needs; while a run is measured in a thread of low priority.
 
-    The imports are nearly all of what starting costs. On Linux each thread has a niceness of its own, so that what is
+    The imports are nearly the whole cost of starting. On Linux each thread has a niceness of its own, so that what is
     started later, an engine perhaps, has the usual one.
     """
     if run is None or not is_locked(run):
@@ -29,7 +29,7 @@ def _load(run: Path | None) -> None:
 
 
 def _import_behind() -> None:
-    usual = os.getpriority(os.PRIO_PROCESS, 0)  # whoever started it may have lowered it, which nobody can undo
+    usual = os.getpriority(os.PRIO_PROCESS, 0)  # a lower priority of the whole process cannot be undone
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(usual, NICENESS))
     _import()
 
@@ -40,23 +40,23 @@ def _import() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Shows the interface until the user leaves. `words` are the arguments, unless those of the process."""
+    """Show the interface until the user leaves; `words` replace the arguments of the process."""
     parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
     parser.add_argument("run", nargs="?", type=Path, help="run directory to show")
     parser.add_argument("--out", type=Path, required=True, help="folder that holds the runs")
     parser.add_argument("--screen", choices=MODES, default="live")
     parser.add_argument("--cell", help="replay this cell")
     parser.add_argument("--step", help="from this step on")
-    parser.add_argument("--guide", choices=("demo",), help="say what there is to see, and press the keys")
+    parser.add_argument("--guide", choices=("demo",), help="explain the screens, and press the keys")
     parser.add_argument("--glyphs", choices=("auto", *NAMES), default="auto")
-    asked = parser.parse_args(words)
-    _load(asked.run)
+    options = parser.parse_args(words)
+    _load(options.run)
     from engine.core.errors import UserError
     from engine.core.text import visible, write
     from tui import glyphs, keys
     from tui.app import Bench
     from tui.marks import chosen_theme
-    from tui.terminal import LOST, paint_where_it_is_seen
+    from tui.terminal import LOST, paint_on_terminal
 
     path = keys.settings_file()
     try:
@@ -66,16 +66,16 @@ def main(words: Sequence[str] | None = None) -> int:
     except UserError as error:
         write(visible(f"bench: {error}"), sys.stderr)
         return 2
-    paint_where_it_is_seen()
-    app = Bench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
-    app.context.replayed = (asked.cell, asked.step) if asked.cell else None
-    if asked.guide:
+    paint_on_terminal()
+    app = Bench(options.out, options.run, glyphs.choose(options.glyphs), options.screen, theme=theme)
+    app.context.replayed = (options.cell, options.step) if options.cell else None
+    if options.guide:
         from tui.demo.guide import GuidedBench
         from tui.demo.tour import minute, stalled
 
-        app = GuidedBench(asked.out, asked.run, glyphs.choose(asked.glyphs), asked.screen, theme=theme)
-        assert asked.run is not None
-        first = stalled(asked.run)
+        app = GuidedBench(options.out, options.run, glyphs.choose(options.glyphs), options.screen, theme=theme)
+        assert options.run is not None
+        first = stalled(options.run)
         app.guide(minute(first))
         app.context.replayed = first[:2]
     app.run()

@@ -1,4 +1,4 @@
-"""The application: five screens over one output folder, and the keys that hold everywhere."""
+"""The application: five screens over one output folder, and the keys of all screens."""
 
 import asyncio
 import time
@@ -25,17 +25,17 @@ from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.bench_screen import BenchScreen, NewestSize
 
-NOT_OWN = ("app.", "screen.copy_text")  # what Textual binds on every screen; the second gives way to our ctrl+c
+NOT_OWN = ("app.", "screen.copy_text")  # bindings of Textual on every screen; ctrl+c replaces the second
 PALETTE_COLUMNS, PALETTE_FRAME = 64, 6
-LOOK_S = 2.0  # between two looks whether the run has ended
+CHECK_S = 2.0  # between two checks whether the run has ended
 
 
 class _Palette(NewestSize, CommandPalette):
-    """The command palette of the framework."""
+    """Textual's command palette."""
 
 
 class _ScrollBar(ScrollBarRender):
-    """A bar of colour alone: its finer steps are characters that not every terminal has."""
+    """A bar of colour alone: the characters of its finer steps are missing on some terminals."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 
@@ -45,8 +45,8 @@ ScrollBar.renderer = _ScrollBar
 
 def _screen(mode: str) -> Screen[None]:
     """The screen of a mode, imported when it is first opened: the first paint does not wait for the other four."""
-    made = getattr(import_module(f"tui.{mode}.screen"), f"{mode.capitalize()}Screen")()
-    return cast("Screen[None]", made)
+    screen = getattr(import_module(f"tui.{mode}.screen"), f"{mode.capitalize()}Screen")()
+    return cast("Screen[None]", screen)
 
 
 class Bench(BenchApp):
@@ -57,7 +57,7 @@ class Bench(BenchApp):
         mode: partial(_screen, mode) for mode in MODES
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
-    # The palette of the framework without what is not on every terminal: its emoji, its half blocks.
+    # Textual's palette without the characters that some terminals lack: emoji, half blocks.
     CSS = (
         f"""
     CommandPalette > Vertical {{ max-width: {PALETTE_COLUMNS}; }}
@@ -85,9 +85,9 @@ class Bench(BenchApp):
     ) -> None:
         super().__init__(Context(out, glyphs, clock or Clock(), run))
         self._start = start
-        self._at_work: Path | None = None  # the selected run, while its engine was seen at work
-        for known in THEMES:
-            self.register_theme(known)
+        self._at_work: Path | None = None  # the selected run, if its engine was running at the last check
+        for available in THEMES:
+            self.register_theme(available)
         self.theme = "bench-mono" if self.no_color else theme
         self.set_class(glyphs.name == "ascii", "-ascii")
 
@@ -97,7 +97,7 @@ class Bench(BenchApp):
         self.context.keymap = keys.overrides(keys.settings_file())
         self.set_keymap(self.context.keymap)
         self.switch_mode(self._start)
-        self.set_interval(LOOK_S, self._notice_end)
+        self.set_interval(CHECK_S, self._notice_end)
 
     async def run_action(
         self,
@@ -105,16 +105,16 @@ class Bench(BenchApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Does what a key is bound to; keys of a screen that is still reading wait for what they act on."""
+        """Run the action of a key; keys of a screen that is still reading wait for what they act on."""
         screen = self.screen
-        own = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith(NOT_OWN)
-        if own and isinstance(screen, BenchScreen) and screen.unready:
-            screen.wait_with((action, default_namespace))  # type: ignore[arg-type]  # `own` says what they are
+        of_screen = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith(NOT_OWN)
+        if of_screen and isinstance(screen, BenchScreen) and screen.unready:
+            screen.wait_with((action, default_namespace))  # type: ignore[arg-type]  # checked by `of_screen`
             return True
         return await super().run_action(action, default_namespace, namespaces)
 
     def _notice_end(self) -> None:
-        """Says on another screen than Live, which has it in its title, that the run has finished."""
+        """Notify the user of a finished run on other screens than Live, which has that in its title."""
         run = self.context.run
         if run is not None and is_locked(run):
             self._at_work = run
@@ -126,21 +126,21 @@ class Bench(BenchApp):
     async def _say_ended(self, run: Path) -> None:
         from engine.view.run_summary import read_run
 
-        found = await asyncio.to_thread(read_run, run)
-        if found.state == "finished":
+        summary = await asyncio.to_thread(read_run, run)
+        if summary.state == "finished":
             self.say(f"{run.name} has finished: 3 compares")
 
     def get_key_display(self, binding: Binding) -> str:
-        """A key in the last row, in characters that every terminal has."""
+        """Name of a key in the last row, in characters that every terminal has."""
         return binding.key_display or keys.shown(binding.key)
 
     def get_system_commands(self, screen: Screen[Any]) -> Any:
-        """What the command palette offers: every key of the screen in front, by its words; the key at the right."""
+        """Entries of the command palette: every key of the open screen by its words, the key at the right."""
         cells = min(PALETTE_COLUMNS, self.size.width) - PALETTE_FRAME
         for active, pressed in keys.holding(screen).values():
             act = partial(self.run_action, active.binding.action, active.node)
             words, key = active.binding.description, " ".join(pressed)
-            entry = f"{words:<{cells - len(key) - 1}} {key}".replace("[", "\\[")  # which is no markup
+            entry = f"{words:<{cells - len(key) - 1}} {key}".replace("[", "\\[")  # no markup
             yield SystemCommand(entry, "", act)
 
     def action_command_palette(self) -> None:
@@ -153,14 +153,14 @@ class Bench(BenchApp):
                 screen.notify_line(text, mark)
 
     def action_leave(self) -> None:
-        """Closes what lies over the screen; on the screen itself leaves. A run continues."""
+        """Close a dialog or screen on top; else leave. A run continues."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.exit()
 
     def action_explain_leaving(self) -> None:
-        """Ctrl-C neither leaves nor stops: both have a key of their own."""
+        """Explain that Ctrl-C neither leaves nor stops: both have a key of their own."""
         self.say("q quits, the run continues; S stops the run")
 
     def action_next_theme(self) -> None:
@@ -174,7 +174,7 @@ class Bench(BenchApp):
         self.push_screen(HelpScreen(self.screen, self.screen_text()))
 
     def action_jump(self) -> None:
-        """Letters on the parts of the screen, or on its rows; one of them leads there."""
+        """Show letters on the parts of the screen or its rows, to jump to."""
         from tui.screens.dialogs import JumpScreen
 
         jumps = self.screen.jumps() if isinstance(self.screen, BenchScreen) else []
@@ -208,7 +208,7 @@ class Bench(BenchApp):
         self.ask_user(AskScreen(question), stop)
 
     def screen_text(self) -> str:
-        """The screen in front as plain text, without trailing blanks."""
+        """The open screen as plain text, without trailing blanks."""
         strips = self.screen._compositor.render_strips(self.size)
         return "\n".join(strip.text.rstrip() for strip in strips).rstrip() + "\n"
 

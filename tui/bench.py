@@ -1,7 +1,7 @@
-"""Asking `bench` for what a screen may not do itself: plans, comparisons, probes on and off, stopping a run.
+"""Calls of `bench` for what a screen may not do itself: plans, comparisons, probes on and off, stopping a run.
 
-Each question is a process of its own, the same command that a person would type with `--json`, so that a screen never
-loads the statistics and never talks to a server, and a slow answer never holds up a paint.
+Each call is a process of its own, the same command that a person would type with `--json`, so that a screen never
+loads the statistics and never talks to a server, and a slow answer never delays a paint.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from engine.core.errors import UserError
 
 HOME = str(Path(__file__).parents[1])
 ENDING_S = 2.0  # after which a process that was terminated is killed
-_asked: WeakSet[asyncio.subprocess.Process] = WeakSet()
+_running: WeakSet[asyncio.subprocess.Process] = WeakSet()
 
 
 async def ask(*arguments: str, console: Callable[[str], None] | None = None) -> str:
-    """What `bench ARGUMENTS` prints. Raises UserError with its last line when it fails.
+    """Return what `bench ARGUMENTS` prints. Raises UserError with the last line of its errors when it fails.
 
-    `console` gets each line of its progress (standard error). Cancelling ends the process.
+    `console` is called with each line of progress (standard error). Cancelling ends the process.
     """
     code, out, err = await run(*arguments, console=console)
     if code != 0:
@@ -32,7 +32,7 @@ async def ask(*arguments: str, console: Callable[[str], None] | None = None) -> 
 
 
 async def ask_json(*arguments: str, console: Callable[[str], None] | None = None) -> Any:
-    """The JSON that `bench ARGUMENTS --json` prints. Raises UserError when it fails, or prints anything else."""
+    """Return the JSON that `bench ARGUMENTS --json` prints. Raises UserError if it fails or prints anything else."""
     answer = await ask(*arguments, "--json", console=console)
     try:
         return json.loads(answer)
@@ -42,7 +42,7 @@ async def ask_json(*arguments: str, console: Callable[[str], None] | None = None
 
 
 async def run(*arguments: str, console: Callable[[str], None] | None = None) -> tuple[int, str, str]:
-    """Runs `bench ARGUMENTS`; its exit code, standard output and standard error."""
+    """Run `bench ARGUMENTS`; returns exit code, standard output and standard error."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([HOME, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
     started = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -55,7 +55,7 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
     )
     try:
         process = await asyncio.shield(started)
-        _asked.add(process)
+        _running.add(process)
         assert process.stdout is not None and process.stderr is not None
         out, err = await asyncio.gather(process.stdout.read(), _lines(process.stderr, console))
         code = await process.wait()
@@ -66,26 +66,26 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
 
 
 def last_line(text: str, otherwise: str) -> str:
-    """The last line of what a command printed; `otherwise` where it printed nothing."""
+    """The last line that a command printed; `otherwise` if it printed nothing."""
     return (text.strip() or otherwise).splitlines()[-1]
 
 
 def refusal(err: str, otherwise: str) -> UserError:
-    """What a command that failed said last on its standard error."""
+    """The error of a command that failed: the last line of its standard error."""
     return UserError(last_line(err, otherwise).removeprefix("bench: "))
 
 
 def end_all() -> None:
-    """Kills what was asked and has not ended, where there is no time to wait for it."""
-    for process in _asked:
+    """Kill all calls that have not ended, without waiting for them."""
+    for process in _running:
         if process.returncode is None:
             process.kill()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends a process and waits for its pipes: what outlives the loop is complained of when that has gone.
+    """End a process and wait for its pipes: asyncio warns of pipes that outlive the loop.
 
-    An application that ends cancels twice: it gives up the work, and then all that is still being waited for.
+    An application that ends cancels twice: its workers, and then every task that is still waiting.
     """
     while process.returncode is None:
         process.terminate()

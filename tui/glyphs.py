@@ -1,4 +1,4 @@
-"""Which characters are drawn with: braille, block or ASCII."""
+"""Sets of characters for drawing: braille, block or ASCII."""
 
 import locale
 import os
@@ -24,8 +24,8 @@ class Glyphs:
     done: str
     todo: str
     ellipsis: str
-    sides: str  # a point of each of the lines that are drawn over each other
-    several: str  # where more than one of them is
+    sides: str  # a point of each interleaved build's line
+    several: str  # where several of them meet
     thirds: str  # a line that is low, in the middle, or high in its cell
     whisker: str  # an interval: its left end, line, right end, and where it crosses the reference
     arrow: str  # from one value to another
@@ -43,14 +43,14 @@ _ASCII = Glyphs(
     "'", "v=^",
 )  # fmt: skip
 SETS = {
-    "braille": replace(_BLOCK, name="braille"),  # what goes with its dots
+    "braille": replace(_BLOCK, name="braille"),  # bars and signs beside its dots
     "block": _BLOCK,
     "ascii": _ASCII,
 }
 
 
 def choose(wanted: str, environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:
-    """The set of a name; for `auto` ASCII on the Linux console or where the locale is not UTF-8, else braille."""
+    """The set called `wanted`; `auto` is ASCII on the Linux console or if the locale is not UTF-8, else braille."""
     if wanted != "auto":
         return SETS[wanted]
     terminal = (os.environ if environment is None else environment).get("TERM", "")

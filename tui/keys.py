@@ -1,6 +1,6 @@
-"""Keys: every binding has an id, and a file can give it other keys.
+"""Keys: every binding has an id, by which a file can change its keys.
 
-The file `keys.toml` in the settings folder has one line a binding:
+The file `keys.toml` in the settings folder has one line per binding:
 
     "live.next_stall" = "n,right_square_bracket"
 """
@@ -20,7 +20,7 @@ from tui import MODES
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
-    """A binding of a screen; `id` is `screen.what`, by which a file may give it other keys."""
+    """A binding of a screen; `id` is `screen.what`."""
     return Binding(keys, action, word, id=id, show=show, key_display=shown)
 
 
@@ -31,20 +31,20 @@ _SHOWN = {
 
 
 def shown(key: str) -> str:
-    """A key as a person calls it: `esc`, `[`."""
+    """Name of a key for people: `esc`, `[`."""
     return _SHOWN.get(key, key)
 
 
 def holding(screen: Screen[Any]) -> dict[str, tuple[ActiveBinding, list[str]]]:
-    """The bindings that hold on a screen, by their ids, with their keys as a person calls them."""
-    found: dict[str, tuple[ActiveBinding, list[str]]] = {}
+    """The active bindings of a screen, by id, with the names of their keys."""
+    bindings: dict[str, tuple[ActiveBinding, list[str]]] = {}
     for active in screen.active_bindings.values():
         if id := active.binding.id:
-            found.setdefault(id, (active, []))[1].append(shown(active.binding.key))
-    return found
+            bindings.setdefault(id, (active, []))[1].append(shown(active.binding.key))
+    return bindings
 
 
-# Where everybody is: these hold on every screen. They are in the help, not in a screen's own line of keys.
+# Keys of all screens. They are in the help, not in a screen's own row of keys.
 EVERYWHERE = [
     *(key(str(number), f"open('{mode}')", mode, f"app.{mode}", show=False) for number, mode in enumerate(MODES, 1)),
     key("question_mark", "help", "help", "app.help", shown="?"),
@@ -59,37 +59,37 @@ EVERYWHERE = [
 
 
 def settings_file() -> Path:
-    """Where the key file is looked for."""
+    """Path of the key file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "keys.toml"
 
 
 def overrides(path: Path) -> dict[str, str]:
-    """Binding ids and keys of a file; none when there is no file. Raises UserError when it is no such file."""
+    """Binding ids and keys of a file, empty if it does not exist. Raises UserError if it is not a key file."""
     try:
-        found = tomllib.loads(path.read_text())
+        keymap = tomllib.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as keys: {error}") from None
-    for name, keys in found.items():
+    for name, keys in keymap.items():
         if not isinstance(keys, str) or not keys:
             raise UserError(f'{path}: {name}: give the keys as text, e.g. "live.next_stall" = "n"')
-    return found
+    return keymap
 
 
 def known_ids() -> set[str]:
-    """The ids of all bindings there are. Imports all of the interface."""
+    """Ids of all bindings. Imports the whole interface."""
     import tui
 
-    found = [module.name for module in pkgutil.walk_packages(tui.__path__, "tui.") if module.name != "tui.__main__"]
-    modules = [import_module(name) for name in found]
+    names = [module.name for module in pkgutil.walk_packages(tui.__path__, "tui.") if module.name != "tui.__main__"]
+    modules = [import_module(name) for name in names]
     classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    bindings = [*EVERYWHERE, *(binding for known in classes for binding in vars(known).get("BINDINGS", ()))]
+    bindings = [*EVERYWHERE, *(binding for owner in classes for binding in vars(owner).get("BINDINGS", ()))]
     return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
 
 
 def check_ids(wanted: dict[str, str], known: set[str], path: Path) -> None:
-    """Raises UserError for ids that no binding has."""
-    strange = sorted(set(wanted) - known)
-    if strange:
-        raise UserError(f"{path}: no binding has the id {strange[0]}; `?` on a screen shows the ids")
+    """Raise UserError for an id that no binding has."""
+    unknown = sorted(set(wanted) - known)
+    if unknown:
+        raise UserError(f"{path}: no binding has the id {unknown[0]}; `?` on a screen shows the ids")

@@ -1,7 +1,7 @@
-"""What a piece of text means, and how each theme shows that.
+"""Marks: what a piece of text means, and how each theme shows that.
 
-The colours of the first three themes are those of Okabe and Ito, distinct for all; further ones are Textual's own,
-whose colours are darkened or lightened until they can be read as text.
+The colours of the first two themes are those of Okabe and Ito, which colour-blind people can tell apart; further themes
+are Textual's own, with colours darkened or lightened until they are legible as text.
 
 Text on a screen is lines of spans: a string and the name of a mark. No mark is known by its colour alone: `stall` is
 reversed and comes with `!`, `better` and `worse` come with their arrows.
@@ -41,7 +41,7 @@ _PLAIN = {
     "third": "",
     "fourth": "",
     "error": "bold reverse",
-    # Frames of a flame graph and the one beside them; those that take more or less than the base's; what was found.
+    # Frames of a flame graph and their neighbours; frames with more or less than the base; search results.
     **dict.fromkeys(("frame", "frame_next", "same", "same_next", "more_little", "less_little"), ""),
     **dict.fromkeys(("more", "less"), "bold"),
     "found": "bold underline",
@@ -102,23 +102,23 @@ _OWN = (
     Theme("bench-mono", primary="#d0d0d0", background="#000000", surface="#000000", foreground="#d0d0d0", dark=True),
 )
 
-# Textual's own, the light ones last. They go round after ours.
+# Textual's own, the light ones last; they follow ours.
 TAKEN = ("nord", "gruvbox", "tokyo-night", "dracula", "monokai", "catppuccin-mocha", "catppuccin-latte",
          "solarized-light", "atom-one-light", "rose-pine-dawn")  # fmt: skip
 THEMES = (*_OWN, *(BUILTIN_THEMES[name] for name in TAKEN))
-LEGIBLE = 4.5  # least contrast of text with its background, as WCAG has it
+LEGIBLE = 4.5  # least contrast of text with its background (WCAG)
 
-SIDES = ("base", "rate", "third", "fourth")  # the marks of builds that are drawn over each other, the base's first
+SIDES = ("base", "rate", "third", "fourth")  # marks of interleaved builds, the base's first
 
 
-def contrast(one: Color, other: Color) -> float:
-    """How well one can be told from the other, from 1 to 21. https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
+def contrast(text: Color, background: Color) -> float:
+    """Contrast ratio of two colours, from 1 to 21. https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
     lesser, greater = sorted(
         sum(
-            share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
-            for share, part in zip((0.2126, 0.7152, 0.0722), colour.normalized, strict=True)
+            weight * (channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4)
+            for weight, channel in zip((0.2126, 0.7152, 0.0722), colour.normalized, strict=True)
         )
-        for colour in (one, other)
+        for colour in (text, background)
     )
     return (greater + 0.05) / (lesser + 0.05)
 
@@ -131,7 +131,7 @@ def _of_theme(theme: Theme) -> dict[str, str]:
     def legible(colour: str | None) -> str:
         wanted = Color.parse(colour or theme.primary)
         steps = (wanted.blend(towards, step / 20) for step in range(21))
-        return next((each for each in steps if contrast(each, background) >= LEGIBLE), towards).hex
+        return next((step for step in steps if contrast(step, background) >= LEGIBLE), towards).hex
 
     marks = _coloured(
         legible(theme.primary),
@@ -145,7 +145,7 @@ def _of_theme(theme: Theme) -> dict[str, str]:
 
 
 class _Styles(dict[str, dict[str, Style]]):
-    """The styles of each theme by mark, made when the theme is first shown; of an unknown one those without colour."""
+    """Styles by theme and mark, made when a theme is first shown; an unknown theme has no colours."""
 
     def __missing__(self, theme: str) -> dict[str, Style]:
         own = {"bench-dark": _DARK, "bench-light": _LIGHT}
@@ -167,28 +167,28 @@ def chosen_theme(environment: Mapping[str, str]) -> str:
 
 
 def line(*spans: Span | str) -> Line:
-    """A line of spans; a bare string has no mark."""
+    """A line of spans; a string becomes one without a mark."""
     return tuple(span if isinstance(span, tuple) else (span, "") for span in spans)
 
 
 def width(spans: Line) -> int:
-    """How many cells a line takes; all text here is of characters one cell wide."""
+    """Cells of a line; every character is one cell wide."""
     return sum(len(text) for text, _ in spans)
 
 
 def joined(spans: Iterable[Span]) -> Line:
-    """Neighbours of one mark as one span: a strip of 80 segments costs ten times one of eight."""
-    made: list[Span] = []
+    """Join neighbours of one mark: a strip of 80 segments costs ten times as much as one of eight."""
+    line: list[Span] = []
     for text, mark in spans:
-        if made and made[-1][1] == mark:
-            made[-1] = (made[-1][0] + text, mark)
+        if line and line[-1][1] == mark:
+            line[-1] = (line[-1][0] + text, mark)
         else:
-            made.append((text, mark))
-    return tuple(made)
+            line.append((text, mark))
+    return tuple(line)
 
 
 def fit(spans: Line, cells: int, ellipsis: str = "~") -> Line:
-    """The line cut to so many cells, with an ellipsis in the last one where something went."""
+    """Cut a line to `cells`, with an ellipsis in the last one if anything was cut."""
     if width(spans) <= cells:
         return spans
     kept: list[Span] = []
@@ -202,28 +202,28 @@ def fit(spans: Line, cells: int, ellipsis: str = "~") -> Line:
 
 
 def cut(text: str, cells: int, glyphs: Glyphs) -> str:
-    """The text, with an ellipsis in its last cell where it is longer than so many."""
+    """Cut text to `cells`, with an ellipsis in the last one if anything was cut."""
     return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis
 
 
 def folded(text: str, columns: int, mark: str = "", indent: int = 1) -> list[Line]:
-    """Text in as many lines as it takes; further lines are indented by two more."""
-    parts = textwrap.wrap(text, max(10, columns - indent - 2))
-    return [line((" " * (indent + 2 * (place > 0)) + part, mark)) for place, part in enumerate(parts)]
+    """Wrap text; lines after the first are indented by two more."""
+    rows = textwrap.wrap(text, max(10, columns - indent - 2))
+    return [line((" " * (indent + 2 * (number > 0)) + row, mark)) for number, row in enumerate(rows)]
 
 
 def hanging(head: Span, text: str, columns: int, mark: str = "") -> list[Line]:
-    """A head and text beside it, in as many lines as it takes."""
+    """A head with text to its right, wrapped."""
     indent = len(head[0])
-    parts = textwrap.wrap(text, max(10, columns - indent - 1)) or [""]
-    return [line(head if place == 0 else " " * indent, (part, mark)) for place, part in enumerate(parts)]
+    rows = textwrap.wrap(text, max(10, columns - indent - 1)) or [""]
+    return [line(head if number == 0 else " " * indent, (row, mark)) for number, row in enumerate(rows)]
 
 
 def side_by_side(left: Sequence[Line], right: Sequence[Line], cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Two columns of lines, the left one of so many cells, with a bar between."""
-    made = []
-    for place in range(rows):
-        one = fit(left[place], cells, glyphs.ellipsis) if place < len(left) else ()
-        two = right[place] if place < len(right) else ()
-        made.append((*one, (" " * (cells - width(one)), ""), (glyphs.bar, "dim"), *two))
-    return made
+    """Two columns of lines, the left one `cells` wide, with a bar between."""
+    lines = []
+    for row in range(rows):
+        first = fit(left[row], cells, glyphs.ellipsis) if row < len(left) else ()
+        second = right[row] if row < len(right) else ()
+        lines.append((*first, (" " * (cells - width(first)), ""), (glyphs.bar, "dim"), *second))
+    return lines

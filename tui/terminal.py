@@ -1,7 +1,7 @@
-"""The end of the terminal: who has lost it leaves, and takes along the commands that were asked on its behalf.
+"""Loss of the terminal: the interface ends, and ends the commands that it has started.
 
-A terminal that is gone reads as empty for ever, and a write to it fails in a thread of the toolkit, which the
-application is not notified of. It is therefore watched here.
+A terminal that is gone reads as empty for ever, and a write to it fails in a thread of Textual, of which the
+application is not notified. It is therefore watched here.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from textual.app import App
 from tui import bench
 
 LOST = 128 + signal.SIGHUP  # exit code, as a shell has it
-PATIENCE_S = 3 * bench.ENDING_S  # in which the application has ended, or is ended
+PATIENCE_S = 3 * bench.ENDING_S  # until the application is killed
 
 
-def paint_where_it_is_seen() -> None:
-    """The framework paints on standard error: lets it be standard output where only that is a terminal."""
-    seen, painted = sys.__stdout__, sys.__stderr__
-    if seen is not None and seen.isatty() and not (painted is not None and painted.isatty()):
-        sys.__stderr__ = seen  # type: ignore[misc]  # complaints still go where they were sent to
+def paint_on_terminal() -> None:
+    """Let Textual, which paints on standard error, paint on standard output if only that is a terminal."""
+    out, err = sys.__stdout__, sys.__stderr__
+    if out is not None and out.isatty() and not (err is not None and err.isatty()):
+        sys.__stderr__ = out  # type: ignore[misc]  # sys.stderr, for error messages, stays as it was
 
 
 def watch(app: App[None]) -> None:
-    """Ends an application when its terminal is gone, or a signal says so. Called in its event loop."""
+    """End the application when its terminal is gone, or on a signal. Called in its event loop."""
     loop = asyncio.get_running_loop()
 
     def leave(code: int) -> None:
@@ -46,20 +46,20 @@ def watch(app: App[None]) -> None:
 
 
 def _is_pipe(fd: int) -> bool:
-    """Whether a page in a browser is the terminal: its keys come from the server, which may be killed."""
+    """Whether the terminal is a page in a browser: its keys come from the server, which may be killed."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _await_hang_up(fd: int, then: Callable[[], object]) -> None:
     poll = select.poll()
-    poll.register(fd, 0)  # without being asked it reports POLLHUP and POLLERR, and nothing else
+    poll.register(fd, 0)  # with no events requested it reports POLLHUP and POLLERR only
     poll.poll()
     then()
 
 
 def _insist(code: int) -> None:
-    """Where the application cannot end, for instance since it waits for a write to the terminal."""
+    """Kill an application that cannot end, for instance because it waits for a write to the terminal."""
     time.sleep(PATIENCE_S)
     bench.end_all()
     os._exit(code)

@@ -19,7 +19,7 @@ from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import HelpScreen
 from tui.widgets.key_row import KeyRow
 
-LEAVING = {"app.leave", "app.stop", "over.yes"}
+LEAVING = {"app.leave", "app.stop", "dialog.yes"}
 MOVING = ("up", "down", "left", "right", "first", "last", "page", "less", "more", "before", "back", "on", "again")
 
 

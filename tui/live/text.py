@@ -139,14 +139,12 @@ def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
 
 
 def trend_of(view: ViewState, glyphs: Glyphs) -> str:
-    """An arrow that says whether the ratio rises, falls or stays; or nothing."""
     if view.relative is None or view.relative_before is None:
         return ""
     return arrow(view.relative - view.relative_before, glyphs)
 
 
 def arrow(change: float, glyphs: Glyphs) -> str:
-    """Down, level or up."""
     return " " + glyphs.trends[1 + (change > TREND) - (change < -TREND)]
 
 
@@ -376,7 +374,7 @@ def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
 
 
 def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[Line]:
-    """The one page of a small terminal."""
+    """The page of a small terminal."""
     rate = f"{short(view.rate_per_s)} {view.unit}" if not view.timed else f"time {duration(view.time_s)}"
     lines = [
         title(view, columns),

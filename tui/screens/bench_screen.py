@@ -1,4 +1,4 @@
-"""What every screen is: lines in the middle, its keys in the last row, and one page where the terminal is too small."""
+"""The base of all screens: tabs, parts, a row of keys, and one page for a terminal that is too small."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -23,20 +23,20 @@ from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 from tui.widgets.tabs import Tabs
 
-WHOLE = (72, 24)  # columns, rows: from here on every screen is complete
-DEMO = "; bench demo shows a recording"  # what somebody without a run may look at
-LEAST = (60, 18)  # below this only the one figure that matters is shown
+WHOLE = (72, 24)  # columns, rows: from this size on every screen is complete
+DEMO = "; bench demo shows a recording"  # for users without a run
+LEAST = (60, 18)  # a smaller terminal shows the one figure that matters
 WIDE_COLUMNS = 110
 TALL_ROWS = 30
 NOTICE_S = 10.0
 MOST_WAITING = 20  # actions
 
-Doing = tuple[str, Widget]  # an action, and what it is of
+Doing = tuple[str, Widget]  # an action, and the widget it belongs to
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """`x` and `y` are column and row of the screen; `go` moves there."""
+    """A letter at a column and row of the screen; `go` moves there."""
 
     letter: str
     x: int
@@ -61,15 +61,15 @@ class NewestSize(MessagePump):
 
 
 class BenchScreen(NewestSize, Screen[None]):
-    """A screen of ours. Subclasses give `parts` (their widgets) and `small` (the page of a small terminal).
+    """A screen of the interface. Subclasses define `parts` (widgets) and `small` (the page of a small terminal).
 
     Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them.
-    A part that can be jumped to has an id and is focusable; `JUMPS` maps its id to a letter.
+    `JUMPS` maps ids of focusable parts to the letters that jump there.
     """
 
     TITLE_WORD: ClassVar[str] = ""
-    WHOLE: ClassVar[tuple[int, int]] = WHOLE  # from where on this one is
-    LOOK_S: ClassVar[float] = 0.0  # between two looks for what has changed; 0: only on coming to the front
+    WHOLE: ClassVar[tuple[int, int]] = WHOLE  # size from which on this screen is complete
+    LOOK_S: ClassVar[float] = 0.0  # between two reads of what has changed; 0: only when the screen is opened
     JUMPS: ClassVar[dict[str, str]] = {}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL_ROWS, "-tall")]  # noqa: RUF012
@@ -84,7 +84,7 @@ class BenchScreen(NewestSize, Screen[None]):
     """
 
     _notice: Timer | None = None  # until the notice goes
-    _waiting: tuple[Doing, ...] = ()  # what was asked for while there was nothing to do it with
+    _waiting: tuple[Doing, ...] = ()  # actions that were requested while the screen was still reading
 
     @property
     def bench(self) -> BenchApp:
@@ -92,7 +92,6 @@ class BenchScreen(NewestSize, Screen[None]):
 
     @property
     def context(self) -> Context:
-        """What the screens share."""
         return self.bench.context
 
     @property
@@ -101,12 +100,12 @@ class BenchScreen(NewestSize, Screen[None]):
 
     @property
     def rows(self) -> int:
-        """The rows that the screen has for itself, with those of its keys: all but that of the tabs."""
+        """Rows of the screen, without that of the tabs."""
         return self.size.height - 1
 
     @property
     def unready(self) -> bool:
-        """Whether what its keys act on is still being read: they wait for it then."""
+        """Whether the screen is still reading what its keys act on; they wait for it."""
         return False
 
     def compose(self) -> ComposeResult:
@@ -121,21 +120,21 @@ class BenchScreen(NewestSize, Screen[None]):
         raise NotImplementedError
 
     def small(self) -> Sequence[Line]:
-        """What is shown where the terminal is smaller than the reference size."""
+        """Lines shown in a terminal that is smaller than `WHOLE`."""
         return [line((self.TITLE_WORD, "strong"))]
 
     def look(self) -> None:
-        """Reads what has changed, where the screen is in front."""
+        """Read what has changed, while the screen is open."""
 
     def draw(self) -> None:
-        """Draws what is known, for the size that there is."""
+        """Draw what has been read, for the current size."""
 
     def on_mount(self) -> None:
         if self.LOOK_S:
             self.set_interval(self.LOOK_S, self.look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Shows the small page where the screen does not fit."""
+        """Show the small page if the screen does not fit."""
         columns, rows = event.size
         self.set_class(columns < self.WHOLE[0] or rows < self.WHOLE[1], "-small")
         self.set_class(columns < LEAST[0] or rows < LEAST[1], "-least")
@@ -148,41 +147,41 @@ class BenchScreen(NewestSize, Screen[None]):
         self.look()
 
     def on_screen_suspend(self) -> None:
-        """Who leaves a screen that is still reading wants nothing of it any more."""
+        """Drop waiting actions: a user who leaves a screen that is still reading no longer wants them."""
         self._waiting = ()
 
     def wait_with(self, doing: Doing) -> None:
-        """Keeps an action until there is something to do it with."""
+        """Keep an action until the screen has read what it acts on."""
         self._waiting = (*self._waiting, doing)[:MOST_WAITING]
 
     def catch_up(self) -> None:
-        """Does what keys asked for while there was nothing to do it with, in their order."""
+        """Run the actions that waited, in order."""
         if self._waiting and not self.unready:
             waiting, self._waiting = self._waiting, ()
             self.call_later(self._do_all, waiting)
 
     async def _do_all(self, waiting: Sequence[Doing]) -> None:
-        for action, of in waiting:
-            await self.app.run_action(action, of)
+        for action, widget in waiting:
+            await self.app.run_action(action, widget)
 
     def hint(self, text: str) -> None:
-        """What to do next, at the end of the top row."""
+        """Show what to do next, at the end of the top row."""
         tabs = self.query_one(Tabs)
         if tabs.hint != text:
             tabs.hint = text
             tabs.draw()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Of what a screen's own workers do only the screen is notified."""
+        """Pass the events of the screen's workers on; Textual notifies only the screen of them."""
         self.bench.on_worker_state_changed(event)
 
     def fill(self, **parts: Sequence[Line]) -> None:
-        """Shows lines in parts of the screen, by their ids."""
+        """Show lines in parts of the screen, by id."""
         for id, lines in parts.items():
             self.query_one(f"#{id}", Lines).show(lines)
 
     def refresh_small(self) -> None:
-        """Draws the small page, if it is what is seen."""
+        """Draw the small page if it is shown."""
         if not self.has_class("-small"):
             return
         columns, rows = self.size
@@ -196,14 +195,14 @@ class BenchScreen(NewestSize, Screen[None]):
         self.fill(small=lines)
 
     def notify_line(self, text: str, mark: str = "") -> None:
-        """Shows a line above the keys for a while, or until the next one; an empty one takes it away."""
+        """Show a line above the keys for a while, or until the next one; an empty line removes it."""
         if self._notice is not None:
             self._notice.stop()
         self._notice = self.set_timer(NOTICE_S, lambda: self.notify_line("")) if text else None
-        # In up to three rows: where a file was written to is worth more than a row of the screen.
+        # In up to three rows: the path of a written file is worth more than a row of the screen.
         rows = textwrap.wrap(text, max(20, self.size.width - 2))
         shown = [*rows[:2], " ".join(rows[2:])] if rows[2:] else rows
-        for notice in self.query("#notice").results(Lines):  # none any more while the screen is being closed
+        for notice in self.query("#notice").results(Lines):  # none while the screen is being closed
             notice.show([line((f" {row}", mark)) for row in shown])
 
     def jumps(self) -> list[Jump]:
@@ -215,7 +214,7 @@ class BenchScreen(NewestSize, Screen[None]):
         ]
 
     def row_jumps(self, part: str, rows: int, go: Callable[[int], object], heading: int = 1) -> list[Jump]:
-        """A letter on each of so many rows of a list below its heading; `go` is given the row."""
+        """Letters on the first `rows` rows of a list below its heading; `go` is called with the row."""
         region = self.query_one(f"#{part}").region
         return [
             Jump(letter, region.x, region.y + heading + row, partial(go, row))

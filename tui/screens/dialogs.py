@@ -1,4 +1,4 @@
-"""What lies over a screen for a moment: a question, a line to type, a list, lines to read, letters to jump by."""
+"""Dialogs over a screen: a question, a line to type, a list to pick from, lines to read, letters to jump to."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
@@ -22,13 +22,13 @@ from tui.widgets.key_row import KeyRow
 from tui.widgets.lines import Lines
 
 MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end")
-WORD_CELLS, HELP_CELLS = 16, 70  # of the help: the words on its left, and all of a row
+WORD_CELLS, HELP_CELLS = 16, 70  # of the help: its left column, and the whole row
 
-Choice = tuple[str, str]  # what is given back, what is shown
+Choice = tuple[str, str]  # value, and what is shown of it
 
 
 class Dialog(NewestSize, ModalScreen[Answer]):
-    """A box with a title, `parts` and the keys that hold in it."""
+    """A box with a title, `parts` and its keys."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; }
@@ -56,23 +56,23 @@ class Dialog(NewestSize, ModalScreen[Answer]):
 
 
 class AskScreen(Dialog[bool]):
-    """A question that is answered by y, or not at all."""
+    """A question; True if the answer is y, else None."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("y", "dismiss(True)", "yes", "over.yes"),
-        key("n,escape,q", "dismiss(None)", "no", "over.no"),
+        key("y", "dismiss(True)", "yes", "dialog.yes"),
+        key("n,escape,q", "dismiss(None)", "no", "dialog.no"),
     ]
 
 
 class LineScreen(Dialog[str]):
-    """A line to type. Nothing typed is an answer where it may be `empty`; else it is as escape, which gives None.
+    """A line to type; escape answers None, and so does an empty line unless it may be `empty`.
 
-    What `check` raises UserError for is told below the line, and stays to be mended; `wrong` is told from the start.
-    There stands also which `forms` may be typed. A value that is there already is replaced by what is typed.
+    Text for which `check` raises UserError stays for correction, with the error below it; `wrong` is the error to begin
+    with. `forms` says which forms the text may have. Typing replaces `value`.
     """
 
-    ALLOW_SELECT = False  # a click that selects text takes the selection from the line, and typing would add to it
-    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "over.cancel")]  # type: ignore[assignment]
+    ALLOW_SELECT = False  # selecting text by a click would deselect the line, and typing would add to it
+    BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "dialog.cancel")]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -94,17 +94,17 @@ class LineScreen(Dialog[str]):
     def parts(self) -> Iterable[Widget]:
         # With a border there is no row left for the text.
         typed = Input(self._value, id="typed", compact=True)
-        typed.cursor_blink = False  # it is looked for as soon as the line is there
-        return [typed, Lines(id="wrong", resized=self._tell)]
+        typed.cursor_blink = False  # it must be visible at once
+        return [typed, Lines(id="wrong", resized=self._show_notes)]
 
     def on_mount(self) -> None:
-        self._tell()
+        self._show_notes()
 
-    def _tell(self) -> None:
-        wrong = self.query_one("#wrong", Lines)
-        told = ((self._forms, "dim"), (visible(self._wrong), "warning"))
-        cells = wrong.size.width or HELP_CELLS
-        wrong.show([each for text, mark in told if text for each in folded(text, cells, mark, 0)])
+    def _show_notes(self) -> None:
+        below = self.query_one("#wrong", Lines)
+        texts = ((self._forms, "dim"), (visible(self._wrong), "warning"))
+        cells = below.size.width or HELP_CELLS
+        below.show([row for text, mark in texts if text for row in folded(text, cells, mark, 0)])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         typed = event.value.strip()
@@ -115,13 +115,13 @@ class LineScreen(Dialog[str]):
             self._check(typed)
         except UserError as error:
             self._wrong = f"? {error}"
-            self._tell()
+            self._show_notes()
         else:
             self.dismiss(typed)
 
 
 class PagesScreen(Dialog[None]):
-    """Shows lines under a title until it is closed."""
+    """Lines under a title, shown until it is closed."""
 
     DEFAULT_CSS = "PagesScreen > Vertical { width: 90%; max-width: 100; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -155,7 +155,7 @@ class PagesScreen(Dialog[None]):
 
 
 class HelpScreen(PagesScreen):
-    """Every key of a screen with its words and its id; on the other side what the figures on the screen mean."""
+    """The keys of a screen, with words and ids; on a second page what the figures on the screen mean."""
 
     DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -169,7 +169,7 @@ class HelpScreen(PagesScreen):
         super().__init__(*self._sides[0])
 
     def action_turn(self) -> None:
-        """The other side."""
+        """Show the other page."""
         self._side = 1 - self._side
         title, self._lines = self._sides[self._side]
         self.query_one("#title", Label).update(title)
@@ -190,7 +190,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
     rows = keys.holding(of)
 
     def use(id: str) -> int:
-        """Those of the last row come first, those that everybody knows after the screen's others."""
+        """Keys of the last row come first, those of movement last, those of all screens at the end."""
         active, pressed = rows[id]
         return 3 if id.startswith("app.") else 2 if pressed[0] in MOVES else int(not active.binding.show)
 
@@ -198,7 +198,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
         if id == "app.launch":
             lines.append(line(("everywhere", "strong")))
         active, pressed = rows[id]
-        # An id that is cut could not be given another key: rather the words are.
+        # The words are cut rather than the id, without which the key could not be changed.
         words = f" {active.binding.description[:33]:<33}"
         lines.append(line((f"{' '.join(pressed):<15}", "key"), words, (f" {id}", "dim")))
     lines.append(line((f"{'ctrl+p':<15}", "key"), " all of these by name (palette)"))
@@ -206,7 +206,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
 
 
 class _Choices(OptionList, inherit_bindings=False):
-    """Moved in by keys and by the mouse; what enter and space do is for the screen to say."""
+    """A list without keys for enter and space, which belong to the screen."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("up,k", "cursor_up", "up", "pick.up", show=False),
@@ -219,9 +219,9 @@ class _Choices(OptionList, inherit_bindings=False):
 
 
 class PickScreen(Dialog[tuple[str, ...]]):
-    """One of a list: the tuple that is given back holds it alone."""
+    """A list to pick from; the answer is a tuple of one value."""
 
-    CLICKED: ClassVar[str] = "take"  # what a click does with the choice that the cursor is on now
+    CLICKED: ClassVar[str] = "take"  # the action of a click on a choice
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("enter,space", "take", "select", "pick.take"),
@@ -241,7 +241,7 @@ class PickScreen(Dialog[tuple[str, ...]]):
         self.list.highlighted = self._at
 
     def words(self, place: int) -> str:
-        """How a choice is shown."""
+        """Text of a choice, with the cursor."""
         name, words = self.choices[place]
         return f"{'>' if place == self._at else ' '} {self.sign(name)}{visible(words)}"
 
@@ -253,7 +253,6 @@ class PickScreen(Dialog[tuple[str, ...]]):
         self.show(before, self._at)
 
     def show(self, *places: int) -> None:
-        """Draws choices anew."""
         for place in places:
             self.list.replace_option_prompt_at_index(place, self.words(place))
 
@@ -265,7 +264,7 @@ class PickScreen(Dialog[tuple[str, ...]]):
 
 
 class TickScreen(PickScreen, inherit_bindings=False):
-    """Some of a list, at least one, in the list's order. Textual's SelectionList tells a tick by its colour alone."""
+    """A list to tick some of, at least one; Textual's SelectionList shows a tick by colour alone."""
 
     CLICKED: ClassVar[str] = "tick"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -297,7 +296,7 @@ class TickScreen(PickScreen, inherit_bindings=False):
 
 
 class JumpScreen(NewestSize, ModalScreen[None]):
-    """Letters over the parts of a screen, or its rows; pressing one goes there."""
+    """Letters over the parts of a screen or its rows; pressing one goes there."""
 
     DEFAULT_CSS = """
     JumpScreen { background: transparent; }
