@@ -29,7 +29,7 @@ class Difference:
 def difference(
     comparison: Comparison, steps: Sequence[str], named: str | None, level: float, *, last: bool, where: str
 ) -> Difference | None:
-    """In what they differ, the worst first; None where it may be known yet.
+    """Return the worst difference between the ends; None where there may be one that is not known yet.
 
     `steps` are those of a cell, of which `named` is the only one that is asked for. `level` is how often any of the
     tests may be wrong; the comparison's verdicts are at that level already. Raises UserError where there is nothing to
@@ -56,7 +56,7 @@ def difference(
 
 
 def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
-    """In how many of its cells a build failed, or missed the SLA of a step."""
+    """Count the cells of a build that failed, or missed the SLA of a step."""
     if fault == "failed":
         return Count(len(faults.failed(comparison, name)), faults.cells_of(comparison, name))
     slas = faults.slas(comparison, name, step).values()
@@ -64,7 +64,7 @@ def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
 
 
 def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
-    """Why the commit that is tried can be held against neither end; empty where it can be."""
+    """Return why the commit cannot be compared with either end; "" if it can."""
     if fault != "failed" and (failed := faults.lost(comparison, TRIED)):
         return f"does not run: {failed[0].text}"
     ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))
@@ -74,7 +74,7 @@ def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
 
 
 def with_effect(ratio: Ratio) -> str:
-    """The step and by how much it differs."""
+    """Return the step and by how much it differs."""
     return f"{ratio.step} {effect(ratio)}"
 
 
@@ -85,7 +85,7 @@ def _differs(counts: Counts, level: float) -> bool:
 def _slowest(
     comparison: Comparison, asked: Sequence[str], named: str | None, *, last: bool, where: str
 ) -> Ratio | None:
-    """The step that became slowest; None where there may be one yet. Raises UserError where there is none."""
+    """Return the step that became slowest; None if one may be. Raises UserError if no step is slower."""
     rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in asked]
     known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
     if slower := [ratio for ratio in known if ratio.verdict == "slower"]:

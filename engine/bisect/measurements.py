@@ -63,13 +63,13 @@ class Place:
     start: Start
 
     def note(self, text: str) -> None:
-        """Prints a line of progress."""
+        """Print a line of progress."""
         self.console.say(text)
 
 
 @contextmanager
 def placed(repository: Path, folder: Path, say: Callable[[str], None], start: Start) -> Iterator[Place]:
-    """A search's place, with a log in its folder; on a terminal the newest line of that is shown, too."""
+    """Yield a search's place, with a log in its folder; a terminal also shows the newest line of that."""
     terminal = PlainConsole(stderr=True)
     with (folder / LOG).open("a") as log:
         if not terminal.is_terminal:
@@ -92,7 +92,7 @@ def placed(repository: Path, folder: Path, say: Callable[[str], None], start: St
 
 
 def build(place: Place, name: str, commit: Commit) -> str:
-    """Builds a commit where it is not there yet; what --pg calls it."""
+    """Build a commit unless that is done; return its --pg label."""
     spec = f"{name}=git:{place.repository}@{commit.hash}"
     resolve.resolve([spec], place.note, place.folder / ".builds")
     return spec
@@ -101,7 +101,7 @@ def build(place: Place, name: str, commit: Commit) -> str:
 def measured(
     place: Place, entries: Mapping[str, Any], commits: Mapping[str, Commit], begun: Callable[[str], None]
 ) -> str:
-    """Makes a run of commits, by what each is called in it; its name, which `begun` is told before it begins."""
+    """Run a plan of commits by their labels and return its name, which `begun` gets before it begins."""
     request = planfile.request({**entries, "builds": [build(place, name, commit) for name, commit in commits.items()]})
     prospect = prepare(request, place.folder, place.note)
     begun(prospect.manifest.run)
@@ -113,7 +113,7 @@ def measured(
 
 
 def ended(place: Place, run: str) -> bool:
-    """Whether a run that was begun has come to its end; waits for it where it is still measured."""
+    """Whether a run that was begun has ended; waits for one that is still being measured."""
     path = place.folder / run
     if not is_name(run) or not is_run(path):
         return False

@@ -46,7 +46,7 @@ PATIENCE = 8  # judgements for each halving, after which the search is given up
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is asked for; `say` prints a line."""
+    """What to search for; `say` prints a line."""
 
     repository: Path
     good: str
@@ -61,7 +61,7 @@ class Search:
 
 
 def run(search: Search, *, again: bool) -> Found:
-    """Searches, or goes on with a search. Raises UserError when there is nothing to be found, or it cannot be."""
+    """Begin or continue a search. Raises UserError if there is nothing to find, or if it cannot be found."""
     commits = commit_log.commits_between(search.repository, search.good, search.bad)
     steps = _step_names(search.asked)
     if search.step is not None and search.step not in steps:
@@ -160,7 +160,7 @@ class _Bisection:
         say(f"  {left} commit{'s' if left != 1 else ''} left")
 
     def _measured(self, commit: Commit) -> Judged | None:
-        """What is measured of a commit; None where it is passed over."""
+        """Measure a commit; None if it is skipped."""
         for left in reversed(range(JUDGED_AGAIN + 1)):
             run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
             if why := ends.unlike_both(comparison, self.state.fault, self.state.step):
@@ -177,7 +177,7 @@ class _Bisection:
         )
 
     def _judged(self, commit: Commit, run: str, comparison: Comparison) -> Judged | None:
-        """What a run says of a commit; None where it is too little."""
+        """Return what a run says of a commit; None if that is too little."""
         fault, step = self.state.fault, self.state.step
         if fault == "slower":
             pairs = tuple(_pairs(self.folder / run, comparison, step))
@@ -186,20 +186,19 @@ class _Bisection:
         return Judged(commit.hash, (), run, counts) if counts.tried.cells > 1 else None
 
     def _seen(self, judged: Judged) -> str:
-        """What was seen of a commit, in words."""
         if judged.counts is None:
             mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
             return f"{mean - 1:+.1%} to good"
         return f"{'failed' if self.state.fault == 'failed' else 'missed its SLA'} in {judged.counts.tried.text}"
 
     def _pass_over(self, commit: Commit, why: str) -> None:
-        """The commit is not told apart from the next one that can be judged."""
+        """Skip a commit, which is then not distinguished from the next one that can be judged."""
         self.place.say(f"  {why}")
         self.state.broken[commit.hash] = visible(why)  # it may name a file that JSON cannot name
         self._write()
 
     def _measure_ends(self) -> None:
-        """Both ends beside each other, again while it is not sure whether and in what they differ.
+        """Measure both ends, again until it is known whether and in what they differ.
 
         Each time is a look at all pairs so far, with verdicts at its level, so that all looks together keep 5 %.
         """
@@ -249,7 +248,7 @@ class _Bisection:
         )
 
     def _flame(self, run: str, comparison: Comparison) -> str:
-        """The page of the primary role's stacks, coloured by what changed; empty where there are none."""
+        """Write a page of the primary role's stacks, coloured by change; "" if there are none."""
         from engine.report import flame
 
         step, folder = self.state.step, self.folder / run
@@ -266,7 +265,7 @@ class _Bisection:
         return ""
 
     def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
-        """A run of these builds; its name, and what it came to. One that was begun before is taken up."""
+        """Run these builds and return the run's name and comparison. A run that was begun before is continued."""
         state, hashes = self.state, {name: commit.hash for name, commit in commits.items()}
         begun, state.under_way = state.under_way, None  # what is written next says what became of it
         if begun is not None and begun.commits == hashes and measurements.ended(self.place, begun.run):
@@ -289,13 +288,13 @@ class _Bisection:
         return run, compare([self.folder / run], next(iter(commits)))
 
     def _steps(self) -> list[str]:
-        """The steps up to the one that is judged, once it is known; none where they cannot be chosen."""
+        """Return the steps up to the one that decides, once it is known; none if they cannot be chosen."""
         last, names = self.state.step or self.search.step, _step_names(self.search.asked)
         options = {option.name for option in options_of(workload(self.search.asked.workload).options)}
         return names[: names.index(last) + 1] if last and "steps" in options else []
 
     def _weighed(self) -> list[tuple[int, float]]:
-        """Of each judgement the commit's place, and how much it speaks for the bad end."""
+        """Return for each judgement the commit's place, and how much it speaks for the bad end."""
         state = self.state
         if state.counts is None:
             return bisection.weighed(Ends(state.ends), self._judgements())
@@ -317,7 +316,7 @@ def _step_names(asked: Request) -> list[str]:
 
 
 def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float, float]]:
-    """Of each repeat the log ratios to the good end: of the commit that was tried, and of the bad end."""
+    """Return for each repeat the log ratios to the good end: of the commit that was tried, and of the bad end."""
     tried, bad = (_log_ratios(run, comparison, name, step) for name in (TRIED, BAD))
     return [(tried[repeat], bad[repeat]) for repeat in tried if repeat in bad]
 
@@ -327,7 +326,7 @@ def _ends(run: Path, comparison: Comparison, step: str) -> Iterable[float]:
 
 
 def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:
-    """By repeat; none of pairs between whose cells the machine changed. Of what turns took, by slices."""
+    """Return log ratios by repeat, without pairs between whose cells the machine changed."""
     from engine.analysis import slice_verdicts
     from engine.analysis.comparability import steady
     from engine.analysis.compare import compared_cells

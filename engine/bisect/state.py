@@ -56,14 +56,14 @@ class State(msgspec.Struct):
 
 
 def write(path: Path, state: State) -> None:
-    """Writes it whole, or not at all."""
+    """Write the file atomically."""
     whole = path.with_name(f"{path.name}.new")
     whole.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
     whole.replace(path)
 
 
 def read(path: Path, digest: str, known: set[str]) -> State:
-    """What is known so far; nothing where there is no such file. Raises UserError for one of another search."""
+    """Return what is known so far; None without a file. Raises UserError for a file of another search."""
     try:
         state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=State)
     except FileNotFoundError:

@@ -66,6 +66,6 @@ def _measured() -> int:
 
 
 def _strange(folder: str, names: list[str]) -> set[str]:
-    """What is neither a file nor a folder, and the lock of an engine that has ended."""
+    """Return what is neither a file nor a folder, and the lock of an engine that has ended."""
     paths = {name: Path(folder, name) for name in names}
     return {name for name, path in paths.items() if not (path.is_file() or path.is_dir()) or name == "engine.lock"}

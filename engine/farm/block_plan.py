@@ -46,7 +46,7 @@ NOT_IN_A_BUILD = {
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """What all blocks of a plan are made of: paths of the Nix store, and the text of a plan that names no other."""
+    """What all blocks of a plan share: paths of the Nix store, and the text of a plan that names no others."""
 
     text: str
     servers: dict[str, str]
@@ -55,7 +55,7 @@ class BlockPlan:
     notices: tuple[str, ...] = ()
 
     def record(self, bench: str) -> dict[str, Any]:
-        """The arguments of block.nix that all blocks share."""
+        """Return the arguments of block.nix that all blocks share."""
         return {
             "system": f"{platform.machine()}-linux",
             "bench": bench,
@@ -69,7 +69,7 @@ class BlockPlan:
 
 
 def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> BlockPlan:
-    """The plan of a file as it is for one block; its servers are built or fetched here.
+    """Return the plan of a file for one block; its servers are built or fetched here.
 
     `roots` is a folder for links that keep these. Raises UserError for a plan that builders cannot carry out.
     """
@@ -102,7 +102,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
 
 
 def check(request: Request) -> None:
-    """Raises UserError for what only the machine has that asks, or what no builder can do."""
+    """Raise UserError for what only the local machine has, or what no builder can do."""
     if not request.builds:
         raise UserError("name its builds: builders are given these, and choose none themselves")
     for build in request.builds:
@@ -150,7 +150,7 @@ def _only_here(what: str) -> UserError:
 
 
 def _files(request: Request) -> Iterable[tuple[str, str]]:
-    """Options that name files, with what they name."""
+    """Return the options that name files, with these files."""
     if request.options.get("preset"):
         return
     for option in options_of(workload(request.workload).options):
@@ -169,7 +169,7 @@ def _programs(request: Request) -> tuple[str, ...]:
 
 
 def _stored(label: str, path: str) -> str:
-    """A path that is in the Nix store, or in something that is. Raises UserError for any other."""
+    """Return a path in the Nix store. Raises UserError for any other."""
     if (resolved := _store_path(Path(path))) is None:
         raise UserError(f"{label} is {path}, which is not in the Nix store: start bench from its flake, or by ./bench")
     return str(resolved)
@@ -181,6 +181,6 @@ def _store_path(path: Path) -> Path | None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The store path that a file is in, and where it is in there."""
+    """Return the store path that a file is in, and its place in there."""
     parts = Path(path).parts
     return str(Path(*parts[:4])), "/".join(parts[4:])

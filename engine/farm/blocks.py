@@ -53,7 +53,7 @@ class Block:
 
 
 def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[Block]:
-    """The derivations of so many blocks, in the store as long as `roots` has links to them."""
+    """Return the derivations of `count` blocks; they stay in the store while `roots` has links to them."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request = Path(folder) / "request.json"
         request.write_text(json.dumps({**shared, "nonce": nonce}))
@@ -72,7 +72,7 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
 
 
 def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
-    """Has all blocks measured that are not in the store; returns them with what became of each.
+    """Have all blocks measured that are not in the store; return them with the outcome of each.
 
     A block whose builder is lost begins again at once, on another builder where there is one. Raises UserError where no
     builder takes any, and none has been measured before.
@@ -112,7 +112,7 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
 
 
 def link(block: Block, folder: Path) -> Path:
-    """A link to a block's run, which keeps it from garbage collection. Raises UserError where something else is."""
+    """Link a block's run, which keeps it from garbage collection. Raises UserError if another file is in the way."""
     path = folder / f"result-{block.number}"
     if path.exists() and not path.is_symlink():
         raise UserError(f"{path} is there, and no link to a result: remove it, or name another folder with --out")
@@ -126,7 +126,7 @@ def link(block: Block, folder: Path) -> Path:
 
 @dataclass(slots=True)
 class _Call:
-    """Nix at work on some blocks: those that it has still to measure, its report, and who has begun which."""
+    """One call of Nix for some blocks: those still to be measured, its log, and which builder has begun which."""
 
     blocks: dict[int, Block]
     process: subprocess.Popen[bytes]
@@ -138,7 +138,7 @@ class _Call:
 
 
 def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
-    """Has Nix realise these; it ends with whoever waits for it."""
+    """Start Nix on these blocks; it ends with its caller."""
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
     if builders is not None:
         command += ["--builders", builders]
@@ -156,7 +156,7 @@ def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
 
 
 def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
-    """What has become of its blocks since the last call of this; those that are left remain with it."""
+    """Return the outcomes of blocks since the last call; the others remain with the call."""
     ended = call.process.poll() is not None  # before its report is read
     new = os.pread(call.report, os.fstat(call.report).st_size - call.read, call.read)
     call.read += len(new)
@@ -180,7 +180,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
 
 
 def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | None) -> Block:
-    """What has become of a block that printed these lines; without a state it is to be tried again."""
+    """Return the outcome of a block that printed these lines; without a state it is to be tried again."""
     begun = call.seen.get(block.number, "")
     block = replace(block, builder=begun or block.builder)
     last = "failed" if block.tries == TRIES else ""
@@ -206,7 +206,6 @@ def _words(block: Block, begun: bool) -> str:
 
 
 def _end(calls: Sequence[_Call]) -> None:
-    """Ends what still runs of these."""
     for call in calls:
         call.process.terminate()
     for call in calls:
@@ -223,6 +222,6 @@ def _on(block: Block) -> str:
 
 
 def _reason(lines: Sequence[str], otherwise: str) -> str:
-    """What `bench` said last within a build that failed."""
+    """Return the last message of `bench` within a build that failed."""
     said = [line.removeprefix("bench: ") for line in lines if line.startswith("bench: ")]
     return said[-1][:REASON_CHARS] if said else otherwise

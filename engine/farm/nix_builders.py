@@ -20,7 +20,7 @@ SHOWN_CHARS = 200
 
 
 def check(builders: str | None) -> None:
-    """Raises UserError where there are no builders, or none of them offers to measure, and names them."""
+    """Raise UserError if there are no builders, or if none of them offers to measure; the text names them."""
     known = lines(builders)
     offering = [line for line in known if any(FEATURE in _column(line, place) for place in COLUMNS_OF_FEATURES)]
     # Without builders of any kind this machine may be one, by its own nix.conf.
@@ -34,7 +34,7 @@ def check(builders: str | None) -> None:
 
 
 def without(builders: str | None, place: str) -> str | None:
-    """The builders but for one; all of them where there is no other."""
+    """Return the builders except for one; all of them if there is no other."""
     known = lines(builders)
     others = [line for line in known if line.split()[0] not in (place, place.removeprefix("ssh://"))]
     offering = any(FEATURE in _column(line, at) for line in others for at in COLUMNS_OF_FEATURES)
@@ -42,7 +42,7 @@ def without(builders: str | None, place: str) -> str | None:
 
 
 def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
-    """The builders that Nix could not reach, and why; ssh's own words where Nix has none."""
+    """Return the builders that Nix could not reach, and why; in ssh's words where Nix gives no reason."""
     reasons = {}
     for error in errors:
         if match := REFUSED.search(error.text):
@@ -52,7 +52,7 @@ def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
 
 
 def why_none(errors: Sequence[NixError], builders: str | None) -> str:
-    """Why no builder took a block; empty if Nix's errors do not say that one is missing."""
+    """Return why no builder took a block; "" if Nix's errors do not say that one is missing."""
     if not any(FEATURE in error.text for error in errors):
         return ""
     if refused := unreachable(errors):
@@ -66,7 +66,7 @@ def why_none(errors: Sequence[NixError], builders: str | None) -> str:
 
 
 def lines(builders: str | None) -> list[str]:
-    """The lines of these builders, or of those that Nix knows. Raises UserError for a file that cannot be read."""
+    """Return the lines of these builders, or of those that Nix knows. Raises UserError for an unreadable file."""
     value = _known_to_nix() if builders is None else builders
     found = []
     for line in re.split(r"[;\n]", value):

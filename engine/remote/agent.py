@@ -45,7 +45,7 @@ ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE, Control.END_NS)
 
 @dataclass(eq=False)
 class Step:
-    """The clients of a step, and what was told of their page so far."""
+    """The clients of a step, and the state of their page at the last answer."""
 
     page: Page
     process: subprocess.Popen[bytes]
@@ -59,7 +59,7 @@ class Step:
 
     @classmethod
     def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> Step:
-        """Starts the launcher that a question names."""
+        """Start the launcher that a request names."""
         page = Page.create(int(question["roles"]))
         os.dup2(page.fd, PAGE_FD, inheritable=True)
         passfile = folder / PASSFILE
@@ -85,7 +85,7 @@ class Step:
         return cls(page, process, output, errors)
 
     def look(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Hands on the orders, waits for news or until the time is over, and tells how things stand."""
+        """Pass on the orders, wait for news until the time is over, and report the state."""
         for word in ORDERS:
             if value := int(question[word.name]):
                 self.page.words[word] = value
@@ -102,7 +102,7 @@ class Step:
         return {**answer, "in_flight": in_flight}
 
     def end(self) -> None:
-        """Sees to it that no client is left."""
+        """Make sure that no client is left."""
         self.page.words[Control.STOP] = self.page.words[Control.RELEASE] = 1
         if self.process.poll() is None:
             self.process.terminate()
@@ -124,7 +124,7 @@ class Step:
         return changed or self.process.poll() is not None
 
     def _changed(self) -> list[list[int]]:
-        """The places and values of words that are others than when they were told last."""
+        """Return the places and values of words that have changed since the last report."""
         self._count_clients()
         now = np.array(self.page.words, dtype=np.int64)
         places = np.flatnonzero(now != self._told)
@@ -135,7 +135,7 @@ class Step:
         return [places.tolist(), now[places].tolist()]
 
     def _count_clients(self) -> None:
-        """Writes into the page what the kernel counted of the client processes."""
+        """Write to the page what the kernel counted of the client processes."""
         page = self.page
         tasks: dict[int, Task | None] = {}
         for slot in range(page.roles):
@@ -174,7 +174,7 @@ class Step:
 
 @dataclass(eq=False)
 class Agent:
-    """Answers one question after another."""
+    """Answers one request after another."""
 
     folder: Path
     python: Sequence[str]
@@ -182,7 +182,7 @@ class Agent:
     lines: Lines = field(default_factory=lambda: Lines(0, 1))
 
     def serve(self) -> None:
-        """Until the questions end."""
+        """Answer until the requests end."""
         try:
             while True:
                 line = self.lines.receive(SILENCE_S if self.step is not None else None)
@@ -245,7 +245,7 @@ def _program(run: Sequence[str], file: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The agent."""
+    """Run the agent."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the end of its input ends it
     name_process("pgbed clients")

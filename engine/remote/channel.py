@@ -48,7 +48,7 @@ class Channel(Lines):
 
 
 def code_digest() -> str:
-    """Names the code of the clients: the same here and there, or counts would not mean the same."""
+    """Return a digest of the clients' code, which must be the same on both hosts for counts to mean the same."""
     whole, root = hashlib.sha256(), Path(workloads.__file__).parent
     for path in sorted(root.rglob("*.py")):
         whole.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())

@@ -63,7 +63,7 @@ GREETING = re.compile(rb"pgbed (\S+) (\S+) (/\S+)$")
 
 @dataclass(eq=False)
 class ClientHost:
-    """An open connection. `folder` is the private one there, `programs` where each foreign program is there."""
+    """An open connection. `folder` is its private folder on the host, `programs` the paths of programs there."""
 
     route: Route
     process: subprocess.Popen[bytes]
@@ -80,14 +80,14 @@ class ClientHost:
     # -- questions
 
     def ask(self, question: dict[str, Any], timeout_s: float = CONNECT_S) -> dict[str, Any]:
-        """An answer. Raises UserError."""
+        """Send a request and return the answer. Raises UserError."""
         try:
             return self.channel.ask(question, timeout_s)
         except LineError as error:
             raise self.failed(str(error)) from None
 
     def environment(self) -> dict[str, Any]:
-        """What that machine is and how it is set, but for its disks: no client uses them."""
+        """Return what that machine is and how it is set, without its disks: no client uses them."""
         told = self.ask({"do": "environment"}).get("environment")
         sections = converted(told, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
         shown = {key: part for key, part in sections.items() if key != "storage"}
@@ -96,7 +96,7 @@ class ClientHost:
         return {**shown, "link": link}
 
     def reaches(self, address: str, port: int) -> str:
-        """The address from which it reaches a port of this machine. Raises UserError where it does not."""
+        """Return the address from which it reaches a port of this machine. Raises UserError if it does not."""
         try:
             with listening(address, port) as socket:
                 socket.settimeout(ACCEPT_S)
@@ -116,7 +116,7 @@ class ClientHost:
         )
 
     def check_programs(self, programs: Mapping[str, Mapping[str, str]]) -> None:
-        """Raises UserError where a foreign program there is not the one of the record."""
+        """Raise UserError if a program there differs from its record."""
         for name, record in programs.items():
             run = self.programs[name]
             file = f"{run}.d/bin/{name}" if self.copied == "tar" else run
@@ -128,7 +128,7 @@ class ClientHost:
                     raise self.failed(f"its {name} is another one: {what} {told.get(what)}, here {record[what]}")
 
     def relayed(self, launch: Launch, page_fd: int, roles: int, pass_line: str) -> Launch:
-        """What starts a step's clients there, and keeps the page of a descriptor here as theirs is."""
+        """Return what starts a step's clients there and mirrors their page in the page of a descriptor here."""
         question = {
             "do": "step", "roles": roles, "command": launch.command, "stdin": launch.stdin, "password": pass_line,
         }  # fmt: skip
@@ -136,7 +136,7 @@ class ClientHost:
         return Launch((sys.executable, "-m", "engine.remote.relay"), msgspec.json.encode(spec).decode())
 
     def workload(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record of a workload with its programs' places there."""
+        """Return the record of a workload with the programs' paths there."""
         programs = {
             name: {**program, "path": self.programs.get(name, program["path"])}
             for name, program in record.get("programs", {}).items()
@@ -156,7 +156,7 @@ class ClientHost:
     # -- life
 
     def close(self) -> None:
-        """Ends the connection, and what is there; waits for that a while."""
+        """End the connection and what runs there; wait for that for a while."""
         os.close(self.channel.writing)
         until_s, reading, size = time.monotonic() + CLOSE_S, self.channel.reading, 0
         while size < MOST_UNREAD and select.select([reading], [], [], max(0.0, until_s - time.monotonic()))[0]:
@@ -175,7 +175,7 @@ class ClientHost:
         self.complaints.close()
 
     def failed(self, what: str) -> UserError:
-        """An error of this host in one line, with what ssh says of it."""
+        """Return an error of this host in one line, with ssh's own message."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0 if "ended" in what else 0.0)
         self.complaints.seek(0)
@@ -190,7 +190,7 @@ class ClientHost:
     # -- the beginning
 
     def greet(self) -> tuple[str, Sequence[str]]:
-        """Waits for the shell there; returns its machine, and how programs can come there: nix, tar."""
+        """Wait for the shell there; return its machine, and the ways in which programs can be copied: nix, tar."""
         try:
             for _ in range(GREETING_LINES):
                 found = GREETING.search(self.channel.receive(CONNECT_S))
@@ -209,7 +209,7 @@ class ClientHost:
         means: Sequence[str],
         progress: Callable[[str], None],
     ) -> None:
-        """Brings there what clients need, and starts the agent. Raises UserError."""
+        """Copy what clients need, and start the agent. Raises UserError."""
         paths = {name: Path(record["path"]) for name, record in programs.items()}
         stored = deployment.in_store(paths.values()) if "nix" in means and shutil.which("nix") else None
         if stored and (why := deployment.nix_copy(self.route.host, stored, ssh_options(self.route))):
@@ -255,13 +255,13 @@ class ClientHost:
 
 
 def ssh_options(route: Route) -> list[str]:
-    """ssh's options: of several values of one it takes the first."""
+    """Return ssh's options; the first of several values of one counts."""
     return [*OPTIONS, *route.ssh_options, *USUAL]
 
 
 @contextmanager
 def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
-    """A connection to the host's shell, before anything was brought there; and how it could be. Raises UserError."""
+    """Yield a connection to the host's shell, before anything is copied, and the ways to copy. Raises UserError."""
     ssh = os.environ.get("PGBED_SSH") or "ssh"
     options = (word for option in ssh_options(route) for word in ("-o", option))
     # Not sh -c '…' alone: the login shell would stay, and with some of them the signals would go to it.
@@ -303,7 +303,7 @@ def connected(
     programs: Mapping[str, Mapping[str, str]],
     progress: Callable[[str], None],
 ) -> Iterator[ClientHost]:
-    """A connection to the host with all that clients need there; nothing is left there at its end. Raises UserError."""
+    """Yield a connection to the host with all that clients need; nothing is left there. Raises UserError."""
     with shell(route) as (host, means):
         host.equip(launchers, programs, means, progress)
         host.check_programs(programs)

@@ -16,7 +16,7 @@ SLACK_NS = 1_000_000
 
 
 class Trip(NamedTuple):
-    """A round trip: the other clock stood between `there_ns` when it came and `left_ns` when the answer left."""
+    """A round trip: the other clock read `there_ns` on arrival and `left_ns` when the answer left."""
 
     sent_ns: int
     there_ns: int
@@ -25,40 +25,40 @@ class Trip(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """The other clock is `ahead_ns` of ours, give or take `error_ns`; known at `at_ns` of ours."""
+    """The other clock is `ahead_ns` of ours, give or take `error_ns`, measured at `at_ns` of ours."""
 
     ahead_ns: int
     error_ns: int
     at_ns: int
 
     def here(self, there_ns: int) -> int:
-        """A time of the other clock by ours; 0, which stands for none, stays."""
+        """Convert a time of the other clock to ours; 0, which stands for no time, stays 0."""
         return there_ns - self.ahead_ns if there_ns else 0
 
     def there(self, here_ns: int) -> int:
-        """A time of our clock by the other."""
+        """Convert a time of our clock to the other; 0 stays 0."""
         return here_ns + self.ahead_ns if here_ns else 0
 
 
 def offset_of(trip: Trip) -> Offset:
-    """What one round trip tells. The time that the other host had it is not counted."""
+    """Return the offset from one round trip, without the time that the other host took to answer."""
     under_way_ns = (trip.received_ns - trip.sent_ns) - (trip.left_ns - trip.there_ns)
     ahead_ns = ((trip.there_ns - trip.sent_ns) + (trip.left_ns - trip.received_ns)) // 2
     return Offset(ahead_ns, max(0, under_way_ns) // 2, trip.received_ns)
 
 
 def best(trips: Sequence[Trip]) -> Offset:
-    """By the shortest of several."""
+    """Return the offset from the shortest of several round trips."""
     return min(map(offset_of, trips), key=lambda offset: offset.error_ns)
 
 
 def moved_ns(first: Offset, last: Offset) -> int:
-    """How far the clocks have certainly moved against each other: what no error explains."""
+    """Return how far the clocks have certainly moved against each other: beyond both errors."""
     return max(0, abs(last.ahead_ns - first.ahead_ns) - first.error_ns - last.error_ns)
 
 
 def unsteady(first: Offset, last: Offset) -> str:
-    """Why times between two measurements cannot be told; empty where they can."""
+    """Return why times between two measurements cannot be converted; "" if they can."""
     moved, seconds = moved_ns(first, last), max(0, last.at_ns - first.at_ns) / 1e9
     if moved <= SLACK_NS + MOST_RUN * seconds * 1e9:
         return ""
@@ -69,7 +69,7 @@ def unsteady(first: Offset, last: Offset) -> str:
 
 
 def uncertain(offset: Offset) -> str:
-    """Why a clock is not known well enough; empty where it is."""
+    """Return why a clock is not known well enough; "" if it is."""
     if offset.error_ns <= MOST_ERROR_NS:
         return ""
     return (
@@ -79,7 +79,7 @@ def uncertain(offset: Offset) -> str:
 
 
 def record(first: Offset, last: Offset) -> dict[str, float]:
-    """What is kept of a step: both measurements, and how fast the clocks ran apart."""
+    """Return what is recorded of a step: both measurements, and how fast the clocks drift apart."""
     seconds = (last.at_ns - first.at_ns) / 1e9
     return {
         "ahead_ms": first.ahead_ns / 1e6,

@@ -47,14 +47,14 @@ OWN_CONFIGS = ("Include ~/.ssh/config", "Include /etc/ssh/ssh_config")
 
 
 def in_store(programs: Iterable[Path]) -> list[str] | None:
-    """The paths of the store to copy; None where something is not there, but of this machine."""
+    """Return the store paths to copy; None if something is not in the store."""
     needed = [Path(sys.executable).resolve(), Path(sys.prefix), Path(workloads.__file__), *programs]
     found = {path.parts[3] for path in needed if path.is_relative_to(STORE)}
     return [str(STORE / name) for name in sorted(found)] if all(p.is_relative_to(STORE) for p in needed) else None
 
 
 def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
-    """Has Nix bring paths of its store to the host by ssh with these options; returns why it could not, or nothing."""
+    """Copy store paths to the host with Nix over ssh with these options; return why that failed, or ""."""
     command = ["nix", "--extra-experimental-features", "nix-command", "copy", "--no-check-sigs", "--to"]
     try:
         # Nix splits NIX_SSHOPTS at blanks, which options may hold: so they are in a file, before what the user's have.
@@ -77,7 +77,7 @@ def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
 
 
 def archive(to: IO[bytes], launchers: Iterable[str], programs: Mapping[str, Path]) -> None:
-    """Writes the archive; `launchers` are the modules that start steps' clients. Raises UserError."""
+    """Write the archive; `launchers` are the modules that start steps' clients. Raises UserError."""
     with tarfile.open(fileobj=to, mode="w", format=tarfile.GNU_FORMAT) as tar:
         _python(tar, launchers)
         for name, path in programs.items():
@@ -109,7 +109,7 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
 
 
 def _modules() -> dict[str, Path]:
-    """Where each package is: by what Python imports, since a system's own packages list no files. Raises UserError."""
+    """Locate each package by what Python imports, as a system's own packages list no files. Raises UserError."""
     found = {name: spec.origin for name in (*PACKAGES, *PERHAPS) if (spec := find_spec(name)) and spec.origin}
     if missing := [name for name in PACKAGES if name not in found]:
         raise UserError(f"Python's package {missing[0]}, which clients on another host need, cannot be found")
@@ -118,12 +118,12 @@ def _modules() -> dict[str, Path]:
 
 
 def _installed(place: Path) -> list[Path]:
-    """A package's folder or file, and what an installer puts beside it: its libraries, what it says of itself."""
+    """Return a package's folder or file, with its libraries and metadata."""
     return [place, *place.parent.glob(f"{place.stem}.libs"), *place.parent.glob(f"{place.stem}-*.dist-info")]
 
 
 def _program(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    """A foreign program, with what it finds by itself beside it: libraries, and what it reads below its prefix."""
+    """Return a program with its libraries and the files below its prefix that it reads."""
     real = path.resolve()
     loader, place = _loader(real), f"programs/{name}.d"
     tar.add(real, f"{place}/bin/{name}", filter=_plain)
@@ -160,7 +160,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _loaded(launchers: Iterable[str]) -> list[Path]:
-    """The shared libraries that Python loads for the clients and for the agent, its modules among them."""
+    """Return the shared libraries that Python loads for clients and agent, extension modules included."""
     look = (
         f"import {', '.join(('engine.remote.agent', *launchers))}\n"
         "for line in open('/proc/self/maps'):\n"
@@ -173,7 +173,7 @@ def _loaded(launchers: Iterable[str]) -> list[Path]:
 
 
 def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
-    """The shared libraries that these files need, by the names that they ask for."""
+    """Return the shared libraries that these files need, by the names that they ask for."""
     found: dict[str, Path] = {}
     for file in files:
         told = _told([str(loader), "--list", str(file)], str(file))
@@ -197,7 +197,7 @@ def _told(command: Sequence[str], what: str) -> str:
 
 
 def _loader(program: Path) -> Path:
-    """The loader that a program names (its PT_INTERP). Raises UserError where it names none."""
+    """Return the loader of a program (its PT_INTERP). Raises UserError if it has none."""
     with program.open("rb") as file:
         head = file.read(64)
         if head[:6] == ELF64_LITTLE:

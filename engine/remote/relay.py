@@ -44,7 +44,7 @@ TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One step: its page here, the ends of the pipes to the host, and the question that starts its clients there."""
+    """One step: its page here, the pipes to the host, and the request that starts its clients there."""
 
     page_fd: int
     roles: int
@@ -55,7 +55,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    """One step of clients elsewhere."""
+    """The relay of one step with remote clients."""
 
     def __init__(self, spec: Spec, page: Page) -> None:
         self.spec, self.page = spec, page
@@ -65,7 +65,7 @@ class Relay:
         self._all_done = False
 
     def run(self) -> int:
-        """To the step's end; returns the exit code of the launcher there. Raises LineError."""
+        """Run to the step's end; return the exit code of the launcher there. Raises LineError."""
         words = self.page.words
         words[Control.ELSEWHERE] = 1
         self.first = self.last = self.offset = self._measured()
@@ -93,7 +93,7 @@ class Relay:
         return [self.page.word(slot, Word.STATE) for slot in range(self.page.roles)]
 
     def _turn(self) -> tuple[bool, float]:
-        """Waits until there is something to ask; returns whether for all words, and how long to wait for news there."""
+        """Wait until a request is due; return whether to ask for all words, and how long to wait for news there."""
         words, states = self.page.words, self._states()
         started = words[Control.START_NS]
         if not started and min(states) < State.READY:
@@ -116,7 +116,7 @@ class Relay:
         return True, 0
 
     def _take(self, answer: dict[str, Any]) -> None:
-        """Writes what was told into the page: states last, as who sees an end takes the counts for final."""
+        """Write an answer to the page: states last, because whoever sees an end takes the counts as final."""
         page, words, most = self.page, self.page.words, CONTROL_WORDS + self.page.roles * SLOT_WORDS
         try:
             places, values = answer.get("words", ([], []))
@@ -147,7 +147,7 @@ class Relay:
             raise LineError(Fault.MALFORMED, "its counters make no sense") from None
 
     def _see_end(self, states: dict[int, State]) -> None:
-        """Measures the clock again where all have done their work now: by it the end's time is told."""
+        """Measure the clock again once all have done their work: it converts the time of the end."""
         slots = range(self.page.roles)
         now = [states.get(self.page.slot(slot) + Word.STATE, self.page.word(slot, Word.STATE)) for slot in slots]
         if any(state != State.DONE for state in now):
@@ -170,13 +170,13 @@ class Relay:
 
 
 def _is_time(word: int) -> bool:
-    """Whether a word of a slot is a time of the clock there: a counter, or when a listed transaction ended."""
+    """Whether a word of a slot is a time of the clock there: a counter, or the end of a listed transaction."""
     listed = word - TIMES_OFFSET
     return word in TIMES or (0 <= listed < 2 * LISTED and listed % 2 == 0)
 
 
 def main() -> int:
-    """The relay."""
+    """Run the relay."""
     die_with_parent(os.getppid())
     name_process("clients' relay")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)

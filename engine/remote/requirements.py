@@ -12,7 +12,7 @@ Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their 
 
 
 def launchers(loads: Loads) -> tuple[str, ...]:
-    """The modules that start the clients of all steps. Raises UserError for one that is not of pgbed."""
+    """Return the modules that start the clients of all steps. Raises UserError if one is not part of pgbed."""
     steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
     if any(step.makes_files or step.apart for _, _, step in steps):
         raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
@@ -24,12 +24,12 @@ def launchers(loads: Loads) -> tuple[str, ...]:
 
 
 def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
-    """The foreign programs of all loads."""
+    """Return the external programs of all workloads."""
     return {name: program for _, record in loads for name, program in record.get("programs", {}).items()}
 
 
 def _launcher_of(command: Sequence[str]) -> str:
-    """The module of a launcher. Raises UserError for a workload whose clients cannot be taken elsewhere."""
+    """Return the module of a launcher. Raises UserError for clients that cannot run on another host."""
     if len(command) != 3 or command[:2] != (sys.executable, "-m") or not command[2].startswith("workloads."):
         raise UserError("--client-host: clients of a workload of your own run on this machine only")
     return command[2]

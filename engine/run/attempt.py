@@ -33,7 +33,7 @@ Phases = Generator[Phase, None, None]
 
 
 class Attempt:
-    """An attempt at a cell, in phases of its steps. Whatever ends it is recorded and ends this cell only.
+    """An attempt at a cell, phase by phase. Whatever ends it is recorded, and ends this cell only.
 
     `conninfo` is that of a server that was running already.
     """
@@ -58,25 +58,25 @@ class Attempt:
         self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
     def advance(self) -> bool:
-        """Goes on to the next phase; False when the attempt has ended."""
+        """Run up to the next phase; return False once the attempt has ended."""
         self.phase = next(self._phases_left, None)
         return self.phase is not None
 
     def run(self) -> None:
-        """Goes on to its end, alone."""
+        """Run to the end, with no other cell interleaved."""
         while self.advance():
             if self.phase is Phase.RUNNING and self.runner is not None:
                 self.runner.rest()
 
     def fail(self, error: Exception) -> None:
-        """Ends the attempt with an error, where it still runs: that is recorded, as if it had come from within."""
+        """End the attempt, if it still runs, with an error that is recorded as if it had come from within."""
         if self.phase is not None:
             with suppress(StopIteration, type(error)):
                 self._phases_left.throw(error)
         self.phase = None
 
     def close(self) -> None:
-        """Ends what still runs, without a record: the engine is ending."""
+        """End the attempt, if it still runs, without a record: the engine is ending."""
         self._phases_left.close()
 
     def _phases(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> Phases:
@@ -156,7 +156,7 @@ class Attempt:
     def _server(
         self, build: Build, cell: Cell, manifest: Manifest, folder: Path, note: Callable[[str, str], None], stop: Stop
     ) -> Iterator[CellServer]:
-        """A server of pgbed's own over a fresh cluster, or one that was running already, with a fresh database."""
+        """Start a server over a fresh cluster, or make a fresh database on an external one."""
         config = manifest.config(cell.subject)
         if manifest.external is None:
             neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]

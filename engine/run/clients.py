@@ -34,7 +34,7 @@ class Launcher:
     output: IO[bytes]  # its standard output: the report
 
     def send(self, spec: str) -> None:
-        """Hands it the step."""
+        """Hand over the step."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(spec.encode())
@@ -44,7 +44,7 @@ class Launcher:
             raise StepFailed(self.reason()) from None
 
     def await_end(self) -> None:
-        """Waits for it after RELEASE; raises StepFailed when it ends badly, or not."""
+        """Wait for the launcher to exit after RELEASE. Raises StepFailed if it fails or does not exit."""
         try:
             code = self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -53,7 +53,7 @@ class Launcher:
             raise StepFailed(self.reason())
 
     def end(self) -> None:
-        """Sees to it that it is gone, and its roles with it."""
+        """Make sure that the launcher is gone, and its roles with it."""
         if self.process.poll() is not None:
             return
         self.process.terminate()
@@ -64,7 +64,7 @@ class Launcher:
             self.process.wait()
 
     def report(self) -> dict[str, Any]:
-        """What it printed once it had ended: empty, or one JSON object. Raises StepFailed for something else."""
+        """Return what the launcher printed: nothing, or one JSON object. Raises StepFailed for anything else."""
         self.output.seek(0)
         text = self.output.read()
         try:
@@ -73,7 +73,7 @@ class Launcher:
             raise StepFailed(f"the client launcher: {error}") from None
 
     def reason(self) -> str:
-        """Why it ended, by its log's last line."""
+        """Return why the launcher ended, from the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         ended = f"the client launcher ended with exit code {self.process.returncode}"
         return f"{ended}: {lines[-1]}" if lines else ended
@@ -83,7 +83,7 @@ class Launcher:
 def launched(
     launch_on: Callable[[int], Launch], roles: int, server: CellServer, host: ClientHost | None = None
 ) -> Iterator[tuple[Page, Launcher]]:
-    """A counters page and the launcher that works on it; whatever happens, no client survives this.
+    """Start a launcher on a new counters page; whatever happens, no client outlives this context.
 
     `launch_on` makes the launch from the page's descriptor. On another `host` it is launched there, and the launcher
     here keeps the page as it is there.

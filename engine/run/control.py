@@ -39,7 +39,7 @@ Answer = Callable[[dict[str, Any]], str]
 
 @dataclass(slots=True)
 class RunningCell:
-    """What runs of a cell: its attempt, and its step and probes while there are any."""
+    """A cell under way: its attempt, and its step and probes once there are any."""
 
     attempt: int
     step: int | None = None
@@ -48,7 +48,7 @@ class RunningCell:
 
 @dataclass(slots=True)
 class Commands:
-    """Answers `control.ask`. `cells` are those under way, by their attempts: several where they are interleaved."""
+    """Carries out commands. `cells` are those under way, by attempt: several if they are interleaved."""
 
     journal: JournalWriter
     cells: dict[int, RunningCell] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Commands:
     guest: Answer | None = None  # who answers while the cell runs in a guest
 
     def answer(self, record: dict[str, Any]) -> str:
-        """Does what a caller asks; returns the answer. Raises UserError for what cannot be done."""
+        """Carry out a command and return the answer. Raises UserError if it cannot be done."""
         match record:
             case {"probe": str(), "on": bool()} | {"mark": str()} if self.guest is not None:
                 return self.guest(record)
@@ -93,7 +93,7 @@ class Commands:
 
 
 class Control:
-    """The engine's end of the socket, a context manager. Only its own user, and root, may talk to it."""
+    """The engine's end of the socket, a context manager. Only the engine's own user and root can connect."""
 
     def __init__(self, run: Path) -> None:
         self._callers: list[tuple[socket.socket, Lines, float]] = []  # with the time at which they came
@@ -118,7 +118,7 @@ class Control:
         (self._run / CONTROL).unlink(missing_ok=True)
 
     def poll(self, answer: Answer) -> None:
-        """Answers each caller that has sent a whole line. `answer` returns the answer's text, or raises UserError."""
+        """Answer each caller that has sent a complete line. `answer` returns the text, or raises UserError."""
         with suppress(OSError):
             while len(self._callers) < CALLERS_MAX:
                 caller, _ = self._socket.accept()
@@ -141,7 +141,7 @@ class Control:
 
 
 def ask(run: Path, record: dict[str, Any]) -> str:
-    """Sends a command to the engine of a run; returns its answer. Raises UserError when it refuses, or is not there."""
+    """Send a command to the engine of a run and return its answer. Raises UserError if it refuses or is not there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, _short(run) as path:
         caller.settimeout(ANSWER_TIMEOUT_S)
         try:
@@ -191,7 +191,7 @@ def _reply(lines: Lines, line: bytes, answer: Answer) -> None:
 
 @contextmanager
 def _short(run: Path) -> Iterator[Path]:
-    """The socket's path in few bytes: the kernel takes 107, and run directories may lie deep."""
+    """Yield a short path of the socket: the kernel takes 107 bytes, and run directories may lie deep."""
     folder = os.open(run, os.O_PATH | os.O_DIRECTORY)
     try:
         yield Path(f"/proc/self/fd/{folder}") / CONTROL

@@ -33,7 +33,7 @@ from engine.run.stopping_rule import StoppingRule
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: how many cells failed, and whether it was asked to stop."""
+    """How a run ended: the number of failed cells, and whether it was asked to stop."""
 
     failed: int
     interrupted: bool
@@ -41,7 +41,7 @@ class Outcome:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """SIGINT, SIGTERM and SIGHUP ask the run to stop; it then ends its cell and can be resumed."""
+    """Ask the run to stop on SIGINT, SIGTERM and SIGHUP; it then ends its cell and can be resumed."""
     stop = Stop()
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -59,7 +59,7 @@ def stop_on_signals() -> Iterator[Stop]:
 def execute(
     run: Path, connections: Mapping[str, str] | None = None, only: str | None = None, stop: Stop | None = None
 ) -> Outcome:
-    """Runs every cell of a run that is not finished yet, or `only` one. Removes libpq's variables from the environment.
+    """Run all unfinished cells of a run, or `only` one. Removes libpq's variables from the environment.
 
     `connections` are the connection strings of builds that are servers which were running already; `stop` is that of a
     caller who goes on afterwards, and hears signals by itself.
@@ -136,7 +136,7 @@ def _run(
     remote_clients: RemoteClients,
     conninfo: str,
 ) -> int:
-    """Runs the cells of a repeat that are to run together, or one by itself; returns how many of them failed."""
+    """Run the interleaved cells of a repeat, or a single one; return how many of them failed."""
 
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
@@ -154,7 +154,7 @@ def _run(
 
 
 def _clear_attached(run: Path, connections: Mapping[str, str]) -> None:
-    """Drops what cells before have left on servers that were running already, where that goes now."""
+    """Drop what earlier cells left on external servers, where that is possible now."""
     for folder, made in left_in(run).items() if connections else ():
         if made.build in connections:
             with contextlib.suppress(LeftBehind):

@@ -56,7 +56,7 @@ PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "PGBED_PACKAGE_SET", "PGBED_PROBE_HEL
 
 
 class GuestAttempt:
-    """An attempt at a cell whose kernel is booted for it. Whatever ends it is recorded and ends this cell only."""
+    """An attempt at a cell in a guest booted for it. Whatever ends it is recorded, and ends this cell only."""
 
     def __init__(self, folder: Path, manifest: Manifest, cell: Cell, stop: Stop, commands: Commands) -> None:
         self.finished = False
@@ -73,7 +73,7 @@ class GuestAttempt:
         self._fault: Exception | None = None  # of what came from the guest
 
     def run(self) -> None:
-        """Goes on to its end."""
+        """Run the attempt until it finishes or fails."""
         make_passable(self._folder)
         reason = ""
         self._keep_configuration()
@@ -96,7 +96,7 @@ class GuestAttempt:
         self._record(reason)
 
     def _keep_configuration(self) -> None:
-        """Puts the kernel's whole configuration, of which the manifest has the hash, into the run's folder."""
+        """Write the kernel's full configuration, whose hash is in the manifest, to the run's folder."""
         path = self._folder.parents[1] / "kernels" / f"{self._kernel.label}.config"
         if is_name(path.name) and not path.exists():
             with suppress(OSError):
@@ -104,7 +104,7 @@ class GuestAttempt:
                 path.write_bytes(kernels.config_of(self._kernel))
 
     def _boot(self) -> str:
-        """Runs a guest to its end; returns why that was no good one."""
+        """Run a guest to its end; return why it failed, or ""."""
         machine = self._machine
         found = tools.find(lambda _: None, self._builds)
         blank = blank_disk(found, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
@@ -113,7 +113,7 @@ class GuestAttempt:
 
     @contextmanager
     def _programs(self, found: tools.Tools) -> Iterator[int | None]:
-        """The image that the guest's programs are in, as a descriptor; None where they come by 9p."""
+        """Yield the descriptor of the image with the guest's programs; None if they are shared by 9p."""
         if self._machine.share == "9p":
             yield None
             return
@@ -160,11 +160,11 @@ class GuestAttempt:
 
     @property
     def _over(self) -> bool:
-        """Whether nothing more will be heard."""
+        """Whether nothing more will come from the guest."""
         return self._guest.over or self._fault is not None
 
     def _late(self, passed_s: float) -> str:
-        """What a guest should have done by now and has not; empty if all is well."""
+        """Return which deadline the guest has missed, or ""."""
         if self._booted_s is None:
             limit_s = self._times(BOOT_S)
             return f"the guest did not come up within {limit_s:.0f} s" if passed_s > limit_s else ""
@@ -173,7 +173,7 @@ class GuestAttempt:
         return f"the guest did not begin the cell within {limit_s:.0f} s" if late else ""
 
     def _hear(self, timeout_s: float) -> None:
-        """Takes what has come. What is wrong with it ends the cell, whoever waits for an answer meanwhile."""
+        """Process what has come. An error in it ends the cell, even while a caller waits for an answer."""
         if self._fault is not None:
             return
         try:
@@ -205,7 +205,6 @@ class GuestAttempt:
                 raise UserError(f"the guest sent a line of no known kind: {str(record)[:200]}")
 
     def _keep(self, name: str, text: str) -> None:
-        """Adds a piece to a file of the cell's folder."""
         parts = name.split("/")
         if not all(map(is_name, parts)) or len(parts) > 2 or parts[0] in (CONSOLE, DISK, "data", "socket"):
             raise UserError(f"the guest sent a file of a name that it may not have: {name[:100]}")
@@ -221,7 +220,7 @@ class GuestAttempt:
             file.write(kept)
 
     def _ask(self, record: dict[str, Any]) -> str:
-        """Has the guest answer a caller of the control socket. Raises UserError where it refuses, or says nothing."""
+        """Let the guest answer a caller of the control socket. Raises UserError if it refuses or does not answer."""
         if self._receiver.attempt is None:
             raise UserError("the guest is starting; try again once a step runs")
         self._answer = None
@@ -237,7 +236,7 @@ class GuestAttempt:
         raise UserError("the guest did not answer; it hears nothing while it starts a server")
 
     def _record(self, reason: str) -> None:
-        """Ends what the guest left running, and says where it ran; it began no attempt where it never came so far."""
+        """Record how the attempt ended and where it ran; begin one first if the guest did not get that far."""
         journal = self._journal
         attempt = self._receiver.attempt or journal.begin_attempt(self._cell.id, time.monotonic_ns(), {})
         journal.extend_origin(attempt, {"guest": self._origin()})
@@ -255,7 +254,7 @@ class GuestAttempt:
         journal.end_attempt(attempt, last_ns, "interrupted" if interrupted else "failed", reason or "it never ended")
 
     def _origin(self) -> dict[str, Any]:
-        """Where the cell ran, by the host's knowledge: a guest's own words are not asked for."""
+        """Return where the cell ran, as the host knows it: a guest is not asked."""
         named = ("label", "release", "provenance", "package", "digest", "config_digest")
         return {
             **{name: getattr(self._kernel, name) for name in named},
@@ -277,7 +276,7 @@ class GuestAttempt:
         return json.dumps(job).encode()
 
     def _script(self) -> str:
-        """What init.sh runs in the guest."""
+        """Return the script that init.sh runs in the guest."""
         own = {
             "HOME": "/tmp", "TZ": "UTC", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1",
             "PGBED_USER": unprivileged().name, "PGBED_PATIENCE": f"{self._times(1):g}",
@@ -313,12 +312,11 @@ class GuestAttempt:
 
 
 def _application() -> Path:
-    """The folder that holds the engine's packages."""
     return Path(engine.__file__).parents[1]
 
 
 def _binds(needed: Iterable[Path]) -> tuple[str, ...]:
-    """Those of the folders, which the account must be able to enter, that lie in a folder of the guest's own."""
+    """Return the folders that the guest's own folders would hide; the account must be able to enter them."""
     account = unprivileged()
     found: dict[str, None] = {}
     for path in needed:

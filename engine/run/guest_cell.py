@@ -35,7 +35,7 @@ CLOCK_NS = 1_000_000_000
 
 
 def main(folder: Path) -> int:
-    """Runs the cell of a job; returns the exit code."""
+    """Run the cell of a job; return the exit code."""
     job = parsed((folder / "job.json").read_bytes(), "job.json")
     manifest = manifest_of(job["manifest"], folder)
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
@@ -78,7 +78,7 @@ def _answered(commands: Commands, record: dict[str, Any]) -> dict[str, str]:
 
 
 def _send_files(host: Lines, place: Path) -> None:
-    """The logs, and what the probes said. The cluster stays: it goes with the guest."""
+    """Send the logs and the probes' output. The cluster stays behind: it disappears with the guest."""
     for path in sorted((*place.glob("*"), *place.glob("*/*"))):
         name = path.relative_to(place)
         if path.is_symlink() or not path.is_file() or name.parts[0] in ("data", "socket"):

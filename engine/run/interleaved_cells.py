@@ -45,7 +45,7 @@ def run_interleaved(
 
 
 def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phases: Phase) -> bool:
-    """Runs one of the attempts until it is in one of these phases, the servers of the others held meanwhile.
+    """Run one attempt until it reaches one of these phases, with the servers of the others stopped.
 
     False when it has ended before that.
     """
@@ -65,7 +65,7 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
 
 
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
-    """One step of all cells, whose clients are ready, until all are done."""
+    """Run one step of all cells, whose clients are ready, until all are done."""
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     runners.sort(
         key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.control)
@@ -91,7 +91,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
 
 
 def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> list[Slice]:
-    """Records the slices that ended since, or are known only now, and returns them."""
+    """Record the slices that have ended and whose counts are known; return them."""
     for each in conductor.slices():
         if (record := runners[each.side].slices) is not None:  # else its cell has failed
             record.add(each)

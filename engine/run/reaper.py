@@ -44,7 +44,7 @@ class Reaper:
         conninfo: str = "",
         tunables: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """While cells run: should the engine end within, they are cleared. `places`: cell folders, builds' bins.
+        """Have cells cleared if the engine ends within this context. `places`: cell folders and builds' bins.
 
         `conninfo` is that of the server, where it was running already; `tunables` are the scheduler's and the device's
         that are changed meanwhile, with the values that they had.
@@ -64,7 +64,7 @@ class Reaper:
 
 @contextmanager
 def reaper(run: Path) -> Iterator[Reaper]:
-    """Starts one for the engine of a run, in a session of its own; it ends with the engine."""
+    """Start a reaper for the engine of a run, in a session of its own; it ends with the engine."""
     process = subprocess.Popen(
         [sys.executable, "-m", "engine.run.reaper", str(run.absolute())],
         stdin=subprocess.PIPE,
@@ -88,7 +88,7 @@ def _clear_attached(cell: Path, conninfo: str) -> None:
 
 
 def main() -> None:
-    """Waits for the engine to end; clears what it left, unless another engine has the run."""
+    """Wait for the engine to end, then clear what it left, unless another engine has the run."""
     run, left, pipe = Path(sys.argv[1]), dict[str, Any](cells=[]), Lines(sys.stdin.fileno())
     with suppress(LineError):  # the engine has ended
         while True:

@@ -37,7 +37,7 @@ EVENT = "boot"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A cell, and its kernel: label, release and version (uname -r and -v)."""
+    """A cell and its kernel: label, release and version (uname -r and -v)."""
 
     cell: str
     kernel: str
@@ -45,13 +45,13 @@ class Planned:
     version: str
 
     def runs(self, running: Running) -> bool:
-        """Whether its kernel runs, and was booted as those of all other cells."""
+        """Whether its kernel runs, booted in the same way as for all other cells."""
         return running.marked and (running.release, running.version) == (self.release, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """A boot that was asked for: for which cell, and from which boot."""
+    """A boot that was requested: for which cell, and during which boot."""
 
     cell: str
     boot_id: str
@@ -66,7 +66,7 @@ class _Begin:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is known: the plan in order, cells that are finished or were begun, boots, those that have had a cell."""
+    """All that decides: the plan in order, finished and begun cells, boots, and boots that have had a cell."""
 
     plan: tuple[Planned, ...]
     finished: frozenset[str]
@@ -78,27 +78,27 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RunCell:
-    """This boot is the cell's."""
+    """Run the cell that this boot is for."""
 
     cell: str
 
 
 @dataclass(frozen=True, slots=True)
 class BootFor:
-    """A cell's kernel is to be booted."""
+    """Boot the kernel of a cell."""
 
     cell: str
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing is left to do; `lost` are cells whose kernel does not come up, each with the reason."""
+    """Nothing is left to do; `lost` are cells whose kernel does not come up, with the reasons."""
 
     lost: tuple[tuple[str, str], ...] = ()
 
 
 def decide(state: State) -> RunCell | BootFor | Over:
-    """What is next. Every cell is begun once at most; whether one that failed is run again, the user says."""
+    """Decide what is next. A cell is begun at most once; whether to repeat a failed one is up to the user."""
     left = [each for each in state.plan if each.cell not in state.finished | state.begun]
     fresh = state.running.boot_id not in state.used
     if state.boots and fresh and state.boots[-1].boot_id != state.running.boot_id:
@@ -123,7 +123,7 @@ def decide(state: State) -> RunCell | BootFor | Over:
 
 
 def _lost(state: State, kernel: str) -> int:
-    """How many of the last boots into a kernel led to no cell."""
+    """Count the latest boots into a kernel that led to no cell."""
     kernels = {each.cell: each.kernel for each in state.plan}
     count = 0
     for boot in reversed(state.boots):
@@ -141,7 +141,7 @@ def _boot(kernel: Kernel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How a machine is asked what runs, and booted."""
+    """How to ask a machine what it runs, and how to boot it."""
 
     running: Callable[[], Running] = kexec.running
     boot: Callable[[Kernel], None] = _boot
@@ -199,7 +199,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
 
 
 def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) -> str:
-    """Ends a run of which no cell runs now: later boots do not go on with it. Returns what became of it.
+    """End a run that has no cell running: later boots do not continue it. Return what became of it.
 
     Raises UserError while an engine has the run.
     """
@@ -217,7 +217,7 @@ def _say(text: str) -> None:
 
 
 def _begin(run: Path) -> None:
-    """Attempts and boots until now do not count."""
+    """Record that earlier attempts and boots do not count."""
     with JournalWriter.open(run) as journal:
         journal.close_orphans()
         _note(journal, {"after": journal.last_attempt()})
@@ -230,7 +230,7 @@ def _kernel(manifest: Manifest, label: str) -> Kernel:
 
 
 def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Running, stop: Stop, root: Path) -> bool:
-    """Records a boot that is done now; False where the run was asked to stop until then.
+    """Record a boot that follows at once; return False if the run was asked to stop before that.
 
     Whoever ends the run holds its lock, too (`end`): it sees this record, or this sees that the unit is gone.
     """
@@ -245,7 +245,7 @@ def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Runn
 
 
 def _fail(run: Path, lost: Sequence[tuple[str, str]]) -> None:
-    """Records cells whose kernel does not come up."""
+    """Record cells whose kernel does not come up."""
     with JournalWriter.open(run) as journal:
         for cell, why in lost:
             t_ns = time.monotonic_ns()
@@ -285,7 +285,7 @@ def _boots(run: Path, manifest: Manifest) -> tuple[Boot, ...]:
 
 
 def _recorded(reader: JournalReader, manifest: Manifest) -> tuple[int, tuple[Boot, ...]]:
-    """The last attempt before the latest beginning, and the boots since. Raises UserError for events that are none."""
+    """Return the last attempt before the latest start, and the boots since. Raises UserError for invalid events."""
     where, cells = f"{reader.run / 'journal.db'}: event of kind {EVENT}", {cell.id for cell in manifest.cells}
     after, boots = 0, list[Boot]()
     for event in reader.events(kinds=(EVENT,)):

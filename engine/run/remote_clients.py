@@ -20,7 +20,7 @@ def _say(text: str) -> None:
 
 
 class RemoteClients:
-    """A context manager: at its end nothing is left on that host. Does nothing where clients run on this machine."""
+    """A context manager that leaves nothing on the host. Does nothing if clients run on this machine."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -34,7 +34,7 @@ class RemoteClients:
         self.drop()
 
     def host(self) -> ClientHost | None:
-        """The host, reached; None for this machine. Raises UserError where it is not there, or not as it was."""
+        """Return the connected host, or None for this machine. Raises UserError if it is unreachable or has changed."""
         route = self._manifest.route
         if not route.host:
             return None
@@ -60,6 +60,6 @@ class RemoteClients:
         return host
 
     def drop(self) -> None:
-        """Ends the connection: after a failure nobody knows what is still under way there."""
+        """Close the connection: after a failure, what still runs there is unknown."""
         self._host = None
         self._opened.close()

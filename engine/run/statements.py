@@ -20,7 +20,7 @@ Watched = TypeVar("Watched")
 
 
 class StepStatements:
-    """Statements on sessions of their own.
+    """SQL statements on sessions of their own.
 
     `check` is called while they are waited for, and may raise; `blame` says what a failure is put down to; sessions of
     the background are closed with `opened` at the latest.
@@ -33,7 +33,7 @@ class StepStatements:
         self._background: list[AsyncStatement] = []
 
     def do_before(self, work: Maintenance) -> None:
-        """Does what comes before a step, its groups one after another."""
+        """Run what precedes a step, group after group."""
         for statements in work.before:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)
@@ -45,7 +45,7 @@ class StepStatements:
             forget_cached(self._server.cell_dir)
 
     def start_background(self, work: Maintenance) -> None:
-        """Starts statements that go on during the next step; `poll_background` sees them end."""
+        """Start statements that run during the next step; `poll_background` ends them."""
         for statements in work.background:
             for statement in statements:
                 connection = self._server.connect()
@@ -56,7 +56,7 @@ class StepStatements:
                 time.sleep(POLL_S)
 
     def poll_background(self) -> None:
-        """Ends the sessions of background statements that are done. Raises StepFailed for one that failed."""
+        """Close the sessions of finished background statements. Raises StepFailed if one has failed."""
         done = [each for each in self._background if each.done()]
         self._background = [each for each in self._background if each not in done]
         for each in done:
@@ -66,19 +66,19 @@ class StepStatements:
     def side_by_side(
         self, statements: Sequence[str], watch: Callable[[Callable[[], bool]], Iterator[Watched]]
     ) -> Iterator[Watched]:
-        """Runs statements at the same time, and watches until all are done. Raises StepFailed for one that failed."""
+        """Run statements at the same time until all are done. Raises StepFailed if one has failed."""
         with ExitStack() as opened:
             sent = self._send(statements, opened)
             yield from watch(lambda: all(each.done() for each in sent))
         self._conclude(sent)
 
     def _send(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
-        """Sends statements, a session each; not a CHECKPOINT that the role may not do."""
+        """Send each statement on its own session, except for a CHECKPOINT that the role may not do."""
         wanted = [each for each in statements if each != CHECKPOINT or self._server.may_checkpoint]
         return [opened.enter_context(AsyncStatement(self._server.connect(), statement)) for statement in wanted]
 
     def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
-        """Adds what statements reported to the cell's maintenance.log. Raises StepFailed for one that failed."""
+        """Append the statements' messages to the cell's maintenance.log. Raises StepFailed if one has failed."""
         if ended:
             with (self._server.cell_dir / "maintenance.log").open("a") as log:
                 for each in ended:

@@ -53,7 +53,7 @@ BLAME_S = 0.5
 
 
 class Phase(Enum):
-    """How far a step is. Its caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
+    """How far a step is. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
 
     READY = 1  # a step that may be sliced: its clients stand at the barrier
     RUNNING = 2
@@ -63,7 +63,7 @@ class Phase(Enum):
 
 @dataclass(eq=False)
 class StepRunner:
-    """What all steps of a cell share: the monitor connection and the samplers. A context manager."""
+    """Runs the steps of a cell with one monitor connection and one set of samplers. A context manager."""
 
     manifest: Manifest
     cell: Cell
@@ -149,7 +149,7 @@ class StepRunner:
         )
 
     def run(self, ordinal: int, step: Step) -> Iterator[Phase]:
-        """Runs one step and records its totals, in turns with whoever asks for the next phase.
+        """Run one step and record its totals, yielding at each phase.
 
         Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
         """
@@ -194,7 +194,7 @@ class StepRunner:
         yield Phase.FINISHED
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
-        """First snapshots, with all clients connected and none at work, then the step's record. The clock runs."""
+        """Take the first snapshots, with all clients connected and idle, then record the step. The clock runs."""
         with self._patient_monitor() as monitor:
             self._counters = self._attached_counters(step, page)
             self._before = pgstat.snapshot(monitor, self._views)
@@ -213,7 +213,7 @@ class StepRunner:
         return sampler
 
     def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
-        """Counts over the server's processes, where it is asked for and the step is work of theirs."""
+        """Return counters of the server's processes, if wanted and if the step is work of theirs."""
         inside, manifest = self.server.inside, self.manifest
         if manifest.counters == "off" or step.apart or inside is None:
             return None
@@ -228,7 +228,6 @@ class StepRunner:
         return StepCounters(program, roles, lacking(program))
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
-        """The probes' frames are this step's from now on."""
         roles = {self.monitor.backend_pid: "monitor"}
         roles |= {role.backend_pid: role.name for role in sampler.roles if role.backend_pid}
         clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles if role.is_here}
@@ -237,7 +236,7 @@ class StepRunner:
         self.probing.begin_step(sampler.step, sampler.started_ns, roles | clients, tuple(clients), busy=busy)
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
-        """Last samples, with the clients still connected: what they do to disconnect is not the step's."""
+        """Take the last samples with the clients still connected: disconnecting is not part of the step."""
         if self._counters is not None:
             self._counters.finish()
         sampler.finish(ended_ns)
@@ -246,12 +245,12 @@ class StepRunner:
 
     @contextmanager
     def _patient_monitor(self) -> Iterator[pgstat.Monitor]:
-        """The monitor between steps: it may take its time, as nothing is measured."""
+        """Yield the monitor between steps, where it may be slow because nothing is measured."""
         with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check):
             yield self.monitor
 
     def _check(self) -> None:
-        """Raises Interrupted when asked to stop, StepFailed when the server has ended."""
+        """Raise Interrupted when asked to stop, StepFailed when the server has ended."""
         self.probing.idle()
         self._check_alive()
         self._statements.poll_background()
@@ -295,7 +294,7 @@ class StepRunner:
         return sampler
 
     def rest(self) -> None:
-        """Waits while a step runs, alone, until there is something to do, or a role ends.
+        """Wait, while a step runs alone, until there is something to do or a role ends.
 
         To wake up for nothing costs more than all that is looked at then.
         """
@@ -307,12 +306,12 @@ class StepRunner:
             client_gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
 
     def worked_ns(self) -> int:
-        """The active time of the step in slices so far."""
+        """Return the active time of the sliced step so far."""
         assert self._page is not None
         return client_gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
 
     def end_after(self, active_ns: int, text: str) -> None:
-        """Has the step in slices end after so much active time in all, and records why."""
+        """Let the sliced step end after this much active time in all, and record why."""
         assert self._page is not None
         self._page.words[Control.END_NS] = self._end_ns = active_ns
         t_ns = time.monotonic_ns()
@@ -321,7 +320,7 @@ class StepRunner:
     # -- a step without clients
 
     def _maintain(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
-        """A step that consists of SQL: its groups one after another, and the rest of its time."""
+        """Run a step that consists of SQL: its groups one after another, then the rest of its time."""
         self._report = {}
         sampler = self._begin(ordinal, step)
         self._begin_probing(step, sampler)
@@ -343,7 +342,7 @@ class StepRunner:
         check: Callable[[], None] = lambda: None,
         page: Page | None = None,
     ) -> Iterator[Phase]:
-        """Samples until `done`, which changes of the step's `page` tell.
+        """Sample until `done()`, which is asked again whenever the step's `page` changes.
 
         Raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop.
         """
@@ -365,7 +364,7 @@ class StepRunner:
         check()
 
     def _blame(self, reason: str) -> str:
-        """The server's end when it ended, else `reason`. Clients notice a killed server before it can be reaped."""
+        """Return how the server ended, else `reason`: clients notice a killed server before it can be reaped."""
         deadline = time.monotonic() + BLAME_S
         while time.monotonic() < deadline:
             died = self.server.died_reason()
@@ -385,7 +384,6 @@ def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
 
 
 def _pace(sampler: StepSampler) -> Pace:
-    """What the step has been like so far."""
     seconds = max(0.001, (time.monotonic_ns() - sampler.started_ns) / 1e9)
     statements = sum(role.word(Word.STATEMENTS) for role in sampler.roles)
     host, _ = sampler.host_totals()

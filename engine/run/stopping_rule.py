@@ -26,7 +26,7 @@ NAMED = 4  # steps that are named; others are counted
 
 
 class StoppingRule:
-    """How many repeats there are to be, as decided so far: `repeats`."""
+    """Decides how many repeats a run has; `repeats` is the latest decision."""
 
     def __init__(self, run: Path, manifest: Manifest, journal: JournalWriter) -> None:
         self._run, self._manifest, self._journal = run, manifest, journal
@@ -37,7 +37,7 @@ class StoppingRule:
         self._looked = [event.data.get("pairs") for event in decisions if "level" in event.data]
 
     def decide(self, passed: int) -> None:
-        """Decides anew, with all repeats up to `passed` finished or given up; what is decided is recorded.
+        """Decide again once all repeats up to `passed` have finished or been given up; record the decision.
 
         Of a run that is resumed later repeats may be finished, too: then a gap before them is filled.
         """
@@ -59,11 +59,11 @@ class StoppingRule:
                 self._look(passed, each)
 
     def scatter(self) -> float | None:
-        """What steps in slices may end early by; None where each has the length that it was planned with."""
+        """Return the scatter by which sliced steps may end early; None if each has its planned length."""
         return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
-        """As many repeats as fit into the time, should they take as long as those that there are.
+        """Plan as many repeats as fit into the time left, if each takes as long as those so far.
 
         It is recorded where it has changed, and `anew`: after the first.
         """
@@ -80,7 +80,7 @@ class StoppingRule:
         self._record(repeats, text)
 
     def _look(self, passed: int, at: InterimAnalysis) -> None:
-        """Ends the run if all is known after so many pairs."""
+        """End the run if every step is known after this many pairs."""
         seen = look(self._run)
         unknown = list(seen.unknown)
         later = [other.pairs for other in self._manifest.interim_analyses if other.pairs > at.pairs]
@@ -102,7 +102,7 @@ class StoppingRule:
         self._journal.commit()
 
     def _spent_s(self, attempts: Sequence[Attempt]) -> float:
-        """The time that the run has taken, by all starts of the engine."""
+        """Return the time that the run has taken over all starts of the engine."""
         by_start: dict[int, list[Attempt]] = {}
         for attempt in attempts:
             by_start.setdefault(attempt.session_id, []).append(attempt)
@@ -115,12 +115,11 @@ class StoppingRule:
 
 
 def _named(steps: Sequence[str]) -> str:
-    """The first of them by name."""
     return ", ".join(steps[:NAMED]) + (f" and {len(steps) - NAMED} more" if len(steps) > NAMED else "")
 
 
 def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
-    """How long each repeat took whose cells are all finished."""
+    """Return how long each completed repeat took."""
     finished, counting = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
     found = []
     for repeat in dict.fromkeys(cell.repeat for cell in manifest.cells):

@@ -24,7 +24,7 @@ MAX_IMBALANCE = 0.05  # of their time, in which some clients have made their rou
 
 @dataclass(frozen=True, slots=True)
 class SliceSeed:
-    """What the blocks of a step are drawn from: the plan's seed, the repeat, and the step's name."""
+    """Seed of the blocks of a step: the plan's seed, the repeat, and the step's name."""
 
     plan: int
     repeat: int
@@ -33,7 +33,7 @@ class SliceSeed:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`ordinal` counts from 0, `order` says whose turn it is (2 k places), `slice_ns` is the length of each turn."""
+    """`ordinal` counts from 0, `order` lists the turns (2 k places), `slice_ns` is the length of each turn."""
 
     ordinal: int
     order: tuple[Subject, ...]
@@ -41,7 +41,7 @@ class Block:
 
 
 def blocks(subjects: Sequence[Subject], seed: SliceSeed, slice_ms: float) -> Iterator[Block]:
-    """The blocks of a step, without end; the same ones for the same arguments, on every machine and Python.
+    """Yield the blocks of a step without end; the same for the same arguments, on every machine and Python.
 
     Two subjects: ABBA or BAAB by coin. More: the rows of a Williams design in a random order, each followed by its
     mirror image, then again in another; over k blocks (k odd: 2 k) every subject follows every other equally often.
@@ -53,7 +53,7 @@ def blocks(subjects: Sequence[Subject], seed: SliceSeed, slice_ms: float) -> Ite
 
 
 def rounds_of(block: Block, rounds: int, slice_ms: float) -> int:
-    """How many rounds each slice of a block has, where one of `slice_ms` would have `rounds`; at least 1."""
+    """Return the rounds of each slice of a block, if a slice of `slice_ms` has `rounds`; at least 1."""
     return max(1, round(rounds * block.slice_ns / (slice_ms * 1e6)))
 
 
@@ -90,7 +90,7 @@ def _rows(count: int, draw: Callable[[], float]) -> Iterator[tuple[int, ...]]:
 
 
 def williams(count: int) -> tuple[tuple[int, ...], ...]:
-    """Orders of 0 .. count-1: over all, each number is in each place, and next after each other, equally often.
+    """Return orders of 0 .. count-1 in which each number is in each place, and follows each other, equally often.
 
     There are `count` rows, or 2 `count` of an odd number: the second half is then the first in reverse. Williams 1949:
     0, 1, n-1, 2, n-2, … and its shifts modulo n.

@@ -47,7 +47,7 @@ REMEMBERED = 16  # slices that decide how many rounds the next ones have
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the conductor does: which servers, the base first, in slices how long, in the orders of which seed."""
+    """What the conductor is to do: the servers, the base first, the length of slices, and the seed of their order."""
 
     sides: tuple[Side, ...]
     slice_ms: float
@@ -109,7 +109,7 @@ class Conductor:
         os.set_blocking(sys.stdout.fileno(), False)
 
     def run(self) -> None:
-        """Conducts until there is nothing more to do; raises TimeoutError when a server does not go quiet."""
+        """Interleave the servers until no work is left. Raises TimeoutError if a server does not become idle."""
         try:
             if self._await_start():
                 self._conduct()
@@ -123,7 +123,7 @@ class Conductor:
             self._send(last=True)
 
     def _conduct(self) -> None:
-        """Block after block, until a role has ended or all is over."""
+        """Run block after block until a role has ended."""
         subjects = [side.subject for side in self.orders.sides]
         for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
             first = self._warm_ns is None
@@ -137,7 +137,7 @@ class Conductor:
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
-        """The slices of a block; None where it was not finished."""
+        """Return the slices of a block, or None if it was not completed."""
         rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
         found = []
         for place, subject in enumerate(block.order):
@@ -152,7 +152,7 @@ class Conductor:
         return found
 
     def _measure(self) -> list[Slice] | None:
-        """By work, instead of the first block: the rounds that the base makes in a slice; then the others make as many.
+        """Work mode, instead of the first block: measure the rounds that the base makes in a slice.
 
         The base makes few rounds first, then ever more, until twice they last about as long as a slice: the very first
         statement may take long.
@@ -175,7 +175,7 @@ class Conductor:
         return []
 
     def _follow(self) -> None:
-        """By work: more rounds, or fewer, from the next block on, for all sides."""
+        """Work mode: adapt the rounds of the next blocks, for all sides."""
         lengths, imbalance = zip(*self._lengths, strict=True)
         rounds = next_rounds(self._rounds, median(lengths) / 1e6, sum(imbalance) / sum(lengths), self.orders.slice_ms)
         if rounds != self._rounds:
@@ -183,7 +183,7 @@ class Conductor:
             self._lengths.clear()
 
     def _finish(self) -> None:
-        """By work: one server after the other does what is left, uncounted, as not all have the same left.
+        """Work mode: let each server finish its remaining rounds, uncounted, as these differ between servers.
 
         The gate of one that is done stays open: a pause after its end would count as one before it.
         """
@@ -194,7 +194,7 @@ class Conductor:
                 time.sleep(END_POLL_S)
 
     def _warm_part(self) -> int:
-        """How long the part of each slice is that is not counted, by the statements that there have been.
+        """Return how long the uncounted start of each slice is, judging by the statements so far.
 
         None of slices whose counts come from a log: where that has one in some statements, it does not tell so short
         a time.
@@ -206,7 +206,7 @@ class Conductor:
         return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
 
     def _await_start(self) -> bool:
-        """Waits until every step has begun, with the gates shut."""
+        """Wait, with the gates shut, until every step has begun."""
         while not all(server.page.words[Control.START_NS] for server in self._servers):
             if self._over():
                 return False
@@ -224,11 +224,11 @@ class Conductor:
         return any(server.ended for server in self._servers) or self._given_up()
 
     def _given_up(self) -> bool:
-        """Whether a step is to be given up, or the engine is gone."""
+        """Whether a step is given up, or the engine is gone."""
         return any(server.given_up for server in self._servers) or bool(select.select([sys.stdin], [], [], 0)[0])
 
     def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
-        """One turn: so many rounds, or (0) the block's time. None where a role ended before it had made its rounds."""
+        """Run one turn of `rounds` rounds, or of the block's time if that is 0. None if a role ended before."""
         server = self._servers[side]
         if not server.gated:
             return self._cut_slice(block, place, side)
@@ -279,7 +279,7 @@ class Conductor:
         )  # fmt: skip
 
     def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
-        """One turn of a server whose clients know no gate: all of it counts, and what was done is told later."""
+        """Run one turn of a server whose clients ignore the gate: all of it counts, and its counts come later."""
         server = self._servers[side]
         before = server.processes.used_ns()
         spill_over_ns = server.spill_over_ns(before)
@@ -308,7 +308,7 @@ class Conductor:
         )  # fmt: skip
 
     def _next_ends(self, server: SlicedServer, after_ns: int) -> list[Count]:
-        """Each primary role at its first end of a statement after so long, or where it has no more to do."""
+        """Return each primary role at the first end of a statement after this time, or when it has no more to do."""
         time.sleep(after_ns / 1e9)
         ends = []
         for slot in server.side.primary_slots:
@@ -320,7 +320,7 @@ class Conductor:
         return ends
 
     def _await_rounds(self, server: SlicedServer) -> bool:
-        """Waits until all primary roles have made their rounds; False where one has ended, or all is over."""
+        """Wait until all primary roles have made their rounds; return False if one has ended."""
         for slot in server.side.primary_slots:
             word = server.page.slot(slot) + Word.QUOTA_USED
             while (used := server.page.words[word]) < server.quota:
@@ -351,14 +351,14 @@ class Conductor:
 
 
 def _between(first: Sequence[Count], last: Sequence[Count]) -> tuple[int, int]:
-    """The mean time between two looks at some roles, and the statements that ended in it."""
+    """Return the mean time between two counts of some roles, and the statements that ended in it."""
     pairs = list(zip(first, last, strict=True))
     ns = sum(max(0, end.ended_ns - start.ended_ns) for start, end in pairs) // len(pairs)
     return ns, sum(end.statements - start.statements for start, end in pairs)
 
 
 def main() -> None:
-    """Conducts as standard input says; one line on standard error and exit code 1 where that is not possible."""
+    """Interleave as standard input says; on failure print one line on standard error and exit with 1."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("slices: ended by SIGTERM"))  # nothing may stay stopped
     orders = msgspec.json.decode(Lines(sys.stdin.fileno()).receive(), type=Orders)

@@ -20,7 +20,7 @@ from engine.slices.sliced_server import send
 
 @contextmanager
 def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
-    """All processes of these servers are stopped within, the engine's sessions too: nothing may be asked there.
+    """Stop all processes of these servers within, the engine's sessions included: query nothing there.
 
     It yields what stops the processes that were started since, and says whether there were any.
     """
@@ -45,7 +45,7 @@ def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
 
 
 def used_ns(servers: Sequence[ServerProcesses], before_ns: int | None) -> int | None:
-    """CPU time that servers have used since they had used `before_ns`; None without any, or where one has ended."""
+    """Return the servers' CPU time beyond `before_ns`; None without servers, or if one has ended."""
     samples = [server.sample() for server in servers]
     used = [sample.total["cpu_ns"] for sample in samples if sample is not None]
     return sum(used) - before_ns if used and len(used) == len(servers) and before_ns is not None else None

@@ -24,7 +24,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Running(Protocol):
-    """What is asked of a step that runs: see `engine.run.step.StepRunner`."""
+    """What the rule needs of a running step: see `engine.run.step.StepRunner`."""
 
     @property
     def cell(self) -> Cell: ...
@@ -35,7 +35,7 @@ class Running(Protocol):
 
 
 class PrecisionRule:
-    """A step that runs, the base's runner first; `tau` is the scatter of log ratios from pair to pair."""
+    """The rule for one running step, the base's runner first; `tau` is the scatter of log ratios between pairs."""
 
     def __init__(self, step: Step, runners: Sequence[Running], tau: float) -> None:
         self._runners, self._tau = runners, tau
@@ -45,12 +45,12 @@ class PrecisionRule:
         self._over = step.sliced != "time"  # others are as long as their work
 
     def add(self, slices: Iterable[Slice]) -> None:
-        """Takes the slices that ended since."""
+        """Take the slices that have ended since the last call."""
         for each in slices:
             self._blocks[each.side].setdefault(each.block, []).append(each)
 
     def watch(self) -> None:
-        """Looks at the width from time to time; ends the step when it is small enough."""
+        """Check the width once a second; end the step when it is small enough."""
         if self._over or time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + POLL_S
@@ -70,7 +70,7 @@ class PrecisionRule:
             )
 
     def _ratios(self) -> list[LogRatio]:
-        """The log ratio of each server to the base's by the blocks that are whole; none where one did nothing."""
+        """Return each server's log ratio to the base over complete blocks; none if a server did nothing."""
         whole = [
             block for block in self._blocks[BASE] if all(len(side.get(block, ())) == TURNS for side in self._blocks)
         ]

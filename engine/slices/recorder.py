@@ -19,11 +19,11 @@ class SliceRecord:
         self._waiting: deque[Slice] = deque()
 
     def add(self, new: Slice) -> None:
-        """Takes a slice that has ended; they come in order."""
+        """Take a slice that has ended; they come in order."""
         self._waiting.append(new)
 
     def keep(self) -> list[Slice]:
-        """Records those of which it is known what was done in them, in order; returns them."""
+        """Record, in order, the slices whose counts are known; return them."""
         kept = []
         while self._waiting:
             counted = self._counted(self._waiting[0])

@@ -42,7 +42,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Count(NamedTuple):
-    """What a role had done when its last statement ended."""
+    """The counts of a role when its last statement ended."""
 
     statements: int
     rows: int
@@ -50,7 +50,7 @@ class Count(NamedTuple):
 
 
 def count(page: Page, slot: int) -> Count:
-    """Reads until no statement ended in between, so that counts and time belong together."""
+    """Read until no statement ended in between, so that counts and time belong together."""
     while True:
         ended_ns = page.word(slot, Word.LAST_ENDED_NS)
         found = Count(page.word(slot, Word.STATEMENTS), page.word(slot, Word.ROWS), ended_ns)
@@ -62,7 +62,7 @@ def count(page: Page, slot: int) -> Count:
 
 
 def send(processes: Iterable[int], number: signal.Signals) -> None:
-    """Sends a signal to processes by their descriptors; those that have ended need none."""
+    """Send a signal to processes by their descriptors, ignoring those that have ended."""
     for process in processes:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, number)
@@ -80,7 +80,7 @@ class Processes:
         self._files: dict[int, int] = {}
 
     def used_ns(self) -> dict[int, tuple[int, int]]:
-        """CPU time and run-queue wait of each process; of none where the server has ended."""
+        """Return CPU time and run-queue wait by process; empty once the server has ended."""
         pids = set()
         with suppress(OSError):  # its clients see that it has ended, and give the step up
             pids = {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
@@ -99,7 +99,7 @@ class Processes:
 
 @dataclass(slots=True)
 class SlicedServer:
-    """A server under the conductor: what it had used at the end of its last slice, and what of it is stopped.
+    """A server under the conductor: its usage at the end of its last slice, and its stopped processes.
 
     `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
     descriptors of those that know no gate, which stand still at first: of processes, so that another one that has the
@@ -120,7 +120,7 @@ class SlicedServer:
                 self.clients.append(os.pidfd_open(pid))
 
     def open(self) -> int:
-        """Continues what was stopped and opens the gate; returns when."""
+        """Continue stopped processes and open the gate; return when."""
         for pid in reversed(self.stopped):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -142,7 +142,7 @@ class SlicedServer:
         return not self.side.clients
 
     def halt(self) -> int:
-        """Stops clients that know no gate, and their backends; returns when the clients were."""
+        """Stop clients that ignore the gate, and their backends; return when the clients stopped."""
         self._send_clients(signal.SIGSTOP)
         halted_ns = time.monotonic_ns()
         for pid in filter(None, self.side.backends):
@@ -152,7 +152,7 @@ class SlicedServer:
         return halted_ns
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
-        """Stops background processes: those at work in the slice since `before`, or all."""
+        """Stop background processes: those busy in the slice since `before`, or all."""
         for pid, (cpu_ns, _) in self.used.items():
             busy = cpu_ns - before.get(pid, (0, 0))[0] > BUSY_NS
             if pid not in self.side.backends and (which == "all" or (which == "busy" and busy)):
@@ -167,25 +167,25 @@ class SlicedServer:
         send(self.clients, number)
 
     def spill_over_ns(self, now: dict[int, tuple[int, int]]) -> int:
-        """CPU time that its processes used since its last slice, those that were started since included."""
+        """Return the CPU time used since its last slice, new processes included."""
         return sum(cpu - self.used.get(pid, (0, 0))[0] for pid, (cpu, _) in now.items())
 
     def used_since(self, before: dict[int, tuple[int, int]]) -> tuple[int, int]:
-        """CPU time and run-queue wait at the end of its last slice, less those of `before`."""
+        """Return CPU time and run-queue wait between `before` and the end of its last slice."""
         both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
         return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
 
     def work_until(self, until_ns: int) -> None:
-        """Waits while its clients work; less long where a role ends."""
+        """Wait while its clients work, or until a role ends."""
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:
             time.sleep(min(left_ns / 1e9, 0.1))
 
     def counts(self) -> list[Count]:
-        """What the primary metric's roles have done."""
+        """Return the counts of the primary roles."""
         return [count(self.page, slot) for slot in self.side.primary_slots]
 
     def service(self) -> histogram.Counts:
-        """The histogram of the service times of the primary metric's roles."""
+        """Return the histogram of the primary roles' service times."""
         return histogram.merge(dict(enumerate(self.page.counts(slot))) for slot in self.side.primary_slots)
 
     def used_quota(self, slot: int) -> bool:
@@ -194,7 +194,6 @@ class SlicedServer:
 
     @property
     def given_up(self) -> bool:
-        """Whether the step is to be given up."""
         return bool(self.page.words[Control.STOP])
 
     @property
@@ -204,5 +203,4 @@ class SlicedServer:
 
     @property
     def done(self) -> bool:
-        """Whether all roles have ended."""
         return all(self.page.word(slot, Word.STATE) >= State.DONE for slot in range(self.page.roles))
