@@ -1,4 +1,4 @@
-"""What a probe would cost, whether it may start by itself, and when it is attached if only in windows. Pure."""
+"""What a probe would cost, whether it may start unasked, and when it is attached if only in windows. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cost_percent(statements_per_s: float, hits_per_s: float, busy_cpus: float, s
 def estimate(
     probe: str, statements_per_s: float, busy_cpus: float, *, slow_hits: int = 0, limit_percent: float = LIMIT_PERCENT
 ) -> Estimate:
-    """What a probe would cost in a run that does so many statements per second; tiers 0 and 1 are always admitted.
+    """What a probe would cost in a run that does that many statements per second; tiers 0 and 1 are always admitted.
 
     `statements_per_s` counts those that pass where the probe attaches: planned ones for planner and endpoint.
     `slow_hits` are the hits per statement at slow entries: see `resolve.slow_hits`.

@@ -3,7 +3,7 @@
 A step's `probes` are {role: {probe: record}}. A record has the probe's fields (`probes.table`) summed over the step
 (the largest, of peaks), its histograms as pairs (power-of-two bucket of us, count), and how it was counted:
 
-- `seconds`: how much of the step its good frames cover, `frames` so many, `mode` that of the probe (`probeset.MODES`);
+- `seconds`: how much of the step its good frames cover, `frames`: how many, `mode`: the probe's (`probeset.MODES`);
 - `frame_s`: how long all its frames last. The first and the last reach beyond the step. There the step's own
   connections (and their clients) do no more than connect, plan a statement or two and wait, and are counted whole; of
   roles that live on outside the step, such as `server`, only the frame's part that lies in the step is taken.

@@ -21,7 +21,7 @@ MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s*(.
 KERNEL_MARK = "_[k]"
 UNKNOWN = "[unknown]"
 WAIT_FRAMES = {"runq": "[waiting for a CPU]", "asleep": "[asleep]", "disk": "[disk]"}
-FOR_CLIENT = frozenset({"secure_read", "secure_write"})  # on their stacks a backend sleeps until its client goes on
+FOR_CLIENT = frozenset({"secure_read", "secure_write"})  # on their stacks a backend sleeps until its client continues
 # The outermost of these on a stack says which phase a sample belongs to; as the published tables were made.
 PHASE_ROOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("parse", re.compile(r"pg_parse_query|raw_parser")),
@@ -72,7 +72,7 @@ class Space:
     def name(self, address: int, *, caller: bool) -> str | None:
         """The function at an address, `[file]` where the file has no name for it, None where no code is mapped.
 
-        The address of a caller is where it goes on, which may be the next function's first byte: one less is meant.
+        The address of a caller is where it continues, which may be the next function's first byte: one less is meant.
         """
         at = address - 1 if caller else address
         for mapping in self.mappings:

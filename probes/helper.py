@@ -146,8 +146,8 @@ def server_binary(path: Path, server: int) -> Path:
 def unchangeable(probe: str, binary: Path, server: int) -> Path:
     """A path to the wanted binary that only root can change: its own, or a mount that no other process sees.
 
-    bpftrace reads a function's place from the file, and the kernel then opens the path again. Whoever replaced the file
-    between the two would have the kernel write a breakpoint into any program, at any place, for all its users.
+    bpftrace reads a function's place from the file, and the kernel then opens the path again. Anyone who replaced the
+    file in between would have the kernel write a breakpoint into any program, at any place, for all its users.
     """
     if not BY_ID[probe].needs_binary or (bpftrace.changeable(binary) is None and not user_mounted(binary)):
         return binary

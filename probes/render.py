@@ -19,7 +19,7 @@ TYPES = {
     **{"@sp": "1", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"},
     **{"@first": "1", "@last": "1", "@dead": "1", "@died": "nsecs", "@forgotten": "1", "@printing": "1"},
 }
-FORGOTTEN_MAX = 300  # so many threads' buckets are carried along; what falls between print and emptying is not in them
+FORGOTTEN_MAX = 300  # threads whose buckets are carried along; what falls between print and emptying is not in them
 # The second keys of maps by thread and part, by probe; maps of more keys are emptied with each print.
 PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4), "offcpu": (0, 1, 2, 3, 4)}
 COMMENT = re.compile(r"//[^\n]*")

@@ -46,9 +46,9 @@ SCHEDULER = ("runq", "sched", "offcpu")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found. Versions are (major, minor); `bpftrace` is None when there is none.
+    """What was found. Versions are (major, minor); `bpftrace` is None if it was not found.
 
-    `missing` says why there is none. `sudo` is true when sudo starts the helper as root. `capabilities` are the bits
+    `missing` says why not. `sudo` is true when sudo starts the helper as root. `capabilities` are the bits
     that the helper will have if it is not root. `wrapper` is PGBED_PROBE_HELPER when that cannot be executed.
     `tracepoints` are those of `sched` that the kernel offers, None when that could not be looked at.
     """

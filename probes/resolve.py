@@ -93,7 +93,7 @@ def resolve(
     """The attachments of an event: the first candidate whose entry is not slow.
 
     A candidate is a group of names that belong together (start and end, or the twins of one function). Raises
-    ProbeError when there is none, or only slow ones and `allow_slow` is not given; an optional event may have none.
+    ProbeError if no candidate exists, or only slow ones and `allow_slow` is not given; an optional event may lack one.
     """
     candidates = [candidate for candidate in event.candidates if candidate.since <= major <= candidate.until]
     slow: tuple[Attachment, ...] = ()

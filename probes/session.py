@@ -29,7 +29,7 @@ from probes.reader import Reader
 from probes.table import BY_ID
 from probes.tracer import Tracer, bpftrace_version, direct_command
 
-PATIENCE = float(os.environ.get("PGBED_PATIENCE", "1"))  # times as long as elsewhere: in an emulated guest all is slow
+PATIENCE = float(os.environ.get("PGBED_PATIENCE", "1"))  # factor for timeouts: an emulated guest is slow
 START_TIMEOUT_S = 20.0 * PATIENCE
 STOP_PATIENCE_S = 8.0 * PATIENCE  # more than the helper takes to end a bpftrace that hangs
 HUNG_S = 6.0 * PATIENCE  # that long without a tick, bpftrace is taken for hung, unless it waits for a CPU

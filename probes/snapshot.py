@@ -226,7 +226,7 @@ class UserStack:
         text = os.pread(self._output, OUTPUT_BYTES, 0).decode(errors="replace")
         frames = parse_user_stack(text)
         lines = [visible(line) for line in text.splitlines() if line.startswith(STACK_TOOL)]
-        # One that ran when it was stopped may have no complete stack: what there is, is returned.
+        # One that ran when it was stopped may have no complete stack: return the part that exists.
         self._finish(frames, "" if frames else (lines[-1] if lines else f"{STACK_TOOL} ended with code {code}"))
         return True
 

@@ -114,7 +114,7 @@ PLAN_END = Event(
         Candidate(functions=("standard_planner",), at_return=True),
     ),
 )
-# Called by whoever catches an error, never else.
+# Called only by code that catches an error.
 CAUGHT = Event("caught", (Candidate(functions=("FlushErrorState",)),), rare=True, optional=True)
 
 PARSE = Event("parse", (Candidate(usdt=("query__parse__start",)), Candidate(functions=("raw_parser",))))

@@ -131,7 +131,7 @@ def direct_command() -> tuple[str, ...]:
 
 @cache
 def bpftrace_version(command: tuple[str, ...]) -> str:
-    """The version of the bpftrace that a helper runs; needs no privilege. Raises ProbeError when there is none."""
+    """The version of the bpftrace that a helper runs; needs no privilege. Raises ProbeError if there is no bpftrace."""
     try:
         answer = bpftrace.output([*command, "--version"], environment()).splitlines()
     except OSError as error:

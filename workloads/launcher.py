@@ -1,7 +1,7 @@
 """Client processes of a step: one is forked for each role, watched, stopped when one dies, and waited for.
 
-The launcher has imported everything once before it forks. It prints nothing in the course of a step; what there is to
-know is in the counters page. Its exit code: 0 all roles did their work, 1 a role failed or died, 2 the step was
+The launcher has imported everything once before it forks. It prints nothing during a step; all information
+is in the counters page. Its exit code: 0 all roles did their work, 1 a role failed or died, 2 the step was
 stopped. SIGTERM and SIGINT set STOP.
 """
 
@@ -114,7 +114,7 @@ def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
 
 
 def _fail(team: Team, slot: int, text: str) -> State:
-    """Records a role's failure and stops all others; a failure that STOP brought about is none."""
+    """Records a role's failure and stops all others; a failure caused by STOP does not count."""
     page, role = team.page, team.roles[slot]
     if page.words[Control.STOP]:
         return State.STOPPED

@@ -54,15 +54,15 @@ class Control(IntEnum):
     GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.client_gate`
     PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
     PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
-    QUOTA = 6  # so many rounds of the step, from its start, may have been begun: see `workloads.client_gate`
-    END_NS = 7  # so long in active time the step is to be, as if it had been planned so; 0: as it was planned
+    QUOTA = 6  # how many rounds of the step, from its start, may have been begun: see `workloads.client_gate`
+    END_NS = 7  # length of the step in active time, as if it had been planned so; 0: as planned
     PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
     TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.slice_times`
     ELSEWHERE = (
         10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
     )
-    LATENCY_NS = 11  # so long an order takes to clients elsewhere, and its answer back
-    CHANGED_NS = 12  # when a role last came to its end: by roles, which wake who waits for that; see `gate.tell_change`
+    LATENCY_NS = 11  # how long an order to remote clients and its answer take
+    CHANGED_NS = 12  # when a role last ended: set by roles, which wake the engine; see `client_gate.tell_change`
 
 
 class State(IntEnum):
@@ -112,7 +112,7 @@ class Word(IntEnum):
     LATE = 48  # transactions that took longer than the limit
     DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
     TIMED = 50  # transactions whose times were listed: see `Page.add_time`
-    BUSY = 25  # 1 while a statement runs that is none of those counted: a lookup, BEGIN, COMMIT
+    BUSY = 25  # 1 while a statement runs that is not counted: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
     CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, as its kernel says; as these:
     CLIENT_RUNQ_NS = 28
@@ -155,7 +155,7 @@ class Page:
 
     @classmethod
     def create(cls, roles: int) -> Page:
-        """A new, zeroed page for so many roles. The descriptor is inheritable: hand it to the launcher."""
+        """A new, zeroed page for `roles` roles. The descriptor is inheritable: hand it to the launcher."""
         fd = os.memfd_create("pgbed-counters", 0)
         os.ftruncate(fd, page_bytes(roles))
         page = cls(fd, roles)
@@ -201,7 +201,7 @@ class Page:
         return [(self.words[place], self.words[place + 1]) for place in places]
 
     def error(self, role: int) -> str:
-        """The error text of a failed role; empty when there is none."""
+        """The error text of a failed role; empty if it has not failed."""
         start = (self.slot(role) + ERROR_OFFSET) * 8
         return bytes(self.bytes[start : start + ERROR_BYTES]).rstrip(b"\0").decode(errors="replace")
 

@@ -123,7 +123,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def parsed(name: str, text: str, folder: str = "") -> Preset:
-    """The preset that a file holds. Raises ValueError, with name and place, for what is none."""
+    """Parse a preset file. Raises ValueError with name and place."""
     try:
         found = msgspec.convert({**tomllib.loads(text), "name": name, "folder": folder}, Preset)
     except (ValueError, RecursionError) as error:  # those of tomllib and msgspec are ValueErrors

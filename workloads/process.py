@@ -83,7 +83,7 @@ def await_slice(page: Page, slot: int) -> int:
 
 
 def await_quota(page: Page, slot: int, number: int) -> None:
-    """Waits until the round of this number, from 0, may be begun. Before that, so many have been made: says so."""
+    """Wait until round `number`, from 0, may begin. If the quota is used up, record that `number` rounds are done."""
     words, used = page.words, page.slot(slot) + Word.QUOTA_USED
     words[used] = number
     client_gate.wake(page, used)

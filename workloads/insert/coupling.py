@@ -82,7 +82,7 @@ class InsertGate:
         self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None, rounds_in: Callable[[int], int]
     ) -> None:
         self._page, self._words = page, page.words
-        self._rounds_in = rounds_in  # a step of so many ns
+        self._rounds_in = rounds_in  # the rounds of a step of that many ns
         self._partners, self._maker, self._lookup = partners, maker, lookup
         self._base = base = page.slot(partners.insert_slot)
         self._ring = base + RING_OFFSET

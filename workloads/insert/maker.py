@@ -29,8 +29,8 @@ class Maker:
     """Makes rounds 0 .. rounds - 1 in order; `rounds` may be lowered on the way.
 
     `rounds_made` counts the rounds whose two statements are both in their queues. `go_ns` and `intended_ns` belong to
-    the round that is being made: its insert statement is in the queue from `go_ns` on. `resync_rounds`: the low key
-    is looked up again every so many rounds plus one; 0 is never. `first_low` None asks for a lookup in round 0.
+    the round that is being made: its insert statement is in the queue from `go_ns` on. The low key
+    is looked up again every `resync_rounds` plus one rounds; 0 is never. `first_low` None asks for a lookup in round 0.
     """
 
     def __init__(

@@ -162,7 +162,7 @@ def _insert_rounds(
     send, page, words = context.connection.exec_, context.page, context.page.words
     in_flight = page.slot(context.slot) + Word.IN_FLIGHT_NS
     for number in range(rounds):
-        if number >= words[QUOTA]:  # before the coupling: whoever has used its quota owes the partner nothing
+        if number >= words[QUOTA]:  # before the coupling: a role that has used its quota owes the partner nothing
             await_quota(page, context.slot, number)
         intended_ns = enter(number)
         sql = next_statement()

@@ -44,7 +44,7 @@ def text_buffer(generator: np.random.Generator) -> bytes:
 
 
 def _cells(texts: Iterable[str], words: int = 1) -> Words:
-    """A table of NUL-padded texts, as so many 64-bit words each."""
+    """A table of NUL-padded texts, each as that many 64-bit words."""
     table = np.array([text.encode() for text in texts], dtype=f"S{words * 8}").view(np.uint64)
     return table.reshape(-1, words) if words > 1 else table
 

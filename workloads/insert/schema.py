@@ -53,7 +53,7 @@ def insert_head(table: str) -> str:
 
 
 def prepare_insert(generation: Generation, table: str, rows: int) -> str:
-    """PREPARE of an insert of so many rows, six parameters each; executed as `EXECUTE ins(...)`."""
+    """PREPARE of an insert of `rows` rows, six parameters each; executed as `EXECUTE ins(...)`."""
     types = ("timestamp", "int", "int", "int", generation.price_type, "varchar")
     width = len(types)
     tuples = ",".join(

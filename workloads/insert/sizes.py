@@ -66,6 +66,6 @@ def sizes_of(generation: str, scale: str | int) -> Sizes:
 def pause_seconds(rows_loaded: int, scale: float = 1.0) -> float:
     """How long the pause lasts from its beginning, vacuum and checkpoint included: the reference's X, scaled.
 
-    `rows_loaded` counts l.i0's rows over all clients. A pause that took longer by itself is followed by no sleep.
+    `rows_loaded` counts l.i0's rows over all clients. A pause whose work took longer has no sleep.
     """
     return scale * min(1200.0, 60 + rows_loaded / 1_000_000)

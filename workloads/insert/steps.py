@@ -125,7 +125,7 @@ class Step:
         return min(self.rounds_of(rows_per_statement), -(-round(ns / 1e9 * self.rate_per_s) // rows_per_statement))
 
     def rounds_of(self, rows_per_statement: int) -> int:
-        """Its rounds with statements of so many rows."""
+        """Its rounds, if each statement has that many rows."""
         return -(-self.rows_per_client // rows_per_statement)
 
     @property

@@ -97,7 +97,7 @@ def time_once(
 
 
 def parse(text: bytes) -> Measured:
-    """A result of one run. Raises Failed for what is none."""
+    """Parse the result of one run. Raises Failed for anything else."""
     try:
         found = msgspec.json.decode(text, type=dict[str, Any])
         (one,) = found["results"]

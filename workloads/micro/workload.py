@@ -71,7 +71,7 @@ class Micro:
         return Written()
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
-        raise ValueError("one-shot timings cannot be driven in slices: each is done once, and without a pause")
+        raise ValueError("one-shot timings cannot be interleaved: each runs once, without a pause")
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         options = recorded(record)
@@ -158,7 +158,7 @@ def _programs(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def _task(step: Record) -> Task:
-    """The task of a step's record. Raises ValueError for one that there is not."""
+    """The task of a step's record. Raises ValueError for an unknown one."""
     try:
         return BY_STEP[step["name"]]
     except KeyError:

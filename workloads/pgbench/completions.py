@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# So many lines of a sampled log are surely among the last 40 times as many transactions: all but one in 10^17.
+# That many lines of a sampled log are surely among the last 40 times as many transactions: all but one in 10^17.
 SURELY = 40
 
 
@@ -25,7 +25,7 @@ class _Point(NamedTuple):
 
 @dataclass(eq=False)
 class Ends:
-    """The clients of a step that began at `began_ns`, each of which does so many `transactions`.
+    """The clients of a step that began at `began_ns`, each of which does `transactions` transactions.
 
     A line of the log stands for `every` transactions.
     """
@@ -43,7 +43,7 @@ class Ends:
         self._first = [None] * self.clients
 
     def add(self, client: int, ended_ns: int, number: int, done: int) -> None:
-        """A client's transaction of that number has ended, and it had done so many well; they come in order."""
+        """A client's transaction of that number has ended, and it had done `done` successfully; they come in order."""
         point = _Point(ended_ns, number, done)
         self._first[client] = self._first[client] or point
         points = self._points[client]

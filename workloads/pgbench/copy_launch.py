@@ -41,7 +41,7 @@ TABLE = "pgbench_copy_"  # and the number of its client, from 0
 FILE = "copy.csv"
 SCRIPT = "copy.sql"
 LOOK_S = 0.01
-# The wait of the first statements is no news to whoever reads the server's log.
+# The wait of the first statements is no news to a reader of the server's log.
 SESSION = " options='-c log_lock_waits=off'"
 WAITING = f"""
 SELECT c.relname, l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation

@@ -30,7 +30,7 @@ from workloads.pgbench.spec import Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 from workloads.pgbench.workload import (
     CLUSTER_BYTES,
-    NOT_BESIDE_WHY,
+    NOT_IN_BACKGROUND,
     OPEN_END_S,
     PROGRAM,
     ROLE,
@@ -77,17 +77,17 @@ class Copies:
         return Written()
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
-        raise ValueError("pgbench-copy cannot be driven in slices: a COPY takes longer than a slice")
+        raise ValueError("pgbench-copy cannot be interleaved: a COPY takes longer than a slice")
 
     def background_plan(self, entries: Record) -> Plan:
-        """See `workloads.base.BackgroundWorkload`: one step, as long as that which it is beside."""
-        for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
-            raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
+        """See `workloads.base.BackgroundWorkload`: one step, as long as the step that it accompanies."""
+        for name in sorted(NOT_IN_BACKGROUND.keys() & entries.keys()):
+            raise ValueError(f"{name} is not for a background workload: {NOT_IN_BACKGROUND[name]}")
         options = checked(CopyOptions, {"clients": [1], **entries}, texts=True)
         if len(options.clients or ()) != 1:
-            raise ValueError("clients: a load beside another has one number of clients")
+            raise ValueError("clients: a background workload has one number of clients")
         if options.copy_truncate == "never":
-            raise ValueError("copy_truncate never is not for a load beside another: its tables would not stop growing")
+            raise ValueError("copy_truncate never is not for a background workload: its tables would not stop growing")
         return self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
 
     def steps(self, record: Record) -> tuple[Step, ...]:
@@ -183,7 +183,7 @@ class Copies:
 
 
 def _beside(record: Record, step: Step, place: Place) -> Launch:
-    """Loads beside another load begin and end with that, whatever they are in: as any script does."""
+    """In the background, loads begin and end with the main workload, even within a transaction, as any script does."""
     options, program = _options(record), record["programs"][PROGRAM]
     spec = Spec(
         page_fd=place.page_fd,

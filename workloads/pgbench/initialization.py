@@ -57,7 +57,7 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             session.execute(statement)
         for statement in WARM if tables else ():
             session.execute(statement)
-        # Scripts beside another load may be of that load's tables, which are not there yet: only their syntax is known.
+        # Background scripts may use tables of the main workload, which do not exist yet: only their syntax is checked.
         ready = not spec.schema or all(script.builtin for script in spec.scripts)
         for script in spec.scripts if ready else [each for each in spec.scripts if not waits([each])]:
             single = [Script(script.name, 1, script.text)]
@@ -78,7 +78,7 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
 
 
 def make_schema(session: Session, name: str) -> None:
-    """Makes the schema of a load beside another, marked as such."""
+    """Make the schema of a background workload, marked as such."""
     session.execute(f"CREATE SCHEMA {name}")
     session.execute(f"COMMENT ON SCHEMA {name} IS {literal(SCHEMA_MARK)}")
 

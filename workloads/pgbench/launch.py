@@ -2,10 +2,10 @@
 
 pgbench knows no barrier: it begins as soon as its clients have connected. So it is stopped (SIGSTOP) in that moment,
 and continued when the step begins; what it did before is not counted, and what was in flight meanwhile has no latency.
-Under --rate it is not stopped: transactions that are due meanwhile would all be done at once when it goes on.
+Under --rate it is not stopped: transactions that are due meanwhile would all be done at once when it continues.
 At the end it is stopped again, so that the last samples are taken with all connections open, and then told by SIGALRM,
-which is what its own --time uses, to end by itself and to sum up. Where the step is driven in slices, the conductor
-continues and stops it between begin and end; its --time, which would go on meanwhile, is longer than any step.
+which is what its own --time uses, to end and to sum up. In an interleaved step, the conductor continues and stops it
+between begin and end; its --time, which would run meanwhile, is longer than any step.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Step:
     sliced: bool = False  # others continue and stop it, too
     connected_ns: int = 0  # when all clients had connected, and began
     thinnable: bool = False  # lines of the log may be left out
-    taken_every: int = 1  # one line of so many
+    taken_every: int = 1  # one of this many lines
     left_out: int = 0  # lines since the last one that was taken
 
     def run(self) -> None:
@@ -245,17 +245,17 @@ class Step:
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
     def _others_done(self) -> bool:
-        """Whether the load that this one is beside has done its work."""
+        """Whether the main workload, in whose background this one runs, has done its work."""
         page = self.others
         return page is not None and all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
 
     def _end_of_others(self) -> int:
-        """When it had: the step's end, which this one sees a little later; 0 for a load by itself."""
+        """When it had: the step's end, which this one sees a little later; 0 for a workload of its own."""
         page = self.others
         return max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)) if page is not None else 0
 
     def _finish(self) -> None:
-        """Lets pgbench end by itself once the engine has taken its samples, and reports what it says."""
+        """Let pgbench end once the engine has taken its samples, and report what it prints."""
         while not self.page.words[Control.RELEASE]:
             if self.sliced:  # the conductor may have been about to continue it when the step ended
                 self.pgbench.send(signal.SIGSTOP)
@@ -370,7 +370,7 @@ class _Watching:
 
 
 def _run(spec: Spec, page: Page) -> None:
-    if spec.schema:  # what is not there is looked for among the relations of the load that this one is beside
+    if spec.schema:  # what is not there is looked up among the relations of the main workload
         own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
         spec = msgspec.structs.replace(spec, dsn=own)
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
@@ -379,7 +379,7 @@ def _run(spec: Spec, page: Page) -> None:
                 (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":
             found = initialize(spec, page, Path(folder))
-            # What is found of a load beside another says nothing of that.
+            # What is found of a background workload says nothing about the main one.
             sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
         else:
             Step(spec, page, Path(folder)).run()

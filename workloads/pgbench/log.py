@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
-    """A line of the log; None for what is none, such as half a line of a pgbench that was killed."""
+    """A line of the log; None for anything else, such as half a line of a killed pgbench."""
     words = line.split()
     if len(words) != 6 + lag + retries:
         return None

@@ -45,7 +45,7 @@ class Counting:
 
     `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
     Where not each transaction is in the log, how many there were is known by the numbers of those that are. `slices`
-    are those of a step that is driven in slices, `ends` of one of fixed transactions.
+    are those of an interleaved step, `ends` of one of fixed transactions.
     """
 
     page: Page
@@ -65,7 +65,7 @@ class Counting:
         self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
 
     def thin(self, factor: int) -> None:
-        """From now on only one line of so many is taken, and stands for as many times more transactions."""
+        """From now on take only one line of `factor`; it stands for that many times more transactions."""
         self.every *= factor
         self.buffered = -(-self.buffered // factor)
 

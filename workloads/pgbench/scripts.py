@@ -74,7 +74,7 @@ def timed(script: Script) -> str:
 def read(spec: str) -> Script:
     """The script of FILE or FILE@WEIGHT, or of what only one of pgbench's own begins with, where no file is called so.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is no such script.
     """
     path, at, weight = spec.rpartition("@")
     if not at:

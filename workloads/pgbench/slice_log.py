@@ -22,7 +22,7 @@ PATIENCE_NS = 1_000_000_000  # of active time, for a client of whom no later lin
 
 
 class _Point(NamedTuple):
-    """A client had done so many transactions when one of them ended."""
+    """How many transactions a client had done when one of them ended."""
 
     ended_ns: int
     done: int
@@ -78,7 +78,7 @@ class Slices:
         return bool(closed_ns) and begun_ns <= closed_ns < ended_ns
 
     def add(self, client: int, ended_ns: int, done: int) -> None:
-        """A client has done so many transactions when this one ended; they come in order."""
+        """Add the end of a transaction, with which its client has done `done`; they come in order."""
         self._clients[client].later.append(_Point(ended_ns, done))
 
     def tell(self, logged_ns: int) -> None:

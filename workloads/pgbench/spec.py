@@ -36,7 +36,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. Where the log
     may be `log_thinned`, lines are left out of it that are more than MOST_LINES_PER_S.
 
-    `folder` is there for files, `data_folder` for those of the server. For a load beside another `first`, `until` and
+    `folder` is there for files, `data_folder` for those of the server. For a background workload `first`, `until` and
     `schema` are as `workloads.base.Place` has them.
     """
 

@@ -23,7 +23,7 @@ def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, A
     if doubles := [number for number in dict.fromkeys(numbers) if numbers.count(number) > 1]:
         raise ValueError(f"--clients: {doubles[0]} is given twice; give each number once")
     if options.jobs > max(numbers):
-        raise ValueError(f"--jobs {options.jobs}: no step has so many clients, and each thread needs one")
+        raise ValueError(f"--jobs {options.jobs}: no step has that many clients, and each thread needs one")
     steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in numbers]
     if options.steps:
         names = [INIT, *(step["name"] for step in steps)]

@@ -55,7 +55,7 @@ WRITTEN = 1.5  # what tables may grow by where rows are replaced
 SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of who watches that
 CHECK_S = 10
 SLICED_SECONDS = 4  # of each server, where no length is asked for
-# Options whose steps cannot be driven in slices, and why: pgbench is stopped while it is another server's turn.
+# Options whose steps cannot be interleaved, and why: pgbench is stopped during another server's slice.
 NOT_SLICED = {
     "rate": "transactions become due while their server is stopped",
     "connect": "server processes that live for one transaction cannot be stopped in time",
@@ -65,14 +65,15 @@ NOT_SLICED = {
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
 COLD = "--between cold takes its files out of the page cache"
-LOG_EVERY_READ = 16  # of the built-in script that only reads, beside another load
-OPEN_END_S = 1_000_000  # of a load beside another, which ends with that
-NOT_BESIDE_WHY = {
+LOG_EVERY_READ = 16  # of the built-in script that only reads, in the background
+OPEN_END_S = 1_000_000  # of a background workload, which ends with the main one
+NOT_IN_BACKGROUND = {
     **dict.fromkeys(
-        ("steps", "seconds", "transactions", "transactions_total", "preset"), "which gives the steps and lengths"
+        ("steps", "seconds", "transactions", "transactions_total", "preset"),
+        "the main one gives steps and lengths",
     ),
-    "between": "as nothing is done between the steps but what that does",
-    "connect": "as the CPU of its backends could not be told from that load's",
+    "between": "only the main workload does something between steps",
+    "connect": "the CPU time of its backends could not be told from the main workload's",
 }
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
@@ -143,16 +144,16 @@ class Pgbench:
                 raise ValueError(f"--{name.replace('_', '-')}: {why}")
         for script in _read(entries.get("script") or ()):
             if waits([script]):
-                raise ValueError(f"{script.name}: it sleeps, and sleep goes on while its server is stopped")
+                raise ValueError(f"{script.name}: it sleeps, and the sleep continues while its server is stopped")
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
 
     def background_plan(self, entries: Record) -> Plan:
-        """See `workloads.base.BackgroundWorkload`: one step, as long as that which it is beside."""
-        for name in sorted(NOT_BESIDE_WHY.keys() & entries.keys()):
-            raise ValueError(f"{name} is not for a load beside another, {NOT_BESIDE_WHY[name]}")
+        """See `workloads.base.BackgroundWorkload`: one step, as long as the step that it accompanies."""
+        for name in sorted(NOT_IN_BACKGROUND.keys() & entries.keys()):
+            raise ValueError(f"{name} is not for a background workload: {NOT_IN_BACKGROUND[name]}")
         options = check_options(self.options, {"clients": [1], **entries}, texts=True)
         if len(options.clients or ()) != 1:
-            raise ValueError("clients: a load beside another has one number of clients")
+            raise ValueError("clients: a background workload has one number of clients")
         planned = self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
         # How many there are in a second is found for the main load only.
         known = not planned.record["writes"] and all(script.builtin for script in _scripts(planned.record))

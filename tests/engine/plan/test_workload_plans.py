@@ -101,7 +101,7 @@ def test_what_cannot_be_is_refused_when_it_is_asked_for(entries: dict[str, Any],
         (SELECT, ["tpcb.clients=2"], "no background workload is called tpcb, but pgbench-select"),
         (SELECT, ["rows=2"], "rows"),
         (SELECT, ["pgbench_scale=0"], "pgbench_scale must be a whole number"),
-        (SELECT, ["seconds=3"], "pgbench-select: seconds is not for a load beside another"),
+        (SELECT, ["seconds=3"], "pgbench-select: seconds is not for a background workload"),
     ],
 )
 def test_options_that_cannot_be_are_refused(workload: str, options: Sequence[str], told: str) -> None:
@@ -115,7 +115,7 @@ def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench
     words = ("--plan", str(file), "--variants", f"insert,{SELECT}", "--rows", "2000", "--repeats", "2")
     done = bench("run", *words, "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert "cells: several loads at once cannot be driven in slices (pgbench-select beside insert)" in done.stdout
+    assert "cells: steps with background workloads cannot be interleaved (pgbench-select behind insert)" in done.stdout
     assert (
         f"{SELECT} g24b 2000 rows (in the background: pgbench-select scale 10 simple, 1 client), 1 client"
         in done.stdout

@@ -59,7 +59,7 @@ def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
     assert [step for step in new if step not in ("initdb.icu", "initdb.builtin")] == OF_BOTH and "initdb.builtin" in new
     sentence = f"left out: step initdb.builtin: {labels[0]}: the builtin locale provider came with PostgreSQL 17"
     assert sentence in told and sentence in " ".join(bench("compare").stdout.split())
-    assert "cells: one-shot timings cannot be driven in slices" in told
+    assert "cells: one-shot timings cannot be interleaved" in told
     assert read_manifest(bench.run).workload["lacking"][labels[0]].keys() == {"initdb.icu", "initdb.builtin"}
 
 
@@ -188,7 +188,7 @@ def nothing_left_of_all(bench: Bench) -> None:
     ("words", "environment", "told"),
     [
         (("--tasks", "start,initdb.builtin"), {}, "step initdb.builtin: "),
-        (("--interleave", "slices"), {"PGBED_HYPERFINE": "/none"}, "one-shot timings cannot be driven in slices"),
+        (("--interleave", "slices"), {"PGBED_HYPERFINE": "/none"}, "one-shot timings cannot be interleaved"),
         (("--tasks", "start"), {"PGBED_HYPERFINE": "/none"}, "/none: no such program"),
         (("--tasks", "dump"), {"PGBED_PG_DUMP": "/none"}, "step dump: "),
     ],

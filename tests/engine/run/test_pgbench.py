@@ -190,8 +190,8 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
             "pgbench's own scripts need its tables, which t",
         ),
         (("--workload", "pgbench-select", "--clients", "1,2,1"), "--clients: 1 is given twice; give each number once"),
-        (("--workload", "pgbench-select", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
-        (("--workload", "pgbench-copy", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has so many clients"),
+        (("--workload", "pgbench-select", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has that many clients"),
+        (("--workload", "pgbench-copy", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has that many clients"),
         (
             ("--workload", "pgbench-select", "-o", "partition_method=hash"),
             "--partition-method hash: give the number of --partitions too",

@@ -123,7 +123,7 @@ def test_bulk_loads_beside_another_load_are_one_more_script_of_it() -> None:
     assert "the server reads files" in plan.own_server
     for options, told in (
         ({"copy_truncate": "never"}, "its tables would not stop growing"),
-        ({"transactions": "5"}, "transactions is not for a load beside another"),
+        ({"transactions": "5"}, "transactions is not for a background workload"),
         ({"clients": "1,2"}, "one number of clients"),
     ):
         with pytest.raises(ValueError, match=told):
@@ -159,9 +159,9 @@ def test_what_cannot_be_together_is_refused(name: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"seconds": "5"}, "seconds is not for a load beside another, which gives the steps and lengths"),
-        ({"clients": "1,2"}, "a load beside another has one number of clients"),
-        ({"connect": "true"}, "connect is not for a load beside another"),
+        ({"seconds": "5"}, "seconds is not for a background workload: the main one gives steps and lengths"),
+        ({"clients": "1,2"}, "a background workload has one number of clients"),
+        ({"connect": "true"}, "connect is not for a background workload"),
         ({"clients": "x"}, "clients must be a list of whole numbers"),
     ],
 )

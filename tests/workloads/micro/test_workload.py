@@ -60,5 +60,5 @@ def test_programs_that_are_missing_or_too_old_are_refused() -> None:
 
 
 def test_it_cannot_be_driven_in_slices() -> None:
-    with pytest.raises(ValueError, match="one-shot timings cannot be driven in slices"):
+    with pytest.raises(ValueError, match="one-shot timings cannot be interleaved"):
         MICRO.sliced_options({})
