@@ -155,7 +155,7 @@ def _measure(sides: tuple[Side, Side], steps: str, minutes: float, folder: Path,
             "minutes": minutes,
         }
         prospect = start.prepare_shown(planfile.request(entries), folder, console)
-        needed = prospect.guess.needed_bytes
+        needed = prospect.estimate.needed_bytes
         if needed <= disk.free_bytes(folder) or rows <= FEWEST_ROWS:
             break
         rows //= 2

@@ -69,7 +69,7 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     else:
         kernels = ("kernel",) if manifest.kernels else ()
         table = Table("cell", "build", "config", *kernels, "repeat", box=None, pad_edge=False, show_edge=False)
-        for cell in manifest.cells[: prospect.guess.cells]:
+        for cell in manifest.cells[: prospect.estimate.cells]:
             subject = cell.subject
             kernel = (subject.kernel,) if manifest.kernels else ()
             table.add_row(str(cell.ordinal + 1), subject.name, subject.config, *kernel, str(cell.repeat))
@@ -84,31 +84,31 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     for line in prospect.notices:
         console.say(line)
     where = f"in {out}" if manifest.external is None else "on each server"
-    console.say(f"{_amount(prospect)}; {size(prospect.guess.needed_bytes)} of disk {where}")
+    console.say(f"{_amount(prospect)}; {size(prospect.estimate.needed_bytes)} of disk {where}")
     subjects = len({cell.subject for cell in manifest.cells})
     if subjects > 1 and manifest.external is None:
-        pairs = prospect.guess.cells // subjects
-        console.say(noise.summary(prospect.guess.noise, pairs, manifest.interleave))
+        pairs = prospect.estimate.cells // subjects
+        console.say(noise.summary(prospect.estimate.noise, pairs, manifest.interleave))
 
 
 def _amount(prospect: Prospect) -> str:
     """The number of cells or pairs, and the expected time."""
-    manifest, guess = prospect.manifest, prospect.guess
+    manifest, expected = prospect.manifest, prospect.estimate
     servers = len({cell.subject for cell in manifest.cells})
-    in_all = f"about {span(guess.cell_s * guess.cells)} in all (rough estimate)"
+    in_all = f"about {span(expected.cell_s * expected.cells)} in all (rough estimate)"
     if manifest.minutes:
         in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
     if not manifest.sliced:
-        return f"{guess.cells} cells of about {span(guess.cell_s)} each, {in_all}"
-    pairs = guess.cells // servers
+        return f"{expected.cells} cells of about {span(expected.cell_s)} each, {in_all}"
+    pairs = expected.cells // servers
     least = (
         f"{manifest.interim_analyses[0].pairs} to "
         if manifest.interim_analyses and pairs > manifest.interim_analyses[0].pairs
         else ""
     )
     ends = ", ends as soon as every step is known" if manifest.interim_analyses else ""
-    query = f", {guess.query_step_s:.0f} s of it for each step of a fixed length" if guess.query_step_s else ""
-    of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(guess.cell_s * servers)} each{query}"
+    query = f", {expected.query_step_s:.0f} s of it for each step of a fixed length" if expected.query_step_s else ""
+    of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(expected.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"
 
 
@@ -131,7 +131,7 @@ def start(
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     own_folder(out)  # again, now that it is there
     if prospect.manifest.external is None:
-        disk.check(out, prospect.guess.needed_bytes)
+        disk.check(out, prospect.estimate.needed_bytes)
     if prospect.manifest.rebooting:
         resume_unit.check_free(run)
         resume_unit.check_code()

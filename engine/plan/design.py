@@ -40,7 +40,7 @@ RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class Estimate:
     """Expected time and space of a run's cells; times are rough, since nothing has been measured yet.
 
     `cells` is the number of planned cells, or of those that fit into the time.
@@ -68,7 +68,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Design:
     """What a request comes to before its builds exist. `changes` are settings on top of each config.
 
     `loads` are the workloads of all variants, the base first; `steps` are all their steps, each name once.
@@ -95,7 +95,7 @@ class Asked:
         limits = [max_wal_bytes(each) for each in settings]
         return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
-    def guess(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Guess:
+    def estimate(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Estimate:
         """Estimate time and space; `settings` are those of each config."""
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
@@ -106,7 +106,7 @@ class Asked:
         if request.sliced:
             level = INTERIM_ANALYSES[-1].level if request.until_known else LEVEL
             tell = partial(noise.smallest_in_slices, level=level)
-        return Guess(
+        return Estimate(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
@@ -181,39 +181,39 @@ def check_names(request: Request) -> tuple[Label, ...]:
     return labels
 
 
-def decided(request: Request, out: Path) -> tuple[Request, Asked, str]:
+def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
     """Decide what is interleaved: the request, its design, and the reason unless the user chose."""
     machine = environment.machine(out)
     reason = ""
     if request.interleave != "auto":
-        asked = _look_up(request, machine)
+        design = _look_up(request, machine)
     else:
-        request, asked, reason = _chosen(request, machine)
+        request, design, reason = _chosen(request, machine)
     if request.until_known and not request.sliced:
         because = f", which are impossible here: {reason}" if reason else ": use --interleave slices"
         raise UserError(f"--until-known analyses pairs of slices{because}")
     if request.minutes and request.repeats is None and not request.until_known:
-        request = msgspec.structs.replace(request, repeats=_most_in_time(request, asked))
-    return request, asked, reason
+        request = msgspec.structs.replace(request, repeats=_most_in_time(request, design))
+    return request, design, reason
 
 
-def _chosen(request: Request, machine: Machine) -> tuple[Request, Asked, str]:
+def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:
     """Slices if possible, else cells; with the reason."""
     sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
     try:
-        asked = _look_up(sliced, machine)
+        design = _look_up(sliced, machine)
     except CannotBeSliced as cannot:
         return cells, _look_up(cells, machine), cannot.reason
-    return sliced, asked, interleaving.reason(sliced, asked.steps)
+    return sliced, design, interleaving.reason(sliced, design.steps)
 
 
-def _most_in_time(request: Request, asked: Asked) -> int:
+def _most_in_time(request: Request, design: Design) -> int:
     """Repeats to plan for a given time: more than will run, since times are not measured yet."""
-    most = min(MOST_IN_TIME * asked.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
+    most = min(MOST_IN_TIME * design.fitting(request), MAX_CELLS // request.subjects, MOST_REPEATS)
     return max(CELLS, most + most % 2)
 
 
-def _look_up(request: Request, machine: Machine) -> Asked:
+def _look_up(request: Request, machine: Machine) -> Design:
     """Look up everything that a request names except its builds, and plan its workloads."""
     sliced = request.sliced
     if sliced and request.external:
@@ -243,7 +243,7 @@ def _look_up(request: Request, machine: Machine) -> Asked:
         own = {spec: interleaving.stretched(spec, each, request.subjects) for spec, each in own.items()}
         data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
         interleaving.check_memory(rough_settings(request, own, machine), data_bytes, request, machine.memory_bytes)
-    return Asked(planned, steps, probes, own)
+    return Design(planned, steps, probes, own)
 
 
 def _options(request: Request) -> Mapping[str, Any]:

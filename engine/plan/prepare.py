@@ -22,7 +22,7 @@ from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.observe.stalls import StallRule
 from engine.plan import counter_check, external_servers, guests, interleaving, prerequisites, presets, routes
-from engine.plan.design import Guess, check_names, decided, rough_settings, share
+from engine.plan.design import Estimate, check_names, decide, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -36,13 +36,13 @@ class Prospect:
     """A planned run; `notices` are lines about what it lacks on this machine."""
 
     manifest: Manifest
-    guess: Guess
+    estimate: Estimate
     notices: tuple[str, ...] = ()
     connections: dict[str, str] = field(default_factory=dict, repr=False)  # to external servers
 
     def record(self) -> dict[str, Any]:
         """The JSON form: the manifest as it would be written, and the estimates."""
-        return {**self.guess.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
+        return {**self.estimate.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
 def estimate(request: Request, out: Path) -> dict[str, Any]:
@@ -52,14 +52,14 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     """
     check_names(request)
     guests.check(request)
-    request, asked, reason = decided(request, out)
-    guess = asked.guess(request, rough_settings(request, asked.changes, environment.machine(out)), out)
+    request, design, reason = decide(request, out)
+    expected = design.estimate(request, rough_settings(request, design.changes, environment.machine(out)), out)
     return {
-        **guess.record(),
+        **expected.record(),
         "interleave": request.interleave,
         "interleave_reason": reason,
         "free_bytes": None if request.external else disk.free_bytes(out),
-        "steps": [step.name for step in asked.steps],
+        "steps": [step.name for step in design.steps],
     }
 
 
@@ -73,30 +73,30 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     restored = tuple(block_device.restore_left())
     tunables = guests.check(request)
     routes.check_reachable(request)
-    prerequisites.provide(request, decided(request, out)[1].probes, progress, out / ".builds")
+    prerequisites.provide(request, decide(request, out)[1].probes, progress, out / ".builds")
     request, unavailable = presets.fetched(request, out / ".builds", progress)
-    request, asked, reason = decided(request, out)
-    tolerated = tolerances(request.tolerate, [step.name for step in asked.steps])
-    every = [step for load in asked.loads for step in load.steps]
+    request, design, reason = decide(request, out)
+    tolerated = tolerances(request.tolerate, [step.name for step in design.steps])
+    every = [step for load in design.loads for step in load.steps]
     kept = [chosen[text] for text in request.builds]
     servers = external_servers.look_up(request, kept, every) if request.external else None
     found = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels or request.rebooting:
-        notices += selection.admit(asked.probes, found, allow_slow=request.allow_slow_probes)
-    if planstats.PROBE in asked.probes.names:
-        notices += planstats.contention(int(asked.loads[0].plan.record["clients"]))
-    notices += servers.notices if servers else interleaving.notices(request, asked.steps)
+        notices += selection.admit(design.probes, found, allow_slow=request.allow_slow_probes)
+    if planstats.PROBE in design.probes.names:
+        notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
+    notices += servers.notices if servers else interleaving.notices(request, design.steps)
     labels = tuple(build.label for build in found)
     base = labels[request.builds.index(request.base_build or request.builds[0])]
     machine = share(environment.machine(out), request)
-    names = [external_server.CONFIG] if servers else [spec.name for spec in asked.changes]
+    names = [external_server.CONFIG] if servers else [spec.name for spec in design.changes]
     applied = (
         servers.configs
         if servers
         else {
             config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
-            for spec, changes in asked.changes.items()
+            for spec, changes in design.changes.items()
             for build in found
         }
     )
@@ -109,24 +109,24 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
             raise UserError(f"config '{config.name}' sets a block device of this machine: not with --kernel")
         block_device.check(config.device, out)
     settings = [dict(config.settings) for config in applied.values()]
-    guess = asked.guess(request, settings, out)
-    needed = asked.cell_bytes(request, settings)
+    expected = design.estimate(request, settings, out)
+    needed = design.cell_bytes(request, settings)
     booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
     for kernel in booted.kernels if request.in_guests else ():
-        offered = selection.in_guest(kernel) if asked.probes.choices else None
-        lacking = selection.admit(asked.probes, found, offered, allow_slow=request.allow_slow_probes)
+        offered = selection.in_guest(kernel) if design.probes.choices else None
+        lacking = selection.admit(design.probes, found, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
     perf = counter_check.prepare(request, progress, out / ".builds")
     notices += perf.notices
     created = datetime.now().astimezone()
-    wanted = tuple(dict.fromkeys(program for load in asked.loads for program in load.plan.programs))
-    optional = {need for step in asked.steps for need in step.needs}
+    wanted = tuple(dict.fromkeys(program for load in design.loads for program in load.plan.programs))
+    optional = {need for step in design.steps for need in step.needs}
     there, missing = client_programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
-    left_out = features.lacking(asked.steps, found, missing)
+    left_out = features.lacking(design.steps, found, missing)
     if left_out:
         notices += missing_steps.sentences(left_out)
-    records = {load.name: recorded(load, there, left_out, labels) for load in asked.loads}
-    named = [(load.workload, records[load.name]) for load in asked.loads]
+    records = {load.name: recorded(load, there, left_out, labels) for load in design.loads}
+    named = [(load.workload, records[load.name]) for load in design.loads]
     route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
         notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
@@ -142,7 +142,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         margin=request.margin,
         builds=found,
         configs=applied,
-        workload=records[asked.loads[0].name],
+        workload=records[design.loads[0].name],
         variants=records if len(records) > 1 else {},
         cells=interleave(
             subjects(
@@ -164,7 +164,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         route=route,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
-        observers=asked.probes.names,
+        observers=design.probes.names,
         probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
         counters=request.counters,
@@ -174,7 +174,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         revision=revision(),
         request={**request.entries(), "builds": [shown(build) for build in request.builds]},
     )
-    return Prospect(manifest, guess, (*notices, *booted.notices), servers.connections if servers else {})
+    return Prospect(manifest, expected, (*notices, *booted.notices), servers.connections if servers else {})
 
 
 def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
@@ -194,7 +194,7 @@ def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
     return dataclasses.replace(
         prospect,
         manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_control=True),
-        guess=dataclasses.replace(prospect.guess, cells=len(cells)),
+        estimate=dataclasses.replace(prospect.estimate, cells=len(cells)),
     )
 
 
