@@ -29,7 +29,7 @@ from engine.run.stop import STOPPED
 LOG = "runs.log"
 STOPPED_TEXT = "stopped; the same command continues the search"
 SPINNER_CHARS = 2
-LOOK_S = 0.2  # between two looks at whether a run's engine is still there
+LOOK_S = 0.2  # between checks whether a run's engine is still there
 Start = Callable[[Prospect, Path, PlainConsole], int]
 ENDED = ("finished", "alone", "failed", "damaged")
 
@@ -124,7 +124,7 @@ def ended(place: Place, run: str) -> bool:
             while is_locked(path):
                 time.sleep(LOOK_S)
         except KeyboardInterrupt:
-            place.say(f"run {run} goes on; to stop it: bench stop {reference(path)}")
+            place.say(f"run {run} continues; to stop it: bench stop {reference(path)}")
             raise
     if all(cell.state in ENDED for cell in load(path).cells):
         place.say(f"  taking the result of run {run}, which was begun before")

@@ -93,9 +93,9 @@ class _Bisection:
         log = measurements.LOG
         say(f"in {self.folder}; what runs print is in {log} there, and bench watch {self.folder}/RUN shows one")
         if state.step and state.step not in _step_names(self.search.asked):
-            raise UserError(f"{self.folder / STATE}: judges by a step that there is not; --again begins anew")
+            raise UserError(f"{self.folder / STATE}: names an unknown step; --again starts over")
         if state.step or state.measured or state.under_way:
-            say(f"going on with a search that was begun: {len(state.judged)} judgements so far")
+            say(f"resuming the search: {len(state.judged)} commits measured so far")
         if not state.step:
             self._measure_ends()
         say(state.ends_text)
@@ -121,7 +121,7 @@ class _Bisection:
                 say(f"found with {now.of(found):.1%}: {self.commits[found[-1]].text}; is a later one good again?")
             if len(state.judged) >= most:
                 raise UserError(
-                    f"not decided after {len(state.judged)} judgements: the difference is too small for "
+                    f"undecided after measuring {len(state.judged)} commits: the difference is too small for "
                     f"{self.search.pairs} pairs each; give more --pairs, or longer steps"
                 )
             self._judge(place, found)
@@ -147,13 +147,13 @@ class _Bisection:
         if found is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
             state.mended.append(self.commits[found[-1]].text)
             state.after = commit.hash
-            say("  good: what was found is mended by then, and another commit is looked for behind it")
+            say("  good: the regression was fixed by then; searching the commits after it")
         self._write()
         now = bisection.belief(self.count, weighed, self.places.get(state.after, 0))
         if state.fault == "slower" and bisection.is_between(place, Ends(state.ends), self._judgements()):
             good, bad, middle = (each.hash[:SHOWN_HEX] for each in (self.commits[0], self.commits[-1], commit))
             raise UserError(
-                f"{commit.text} is midway between both ends, so that more than one commit made it slower: search on "
+                f"{commit.text} is midway between both ends, so more than one commit made it slower: continue "
                 f"with --good {good} --bad {middle}, and with --good {middle} --bad {bad}"
             )
         left = sum(each > self.search.error / self.count for each in now.first)
@@ -170,7 +170,7 @@ class _Bisection:
                 return judged
             if left:
                 self.place.say(
-                    "  too few pairs can be compared, for the machine changed meanwhile; measuring them again"
+                    "  too few pairs can be compared, because the machine changed meanwhile; measuring them again"
                 )
         raise UserError(
             f"{self.folder / run}: fewer than two pairs of {self.state.step} can be compared; see bench compare"
@@ -200,7 +200,7 @@ class _Bisection:
     def _measure_ends(self) -> None:
         """Measure both ends, again until it is known whether and in what they differ.
 
-        Each time is a look at all pairs so far, with verdicts at its level, so that all looks together keep 5 %.
+        Each time is an interim analysis of all pairs so far, at its own level, so that all of them together keep 5 %.
         """
         state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
         while True:
@@ -225,7 +225,7 @@ class _Bisection:
     def _conclude(self, found: range) -> Found:
         state, search = self.state, self.search
         commit, parent = self.commits[found[-1]], self.commits[found[0] - 1]
-        self.place.say(f"beside its parent: {commit.text}")
+        self.place.say(f"against its parent: {commit.text}")
         run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
         now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
         counts = tuple(ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))

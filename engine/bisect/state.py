@@ -36,7 +36,7 @@ class UnderWay(msgspec.Struct, frozen=True):
 class State(msgspec.Struct):
     """What is known so far. `asked` is a digest of all that results depend on; `after` the last commit known good.
 
-    `measured` are the runs of the ends beside each other; `fault` is what is wrong with the bad end, in `step`, by the
+    `measured` are the runs of both ends; `fault` is what is wrong with the bad end, in `step`, by the
     log ratios of `ends` or by counts of cells. `broken` are the commits that cannot be judged, with the reasons.
     """
 
@@ -69,11 +69,11 @@ def read(path: Path, digest: str, known: set[str]) -> State:
     except FileNotFoundError:
         return State(FORMAT, digest)
     except (OSError, msgspec.MsgspecError) as error:
-        raise UserError(f"{path}: cannot be read: {error}; --again begins anew") from None
+        raise UserError(f"{path}: cannot be read: {error}; --again starts over") from None
     if state.format == FORMAT and state.asked != digest and not state.step:
         return State(FORMAT, digest)  # nothing was known of the ends
     if state.format != FORMAT or state.asked != digest:
-        raise UserError(f"{path}: this search was begun with other options; --again begins anew, --out elsewhere")
+        raise UserError(f"{path}: this search was begun with other options; --again starts over, --out starts another")
     named = {each.commit for each in state.judged} | set(state.broken) | ({state.after} if state.after else set())
     values = [value for each in state.judged for pair in each.pairs for value in pair] + list(state.ends)
     counted = [state.counts, *(each.counts for each in state.judged)]
@@ -88,5 +88,5 @@ def read(path: Path, digest: str, known: set[str]) -> State:
     )
     runs = [*state.measured, *([state.under_way.run] if state.under_way else [])]
     if named - known or not whole or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
-        raise UserError(f"{path}: names what is no commit of this search; --again begins anew")
+        raise UserError(f"{path}: names a commit that is not part of this search; --again starts over")
     return state

@@ -40,7 +40,7 @@ NOT_IN_A_BUILD = {
     "until_known": "an end as soon as all is known: each block has the same size",
     "minutes": "time for the whole run: each block has the same size; give repeats",
     "keep": "clusters that are kept",
-    "scratch_database": "servers that are running already",
+    "scratch_database": "external servers",
 }
 
 
@@ -104,7 +104,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
 def check(request: Request) -> None:
     """Raise UserError for what only the local machine has, or what no builder can do."""
     if not request.builds:
-        raise UserError("name its builds: builders are given these, and choose none themselves")
+        raise UserError("name the plan's builds: builders do not choose any themselves")
     for build in request.builds:
         _check_build(build)
     kernels = request.kernels != (HOST,) or request.rebooting
@@ -112,13 +112,13 @@ def check(request: Request) -> None:
         if getattr(request, name):
             raise UserError(f"{name}: builders have no {words}")
     if kernels:
-        raise UserError("kernels: a builder measures under the kernel that it has; leave them out")
+        raise UserError("kernels: a builder measures under its own kernel; leave them out")
     known = {config.name: config for config in configs.catalog()}
     for config in request.configs:
         if config not in known and config != "auto":
             raise _only_here(f"config {config}")
         if config in known and known[config].device:
-            raise UserError(f"config {config} sets a device, for which a builder has no root")
+            raise UserError(f"config {config} changes a device, which a builder may not: it is not root")
     for name, value in _files(request):
         raise _only_here(f"{name} {value}")
 

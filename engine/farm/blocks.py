@@ -1,7 +1,7 @@
 """Derivations of blocks, and their realisation by Nix on whichever builder takes them, with Nix 2.8 and later.
 
 Nix copies what a block needs to a builder and its run directory back. A block whose builder died is tried again; one
-that failed by itself is not. What is in the store already is not measured again.
+that failed on its own is not. What is in the store already is not measured again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
                     begun = block.number in call.seen
                     if not block.refused:
                         progress(_words(block, begun))
-                    if not block.state:  # by itself, as it does not wait for the others
+                    if not block.state:  # on its own, as it does not wait for the others
                         calls.append(
                             _begin([block], nix_builders.without(builders, block.builder) if begun else builders)
                         )
@@ -115,12 +115,12 @@ def link(block: Block, folder: Path) -> Path:
     """Link a block's run, which keeps it from garbage collection. Raises UserError if another file is in the way."""
     path = folder / f"result-{block.number}"
     if path.exists() and not path.is_symlink():
-        raise UserError(f"{path} is there, and no link to a result: remove it, or name another folder with --out")
+        raise UserError(f"{path} exists and is not a link to a result: remove it, or choose another folder with --out")
     path.unlink(missing_ok=True)
     command = ["nix-store", "--realise", block.drv, "--add-root", str(path)]
     made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if made.returncode != 0:
-        raise UserError(f"{path} cannot be made: {last_words(made.stderr)}")
+        raise UserError(f"{path} cannot be created: {last_words(made.stderr)}")
     return path
 
 

@@ -2,7 +2,7 @@
 
     python -m engine.remote.agent FOLDER PYTHON…     FOLDER is a private one, PYTHON what starts the launchers
 
-It ends, and its clients with it, when its standard input does: the connection is gone, and with it whoever measures.
+It ends, and its clients with it, when its standard input does: the connection is gone, and with it the engine.
 While clients work it does so, too, when nobody has asked anything for a while, as when a cable was pulled.
 """
 
@@ -33,7 +33,7 @@ from engine.remote.channel import PAGE_FD, PASSFILE, code_digest
 from workloads.page import CONTROL_WORDS, RING_OFFSET, SERVICE_OFFSET, SLOT_WORDS, Control, Page, State, Word
 from workloads.process import name_process
 
-NEWS_S = 0.02  # between two looks at whether there is news
+NEWS_S = 0.02  # between checks for news
 SILENCE_S = 30.0  # without a question, while clients work
 END_S = 8.0  # for clients that are to stop
 REACH_S = 5.0
@@ -84,7 +84,7 @@ class Step:
             process.stdin.close()
         return cls(page, process, output, errors)
 
-    def look(self, question: dict[str, Any]) -> dict[str, Any]:
+    def poll(self, question: dict[str, Any]) -> dict[str, Any]:
         """Pass on the orders, wait for news until the time is over, and report the state."""
         for word in ORDERS:
             if value := int(question[word.name]):
@@ -207,8 +207,8 @@ class Agent:
         if what == "step":
             self._end_step()
             self.step = Step.begin(question, self.folder, self.python)
-        if what == "look" and self.step is not None:
-            answer = self.step.look(question)
+        if what == "poll" and self.step is not None:
+            answer = self.step.poll(question)
             if "ended" in answer:
                 self._end_step()
             return answer

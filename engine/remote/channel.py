@@ -1,6 +1,6 @@
 """Questions and answers over a pair of pipes: a line of JSON each way, the next only when the last was answered.
 
-So nothing is ever left over in a pipe when another process goes on with it: the relay of a step takes them over from
+So nothing is ever left over in a pipe when another process takes it over: the relay of a step takes them over from
 the engine, and leaves them again.
 """
 

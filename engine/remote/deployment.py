@@ -1,14 +1,14 @@
 """What clients on another host need, and how it comes there: the same programs as here, whatever that host has.
 
 Where both have Nix, and everything is in its store, `nix copy` brings it. Elsewhere an archive goes there: Python with
-its library and packages, the code of the clients, foreign programs such as pgbench; and of each the shared libraries
+its library and packages, the code of the clients, external programs such as pgbench; and of each the shared libraries
 and the loader, since the other system's may be older. It needs a shell, `head` and `tar` there, and the same processor.
 
     python                the script that starts Python; `sh python -m …`
     lib/                  its loader and shared libraries
     home/                 PYTHONHOME
     code/                 engine, workloads, packages
-    programs/NAME         the script that starts a foreign program; NAME.d/ has the file and its libraries
+    programs/NAME         the script that starts an external program; NAME.d/ has the file and its libraries
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
         tar.add(path.resolve(), f"code/{path.name}", filter=_wanted)
     loader = _loader(interpreter)
     libraries = _libraries(loader, [interpreter, *_loaded(launchers)])
-    # What packages bring along, they find beside themselves.
+    # Packages find their own libraries next to themselves.
     sites = {place.resolve().parent for place in _modules().values()}
     others = {name: path for name, path in libraries.items() if not any(map(path.resolve().is_relative_to, sites))}
     _add_libraries(tar, "lib", loader, others)
@@ -208,4 +208,4 @@ def _loader(program: Path) -> Path:
                 if kind == PT_INTERP:
                     file.seek(offset)
                     return Path(os.fsdecode(file.read(length).rstrip(b"\0")))
-    raise UserError(f"{program}: no program that could be copied to another host")
+    raise UserError(f"{program} cannot be copied to another host")

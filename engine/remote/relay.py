@@ -1,7 +1,7 @@
 """The launcher of a step whose clients run on another host: keeps the page here as theirs is there.
 
 What it is given on standard input is a `Relay`. To the engine it is a launcher like any other. Once a second, just
-before the engine looks, it fetches all words that have changed; in between, how long statements have been in flight.
+before the engine samples, it fetches all words that have changed; in between, how long statements have been in flight.
 Times are of this machine's clock when they stand in the page.
 """
 
@@ -36,8 +36,8 @@ from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 20_000_000  # so long before the engine reads them the words are fetched
-AGES_MS = 200  # between two looks at what is in flight
-HERE_S = 0.002  # between two looks at the engine's orders, where clients wait for one
+AGES_MS = 200  # between polls of what is in flight
+HERE_S = 0.002  # between checks of the engine's orders, where clients wait for one
 NEWS_MS = 100
 LATER = frozenset({Word.TIMED})  # says how much of a list is written: after that
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
@@ -75,7 +75,7 @@ class Relay:
             full, wait_ms = self._turn()
             orders = {word.name: words[word] for word in (Control.STOP, Control.RELEASE, Control.END_NS)}
             start_ns = self.offset.there(words[Control.START_NS])
-            question = {"do": "look", "full": full, "wait_ms": wait_ms, Control.START_NS.name: start_ns, **orders}
+            question = {"do": "poll", "full": full, "wait_ms": wait_ms, Control.START_NS.name: start_ns, **orders}
             answer, trip = self.channel.timed(question)
             self._trips.append(trip)
             self.offset = clock_offset.best(self._trips)
@@ -116,7 +116,7 @@ class Relay:
         return True, 0
 
     def _take(self, answer: dict[str, Any]) -> None:
-        """Write an answer to the page: states last, because whoever sees an end takes the counts as final."""
+        """Write an answer to the page: states last, because a reader that sees an end takes the counts as final."""
         page, words, most = self.page, self.page.words, CONTROL_WORDS + self.page.roles * SLOT_WORDS
         try:
             places, values = answer.get("words", ([], []))
@@ -164,7 +164,7 @@ class Relay:
             told = json.loads(report) if report.strip() else {}
             report = json.dumps({**told, "client_clock": clock_offset.record(self.first, self.last)})
         except (ValueError, TypeError, RecursionError):
-            pass  # whoever reads it says what is wrong with it
+            pass  # its reader says what is wrong with it
         sys.stdout.write(report)
         return code
 

@@ -1,4 +1,4 @@
-"""What the clients of a run need on the host that they run on: the modules that start them, and foreign programs."""
+"""What the clients of a run need on the host that they run on: the modules that start them, and external programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def launchers(loads: Loads) -> tuple[str, ...]:
     """Return the modules that start the clients of all steps. Raises UserError if one is not part of pgbed."""
     steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
     if any(step.makes_files or step.apart for _, _, step in steps):
-        raise UserError("--client-host: clients of this plan make files for the server, and run on its machine only")
+        raise UserError("--client-host: clients of this plan write files for the server and must run on its machine")
     launches = [chosen.launch(record, step, Place("", 0, 0, 1, "", "")) for chosen, record, step in steps if step.roles]
     if not launches:
         raise UserError("--client-host: no step of this plan has clients")
@@ -31,5 +31,5 @@ def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
 def _launcher_of(command: Sequence[str]) -> str:
     """Return the module of a launcher. Raises UserError for clients that cannot run on another host."""
     if len(command) != 3 or command[:2] != (sys.executable, "-m") or not command[2].startswith("workloads."):
-        raise UserError("--client-host: clients of a workload of your own run on this machine only")
+        raise UserError("--client-host: clients of your own workload can run on this machine only")
     return command[2]

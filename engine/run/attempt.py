@@ -35,7 +35,7 @@ Phases = Generator[Phase, None, None]
 class Attempt:
     """An attempt at a cell, phase by phase. Whatever ends it is recorded, and ends this cell only.
 
-    `conninfo` is that of a server that was running already.
+    `conninfo` is that of an external server.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Attempt:
     ) -> None:
         self.finished = False
         self._conninfo = conninfo
-        self._left = ""  # on a server that was running already
+        self._left = ""  # on an external server
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
         self.idle_servers: list[ServerProcesses] = []  # servers that stand still at the moment, for this one to go on

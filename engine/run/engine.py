@@ -61,8 +61,8 @@ def execute(
 ) -> Outcome:
     """Run all unfinished cells of a run, or `only` one. Removes libpq's variables from the environment.
 
-    `connections` are the connection strings of builds that are servers which were running already; `stop` is that of a
-    caller who goes on afterwards, and hears signals by itself.
+    `connections` are the connection strings of external servers, by build label; `stop` is that of a
+    caller that continues afterwards and handles signals itself.
     Raises UserError when another engine has the run, or its manifest or journal cannot be read.
     """
     ignore_libpq_variables()

@@ -1,7 +1,7 @@
 """An attempt at a cell in a guest with another kernel: boots it, keeps its rows and files, says how it ended.
 
 Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.guest_cell`). What it writes
-into its journal comes as lines and is applied here while it runs, so that whoever watches sees it live.
+into its journal comes as lines and is applied here while it runs, so that it can be watched live.
 
     from the guest   {"booted": RELEASE, "s": SECONDS}, {"rows": …} (engine.journal.wire), {"file": NAME, "b64": TEXT}
                      (a piece of a log), {"clock": MONOTONIC NS} once a second, {"answer": {"ok"|"error": TEXT}}, at
@@ -45,7 +45,7 @@ BOOT_S = 60.0  # until it says that its kernel is up
 BEGIN_S = 120.0  # until its engine has begun the cell
 STOP_S = 60.0  # that it may take to end
 ANSWER_S = 30.0
-EMULATED = 10.0  # so many times as long where processors are emulated
+EMULATED = 10.0  # factor for time-outs where processors are emulated
 TRIES = 2  # of a guest that never said a word
 FILES_MAX_BYTES = 64 << 20  # of logs that a guest may leave here
 CONSOLE = "console.log"
@@ -150,7 +150,7 @@ class GuestAttempt:
                     asked_s = now_s
                     guest.send({"stop": self._stop.reason})
                 if asked_s is not None and now_s - asked_s > self._times(STOP_S):
-                    return f"{self._stop.reason}: the guest did not end by itself"
+                    return f"{self._stop.reason}: the guest did not shut down"
                 if late := self._late(now_s - self._begun_s):
                     return " | ".join([late, *guest.last_message()])
             self._hear(0)
@@ -202,16 +202,16 @@ class GuestAttempt:
             case {"status": int(status)}:
                 self._status = status
             case _:
-                raise UserError(f"the guest sent a line of no known kind: {str(record)[:200]}")
+                raise UserError(f"the guest sent a line of an unknown kind: {str(record)[:200]}")
 
     def _keep(self, name: str, text: str) -> None:
         parts = name.split("/")
         if not all(map(is_name, parts)) or len(parts) > 2 or parts[0] in (CONSOLE, DISK, "data", "socket"):
-            raise UserError(f"the guest sent a file of a name that it may not have: {name[:100]}")
+            raise UserError(f"the guest sent a file with a forbidden name: {name[:100]}")
         try:
             data = base64.b64decode(text, validate=True)
         except binascii.Error:
-            raise UserError("the guest sent a file that is none") from None
+            raise UserError("the guest sent a file that is not base64") from None
         kept = data[: self._room]
         self._room -= len(kept)
         path = self._folder / name
@@ -233,7 +233,7 @@ class GuestAttempt:
                 return text
             case {"error": str(text)}:
                 raise UserError(text)
-        raise UserError("the guest did not answer; it hears nothing while it starts a server")
+        raise UserError("the guest did not answer; it does not listen while it starts a server")
 
     def _record(self, reason: str) -> None:
         """Record how the attempt ended and where it ran; begin one first if the guest did not get that far."""
@@ -323,9 +323,7 @@ def _binds(needed: Iterable[Path]) -> tuple[str, ...]:
         for place in (path.absolute(), path.resolve()):
             barred = account.barred_at(place)
             if barred is not None:
-                raise UserError(
-                    f"{place}: user {account.name}, who runs the guest, may not enter {barred}; put it elsewhere"
-                )
+                raise UserError(f"{place}: user {account.name}, who runs the guest, may not enter {barred}; move it")
             if place.parts[1] in OWN_FOLDERS or place.is_relative_to("/var/tmp"):
                 found[str(place)] = None
     return tuple(found)

@@ -23,7 +23,7 @@ def run_interleaved(
     """Runs the cells of a repeat side by side: steps that may be sliced in slices, others one cell after the other.
 
     With `scatter`, that of log ratios from pair to pair, steps by time end as soon as they are narrow enough for it.
-    A cell that fails ends by itself; the others go on, unsliced from then on, and have no pair to be compared in.
+    A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
     """
     alone, left = partial(_alone, attempts, manifest.stop), list(attempts)
     try:

@@ -2,7 +2,7 @@
 
 A signal that no handler sees, or a fault in a library, can end the engine. Its clients and its server are then ended by
 the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here, and the
-database on a server that was running already. It sleeps on a pipe that the engine alone holds open, and so costs
+database on an external server. It sleeps on a pipe that the engine alone holds open, and so costs
 nothing until the engine is gone.
 
     python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run, tunables as they were
@@ -46,7 +46,7 @@ class Reaper:
     ) -> Iterator[None]:
         """Have cells cleared if the engine ends within this context. `places`: cell folders and builds' bins.
 
-        `conninfo` is that of the server, where it was running already; `tunables` are the scheduler's and the device's
+        `conninfo` is that of an external server; `tunables` are the scheduler's and the device's
         that are changed meanwhile, with the values that they had.
         """
         own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
@@ -83,7 +83,7 @@ def reaper(run: Path) -> Iterator[Reaper]:
 def _clear_attached(cell: Path, conninfo: str) -> None:
     from engine.postgres.external_cell import LeftBehind, clear  # which loads a driver that other runs do without
 
-    with suppress(LeftBehind):  # whoever resumes the run is told
+    with suppress(LeftBehind):  # reported when the run is resumed
         clear(cell, conninfo)
 
 

@@ -3,7 +3,7 @@
 Each cell has a boot of its own, by kexec into its kernel, so that boots are what a verdict generalises over, as in
 guests. What happened is in the journal: attempts, and an event of kind `boot` for each boot that was asked for
 ({"cell", "kernel", "boot_id"}: that from which it was), and for the beginning ({"after": the last attempt until then}).
-So whoever goes on after a boot, a crash or a power cut decides by the same facts. A kernel that does not come up is
+So the run continues after a boot, a crash or a power cut by the same facts. A kernel that does not come up is
 tried `TRIES` times in a row; then its cells fail, and those of others go on. So it ends after `TRIES` boots per cell.
 """
 
@@ -152,7 +152,7 @@ HERE = Machine()
 
 
 def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resume_unit.ROOT) -> Outcome:
-    """Runs the cell that this boot is for, and goes on to the next boot; `booted` by the unit, else it begins anew.
+    """Run the cell that this boot is for, then boot for the next; `booted` by the unit, else start over.
 
     At its end the machine is booted as ever, unless it was asked to stop or a kernel did not come up: then it stays as
     it is. Either way later boots go on with nothing. Raises UserError where it cannot go on.
@@ -173,7 +173,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
                 state = _state(run, manifest, machine.running())
                 match decide(state):
                     case RunCell(cell) if cell in tried:
-                        raise UserError(f"{cell}: it was to be run, and there is no record of that")
+                        raise UserError(f"{cell}: it ought to have run, but there is no record of it")
                     case RunCell(cell):
                         tried.add(cell)
                         failed += execute(run, only=cell, stop=stop).failed
@@ -266,7 +266,7 @@ def _state(run: Path, manifest: Manifest, running: Running) -> State:
         after, boots = _recorded(reader, manifest)
     unknown = [attempt.id for attempt in attempts if attempt.session_id not in boot_ids]
     if unknown:
-        raise UserError(f"{run / 'journal.db'}: attempt {unknown[0]} is of no start of the engine")
+        raise UserError(f"{run / 'journal.db'}: attempt {unknown[0]} belongs to no known start of the engine")
     own = [attempt for attempt in attempts if attempt.id > after]
     cells = ((cell.id, _kernel(manifest, cell.subject.kernel)) for cell in manifest.cells)
     return State(

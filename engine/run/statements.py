@@ -1,4 +1,4 @@
-"""The SQL of a cell's steps: what is done before one, what goes on in its background, or all that it consists of."""
+"""The SQL of a cell's steps: what precedes one, what runs in its background, or all that it consists of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.run.stop import StepFailed
 from workloads.base import Maintenance
 
 CHECKPOINT = "CHECKPOINT"
-POLL_S = 0.02  # between two looks at whether statements have ended, where nothing is measured
+POLL_S = 0.02  # between checks whether statements have ended, where nothing is measured
 
 Watched = TypeVar("Watched")
 

@@ -46,7 +46,7 @@ from workloads.page import Control, Page, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
 LEAST_S = 0.005
-# Between two looks at what costs a system call, is everybody alive: at least, and at most, where nothing else wakes up.
+# Between checks that cost a system call (is everybody alive): at least, and at most, where nothing else wakes up.
 CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 BLAME_S = 0.5
@@ -145,7 +145,9 @@ class StepRunner:
             allow_slow=manifest.allow_slow_probes,
             budget_percent=manifest.probe_budget,
             check=self._check_alive,
-            unavailable="" if inside else f"{self.server.build.label} was running already: no probe sees inside it",
+            unavailable=""
+            if inside
+            else f"{self.server.build.label} is an external server: probes cannot see inside it",
         )
 
     def run(self, ordinal: int, step: Step) -> Iterator[Phase]:

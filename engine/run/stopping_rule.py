@@ -1,7 +1,7 @@
 """When a run ends before all its repeats are made: its time is over, or all is known.
 
 Each decision is an event of kind `plan` in the journal: how many repeats there are to be, and why. It is made between
-repeats, by what is in the journal, so that a run that is resumed goes on by the same rule.
+repeats, by what is in the journal, so that a resumed run follows the same rule.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class StoppingRule:
         if repeats == self.repeats and not anew:
             return
         what = "pair" if len(manifest.cells) > manifest.repeats else "repeat"
-        text = f"a {what} takes {span(each_s)}, {span(max(0, left_s))} are left: {repeats} in all"
+        text = f"a {what} takes {span(each_s)}, {span(max(0, left_s))} left: {repeats} in all"
         if repeats < MIN_PAIRS and what == "pair":
-            text += f"; no verdict can come of that, which takes {MIN_PAIRS} pairs: give it more --minutes"
+            text += f"; too few for a verdict, which takes {MIN_PAIRS} pairs: allow more --minutes"
         self._record(repeats, text)
 
     def _look(self, passed: int, at: InterimAnalysis) -> None:
@@ -86,10 +86,10 @@ class StoppingRule:
         later = [other.pairs for other in self._manifest.interim_analyses if other.pairs > at.pairs]
         if unknown:
             text = f"after {at.pairs} pairs not known: {_named(unknown)}"
-            text += f"; the next look is after {later[0]}" if later and self.repeats >= later[0] else ""
+            text += f"; the next interim analysis is after {later[0]}" if later and self.repeats >= later[0] else ""
         else:
             text = f"every step is known after {at.pairs} pairs"
-            text += f", but for those whose verdicts are withheld: {_named(seen.withheld)}" if seen.withheld else ""
+            text += f", except for those whose verdicts are withheld: {_named(seen.withheld)}" if seen.withheld else ""
         self._looked.append(at.pairs)
         self._known = not unknown
         repeats = self.repeats if unknown else passed

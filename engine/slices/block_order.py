@@ -3,7 +3,7 @@
 A slice is one turn of one server. A block holds two slices of each, all of one length: an order and its mirror image,
 so that every server has the same mean place in it and a drift that is linear in time adds the same to all. Lengths
 vary from block to block, or else blocks would beat against whatever the machine or a server does at fixed intervals.
-Steps with a fixed amount of work have slices of so many rounds of statements instead, which take about as long.
+Steps with a fixed amount of work have slices of a number of rounds of statements instead, which take about as long.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, co
 from workloads import client_gate, histogram, slice_times
 from workloads.page import UNLIMITED, Control, Page, Word
 
-POLL_S = 50e-6  # between two looks at whether a server is quiet
+POLL_S = 50e-6  # between checks whether a server is quiet
 EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones
-END_POLL_S = 0.02  # between two looks at whether a role has ended, or all is over
+END_POLL_S = 0.02  # between checks whether a role has ended, or the step is over
 SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
 QUIET_PATIENCE_S = 300.0
 REMEMBERED = 16  # slices that decide how many rounds the next ones have

@@ -1,9 +1,9 @@
-"""Servers that stand still while another one, up beside them, does what is not done in slices.
+"""Servers that are stopped while another one does what is not done in slices.
 
 What they do in the background would be measured with it: an autovacuum and a checkpoint that a load left behind last
-longer than an index build. The postmaster goes on: it must obey its death signal, and kills processes that are stopped
-five seconds after it. So do clients: those of one step are gone before the next, and those that wait for a step to
-begin sleep, or were stopped by their own launcher, which would not have them continued.
+longer than an index build. The postmaster keeps running: it must obey its death signal, and kills processes that are
+stopped five seconds after it. So do clients: those of one step are gone before the next, and those that wait for a step
+to begin sleep, or were stopped by their own launcher, which would not have them continued.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ends a step that is sliced by time early, once more of it would hardly narrow what is known of its builds.
+"""Ends a step that is sliced by time early, once more of it would hardly narrow the interval of its builds.
 
-It looks at the width of the difference within this pair of clusters only, never at the difference itself: to stop on
+It checks the width of the difference within this pair of clusters only, never at the difference itself: to stop on
 that would choose the moment at which it looks largest. All servers get the same end, a whole second ahead of them, so
 that their inserts are as many, and as regular, as if the step had been planned so long.
 """
@@ -19,7 +19,7 @@ from workloads.base import Step
 
 BASE = 0  # the place of the base among the servers
 AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
-POLL_S = 1.0  # between two looks at the width
+POLL_S = 1.0  # between checks of the width
 SECOND_NS = 1_000_000_000
 
 

@@ -71,7 +71,7 @@ def send(processes: Iterable[int], number: signal.Signals) -> None:
 class Processes:
     """The CPU time of a server's processes, their files kept open: a microsecond for each.
 
-    What a process uses between the last look and its end is not seen.
+    What a process uses between the last reading and its end is not seen.
     """
 
     def __init__(self, postmaster: int, monitor: int) -> None:

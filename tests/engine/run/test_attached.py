@@ -268,7 +268,7 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
     assert f"dropped what cell 001-prod-as-is-r1 had left: database {database}" in again.stdout
     wait_for(lambda: len(bench.attempts()) == 2, "the next attempt")
     bench.await_step("l.i1", cell=2)
-    assert bench("probes", "on", "planner").stderr.endswith("no probe sees inside it\n")
+    assert bench("probes", "on", "planner").stderr.endswith("probes cannot see inside it\n")
     os.kill(bench.engine_pid(), signal.SIGKILL)  # what outlives it clears up at once
     wait_for(lambda: not old.made, "the database to be dropped")
     wait_for(lambda: not list(run.glob("cells/*/database.json")), "its record to go")

@@ -109,7 +109,7 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, change=late)
     assert decided(run, 4) == 4
     (found,) = decisions(run)
-    assert found["text"] == "every step is known after 4 pairs, but for those whose verdicts are withheld: qr100"
+    assert found["text"] == "every step is known after 4 pairs, except for those whose verdicts are withheld: qr100"
 
 
 def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path) -> None:
@@ -125,7 +125,9 @@ def test_what_is_not_known_is_looked_at_again_and_named(tmp_path: Path) -> None:
     assert decided(run, 4) == 8
     (look,) = decisions(run)
     assert (
-        look["unknown"] and "after 4 pairs not known: l.i0" in look["text"] and "next look is after 6" in look["text"]
+        look["unknown"]
+        and "after 4 pairs not known: l.i0" in look["text"]
+        and "next interim analysis is after 6" in look["text"]
     )
     assert read_run(run).state == "unfinished"
     between = made(tmp_path / "s", 5, interim_analyses=INTERIM_ANALYSES, noise=0.0005)
@@ -136,7 +138,10 @@ def test_the_last_look_ends_nothing_but_is_recorded(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 8, interim_analyses=INTERIM_ANALYSES, noise=0.2)
     assert decided(run, 8) == 8
     (look,) = decisions(run)
-    assert (look["pairs"], look["level"]) == (8, pytest.approx(0.0201, rel=1e-2)) and "next look" not in look["text"]
+    assert (look["pairs"], look["level"]) == (
+        8,
+        pytest.approx(0.0201, rel=1e-2),
+    ) and "next interim analysis" not in look["text"]
     assert read_run(run).state == "finished"
 
 
@@ -175,14 +180,14 @@ def test_after_the_first_pair_it_is_counted_how_many_fit(tmp_path: Path) -> None
     run = made(tmp_path / "r", 1, minutes=17.0)
     assert decided(run, 1) == 5
     (found,) = decisions(run)
-    assert found["text"].startswith("a pair takes 3m2") and "are left: 5 in all" in found["text"]
+    assert found["text"].startswith("a pair takes 3m2") and "left: 5 in all" in found["text"]
     assert "no verdict" not in found["text"]
 
 
 def test_too_little_time_for_a_verdict_is_said(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 1, minutes=8.0)
     assert decided(run, 1) == 2
-    assert "no verdict can come of that, which takes 3 pairs" in decisions(run)[0]["text"]
+    assert "too few for a verdict, which takes 3 pairs" in decisions(run)[0]["text"]
 
 
 def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
