@@ -229,22 +229,19 @@ SCHEMA_MARK = "pgbed: tables of a load beside another"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a plan executes that is no part of its workload: scripts by their files' names, and NAME=VALUE of theirs."""
+    """The user's own scripts that a plan executes, by their files' names."""
 
     scripts: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
 
     @classmethod
     def together(cls, parts: Iterable[Written]) -> Written:
         """What all of them execute. Raises ValueError where one name stands for two texts."""
         scripts: dict[str, str] = {}
-        variables: dict[str, None] = {}
         for each in parts:
             for name, text in each.scripts.items():
                 if scripts.setdefault(name, text) != text:
                     raise ValueError(f"two different scripts are called {name}")
-            variables.update(dict.fromkeys(each.variables))
-        return cls(scripts, tuple(variables))
+        return cls(scripts)
 
 
 @dataclass(frozen=True, slots=True)

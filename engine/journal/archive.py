@@ -25,7 +25,7 @@ MOST_BYTES = 64 << 20
 
 
 def pack(run: Path, to: Path) -> int:
-    """Writes a run into a file; returns its size in bytes. Raises UserError when the run is damaged."""
+    """Write a run into a file; return its size in bytes. Raises UserError when the run is damaged."""
     folded = (path for probe in ("stacks", "offcpu") for path in run.glob(f"cells/*/{probe}/*.folded"))
     stacks = sorted(path for path in folded if path.is_file())
     with tempfile.TemporaryDirectory() as folder, readable(run):
@@ -50,7 +50,7 @@ def _add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def unpack(packed: bytes, where: str, out: Path) -> Path:
-    """Makes the run's folder below `out`; returns it. Raises UserError, which names `where` it came from."""
+    """Make the run's folder below `out`; return it. Raises UserError, which names `where` it came from."""
     try:
         with tarfile.open(fileobj=io.BytesIO(_decompressed(packed)), mode="r:") as file:
             found = _members(file)

@@ -19,7 +19,7 @@ WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 @contextmanager
 def readable(run: Path) -> Iterator[None]:
-    """Turns SQLite's complaints into one line for the user: a file that may not be read is not a damaged one."""
+    """Turn SQLite's complaints into one line for the user: a file that may not be read is not a damaged one."""
     try:
         yield
     except UnicodeDecodeError as error:  # a message of SQLite that quotes a damaged schema
@@ -77,7 +77,7 @@ def refuse_schema(run: Path, schema: str) -> None:
 
 
 def make_database(path: Path) -> None:
-    """Makes an empty journal, which appears under its name only when it is whole: readers may be waiting for it."""
+    """Make an empty journal, which appears under its name only when it is whole: readers may be waiting for it."""
     if path.exists():
         return
     part = path.with_suffix(".part")

@@ -32,7 +32,7 @@ def read_tags(run: Path) -> tuple[str, ...]:
 
 
 def tag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """Adds tags to a run; returns all it has. Raises UserError for a word that is no tag, or for too many."""
+    """Add tags to a run; return all it has. Raises UserError for a word that is no tag, or for too many."""
     for word in words:
         if not _WORD.fullmatch(word) or len(word) > WORD_MAX:
             raise UserError(f"tag '{word}': use only letters, digits and . _ + : / -, at most {WORD_MAX} characters")
@@ -43,7 +43,7 @@ def tag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def untag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """Removes tags from a run; returns those that are left. Raises UserError for one that it does not have."""
+    """Remove tags from a run; return those that are left. Raises UserError for one that it does not have."""
     tags = read_tags(run)
     for word in words:
         if word not in tags:
@@ -94,7 +94,7 @@ def removable(run: Path, out: Path) -> Path:
 
 
 def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
-    """Removes a run's folder; returns how many bytes of disk that freed.
+    """Remove a run's folder; return how many bytes of disk that freed.
 
     What makes the folder a run goes last, so that a removal that was cut short can be repeated. Raises UserError as
     `removable`, and when something cannot be removed.
@@ -103,7 +103,7 @@ def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: Non
     with held(run):
         freed = disk.occupied_bytes(run)
         for left in sorted((run / "cells").glob("*/database.json")):
-            progress(f"{left.parent.name} has left its database on a server that was running already: {_text(left)}")
+            progress(f"{left.parent.name} has left its database on an external server: {_text(left)}")
         progress(f"removing {run}")
         try:
             last = ("cells", "manifest.json")

@@ -91,12 +91,12 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
         raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
     if any(build.external != (manifest.external is not None) for build in manifest.builds):
-        raise UserError(f"{path}: builds: all or none must be servers that were running already")
+        raise UserError(f"{path}: builds: external servers cannot be mixed with others")
     if manifest.external is not None and manifest.sliced:
-        raise UserError(f"{path}: servers that were running already cannot be driven in slices")
+        raise UserError(f"{path}: external servers cannot be interleaved in slices")
     labels = {build.label for build in manifest.builds}
     if manifest.base not in labels:
-        raise UserError(f"{path}: base {manifest.base!r} is none of its builds")
+        raise UserError(f"{path}: base {manifest.base!r} is not one of its builds")
     for cell in manifest.cells:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:

@@ -15,7 +15,7 @@ from engine.journal.rows import Attempt, EventRow
 
 
 def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
-    """Cells that run together: each by itself, or those of a repeat side by side."""
+    """The cells that run together: single ones, or all of a repeat if they are interleaved."""
     if manifest.interleave == "cells":
         return [(cell,) for cell in manifest.cells]
     repeats = dict.fromkeys(cell.repeat for cell in manifest.cells)
@@ -23,14 +23,14 @@ def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
 
 
 def chosen(manifest: Manifest, attempts: Sequence[Attempt]) -> dict[str, Attempt]:
-    """The attempt that counts, by cell; those of cells abreast count only together."""
+    """The attempt that counts, by cell; those of interleaved cells count only together."""
     if manifest.interleave == "cells":
         return chosen_attempts(attempts)
     return chosen_together(attempts, [[cell.id for cell in group] for group in groups(manifest)])
 
 
 def finished(manifest: Manifest, attempts: Sequence[Attempt]) -> set[str]:
-    """The ids of the cells that are finished; one that was abreast of others is so only together with them."""
+    """The ids of the finished cells; interleaved ones are finished only together."""
     counting = chosen(manifest, attempts)
     states = {cell: attempt.state for cell, attempt in counting.items()}
     together = [[cell.id for cell in group] for group in groups(manifest)]

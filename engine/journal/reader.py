@@ -130,12 +130,12 @@ class JournalReader:
         return self._read(StepRow, "step", "attempt_id = ?", attempt)
 
     def rates(self, attempt: int) -> dict[str, float]:
-        """What the finished steps of an attempt did per second, or the time that they are judged by, by their names."""
+        """The rate of each finished step of an attempt, or the time where that is the primary metric, by step."""
         found = {row.name: row.rate_per_s if row.time_s is None else row.time_s for row in self.steps(attempt)}
         return {name: value for name, value in found.items() if value is not None}
 
     def step(self, id: int) -> StepRow:
-        """One step as it is now: one that runs is updated."""
+        """The present row of a step: while it runs, the row changes."""
         (found,) = self._read(StepRow, "step", "id = ?", id)
         return found
 
@@ -167,7 +167,7 @@ class JournalReader:
         return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
-        """Fields of all intervals of a connection in order, for who takes them all at once: those of `Count`."""
+        """Fields of all intervals of a connection in order, all at once: any of those of `Count`."""
         assert set(names) <= set(Count._fields)
         return self._intervals(tuple[int, ...], names, _OF_ROLE, _ITS_STEP, role)
 
@@ -223,7 +223,7 @@ class JournalReader:
     def samples(
         self, step: int, after_ns: int = 0, until_ns: int = FAR_NS, sources: Collection[str] = ()
     ) -> list[tuple[int, int, str, dict[str, Any]]]:
-        """Samples of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order.
+        """Sample of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order.
 
         All of them, or those of some sources.
         """
@@ -266,7 +266,7 @@ class JournalReader:
         return self.events(kinds=("plan",)) if self.manifest.interim_analyses or self.manifest.minutes else []
 
     def event(self, id: int) -> EventRow:
-        """One event as it is now: one that lasts is updated."""
+        """The present row of an event: while it lasts, the row changes."""
         (found,) = self._read(EventRow, "event", "id = ?", id)
         return found
 

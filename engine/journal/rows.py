@@ -57,19 +57,19 @@ class StepRow:
 
     @property
     def primary_metric(self) -> PrimaryMetric | None:
-        """What the step is judged by; None for one without a rate."""
+        """The role and unit that verdicts are given for; None for a step without any."""
         recorded = self.plan.get("primary_metric")
         return converted(recorded, PrimaryMetric, "journal.db: table step") if recorded else None
 
     @property
     def further(self) -> tuple[str, ...]:
-        """The roles of loads beside the step's own."""
+        """The roles of background workloads."""
         found = self.plan.get("background")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
     def rate_per_s(self) -> float | None:
-        """What it did per second from its begin to its end; None before that."""
+        """Operations per second over the whole step; None before its end."""
         totals = self.totals
         if totals is None or totals.seconds <= 0 or self.time_s is not None:
             return None
@@ -77,7 +77,7 @@ class StepRow:
 
     @property
     def time_s(self) -> float | None:
-        """The time that it is judged by; None before its end, and of a step with a rate."""
+        """The mean time, if that is the primary metric; None before the step's end."""
         return time_s(self.kind, self.totals) if self.totals is not None else None
 
 
@@ -134,7 +134,7 @@ class WaitSecond:
 
 
 class Transaction(NamedTuple):
-    """One that was timed by itself: its client, when it ended, how long it took."""
+    """A transaction of a step that times each: its client, its end, its duration."""
 
     client: int
     ended_ns: int

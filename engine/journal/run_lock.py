@@ -1,4 +1,4 @@
-"""The lock of a run: whoever writes its journal holds it, so that there is one engine, and none while it is removed."""
+"""The lock of a run: its journal's writer holds it, so that there is at most one, and none while the run is removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def holder(run: Path) -> int | None:
 
 
 def take(run: Path) -> int:
-    """Takes the lock; it goes with the descriptor. Raises UserError when an engine has it."""
+    """Take the lock; it goes with the descriptor. Raises UserError when an engine has it."""
     path = run / "engine.lock"
     try:
         lock = open_plain(path, os.O_RDWR | os.O_CREAT)
@@ -60,7 +60,7 @@ def take(run: Path) -> int:
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Keeps engines from starting on a run. Raises UserError when one has it."""
+    """Keep engines from starting on a run. Raises UserError when one has it."""
     lock = take(run)
     try:
         yield

@@ -42,7 +42,7 @@ def runs_in(out: Path) -> list[Path]:
 
 
 def measuring(out: Path) -> str:
-    """The run below a folder that is measuring now; `in another folder` for one elsewhere, empty where none is."""
+    """The run below a folder that is measuring now; `in another folder` for any other, empty without one."""
     if not is_held():
         return ""
     return next((run.name for run in runs_in(out) if is_locked(run)), ELSEWHERE)
@@ -59,7 +59,7 @@ def is_run(folder: Path) -> bool:
 def find_run(name: str | None, out: Path) -> Path:
     """The folder of a run: a path, or a name (or the unambiguous start or end of one) below `out`; the newest for None.
 
-    Raises UserError when there is none, or more than one.
+    Raises UserError if none matches, or several do.
     """
     if name is not None and os.path.exists(Path(name) / "manifest.json"):  # noqa: PTH110 (false, however long)
         path = Path(name)
@@ -98,7 +98,7 @@ def planned(run: Path, *, signed: bool = False) -> Manifest:
 
 
 def find_cell(run: Path, name: str) -> str:
-    """The id of a run's cell: named by it, or by its number in the run. Raises UserError when there is none."""
+    """The id of a run's cell: from the id or its number in the run. Raises UserError for an unknown one."""
     cells = [cell.id for cell in read_manifest(run).cells]
     numbered = {str(number): cell for number, cell in enumerate(cells, 1)}
     if name in cells:

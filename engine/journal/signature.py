@@ -77,7 +77,7 @@ def _digest(run: Path, manifest: bytes, key: bytes) -> str:
 
 
 def _key(*, make: bool) -> bytes:
-    """The user's key. Raises UserError for one that others can read or own, OSError where there is none."""
+    """The user's key. Raises UserError for one that others can read or own, OSError if it does not exist."""
     path = key_path()
     try:
         if make and not path.exists():

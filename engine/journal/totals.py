@@ -88,7 +88,7 @@ class StepTotals:
     differences of the kernel's counters: see `engine.host.machine_counters` for their keys. `observers` are the probes
     that were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without
     the pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
-    In a step that was `apart` the server had no part. Of a server that was running already there is no `server_*`, no
+    In a step that was `apart` the server had no part. Of an external server there is no `server_*`, no
     host, device, cluster and memory. `background` are the roles of background workloads, and what their rates count.
     `counters` are events by role, `server` all server processes that are no connection's: `engine.core.perf_events`;
     `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time that servers up beside this one used
@@ -132,7 +132,7 @@ class StepTotals:
         return self.wall_seconds > 0
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
-        """The totals of all roles of a kind: with several query workers `query` and `query2`, each by itself."""
+        """The totals of all roles of a kind: with several query workers those of `query` and of `query2`."""
         return [role for name, role in self.roles.items() if role_kind(name) == kind]
 
 
@@ -158,7 +158,7 @@ def progress(role: str, of: Counted) -> int:
 
 
 def ops(kind: str, totals: StepTotals) -> int:
-    """How many operations a step did: rows inserted or indexed, queries, or the statements that it is judged by."""
+    """How many operations a step did: rows inserted or indexed, queries, or statements of the primary role."""
     if kind == "index":
         return totals.rows_indexed
     primary = totals.primary_metric
@@ -168,7 +168,7 @@ def ops(kind: str, totals: StepTotals) -> int:
 
 
 def time_s(kind: str, totals: StepTotals) -> float | None:
-    """The mean time of its statements, of a step that is judged by that."""
+    """The mean time of the statements, for a step whose primary metric is that."""
     primary = totals.primary_metric
     if primary is None or primary.by != "time":
         return None

@@ -47,7 +47,7 @@ class Wire:
         self._gathered: list[list[Any]] = []
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
-        """Adds a row; returns its id, 0 in a table without."""
+        """Add a row; return its id, 0 in a table without."""
         own: dict[str, Any] = {}
         if table in WITH_IDS:
             self._ids[table] += 1
@@ -56,12 +56,12 @@ class Wire:
         return self._ids.get(table, 0)
 
     def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Adds rows."""
+        """Add rows."""
         for row in rows:
             self.insert(table, dict(zip(columns, row, strict=True)))
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
-        """Changes rows."""
+        """Change rows."""
         if table == "step" and values.get("totals") and not self._found:
             self._found = json.loads(values["totals"])["report"].get("found") or {}
         self._gathered.append(["update", table, _packed(values), _packed(where)])
@@ -71,20 +71,20 @@ class Wire:
         return self._found
 
     def commit(self) -> None:
-        """Sends what was gathered."""
+        """Send what was gathered."""
         if self._gathered:
             self._say({"rows": self._gathered})
         self._gathered, self._committed = [], dict(self._ids)
 
     def rollback(self) -> None:
-        """Drops it: the host has heard of none of it, so the ids are free again."""
+        """Drop it: the host has heard of none of it, so the ids are free again."""
         self._gathered, self._ids = [], dict(self._committed)
 
     def harden(self) -> None:
-        """That is the host's."""
+        """No-op: durability is the host's job."""
 
     def close(self) -> None:
-        """Sends the rest."""
+        """Send what is left."""
         self.commit()
 
 
@@ -112,7 +112,7 @@ class Receiver:
         return self._last["attempt"] if self._last["attempt"] > self.first["attempt"] else None
 
     def apply(self, record: object) -> None:
-        """Makes one transaction of a line's rows. Raises UserError for what a guest may not send; then none is made."""
+        """Make one transaction of a line's rows. Raises UserError for what a guest may not send; then none is made."""
         try:
             rows = msgspec.convert(record, list[Change])
         except (ValueError, RecursionError) as error:

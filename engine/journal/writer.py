@@ -28,28 +28,28 @@ class Rows(Protocol):
     """Where rows go: all that a writer needs. Rows of a transaction are there together, or none of them."""
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
-        """Adds a row; returns its id."""
+        """Add a row; return its id."""
 
     def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Adds rows, of which there may be hundreds."""
+        """Add rows, of which there may be hundreds."""
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
-        """Gives the rows values whose columns are as `where` says; None there is no value."""
+        """Update the rows that match `where`, in which None is NULL."""
 
     def found(self) -> dict[str, Any]:
         """What the first step of the run that found something reports of it; empty while none has."""
 
     def commit(self) -> None:
-        """Makes what was written visible to readers."""
+        """Make what was written visible to readers."""
 
     def rollback(self) -> None:
-        """Forgets what was written since the last commit."""
+        """Forget what was written since the last commit."""
 
     def harden(self) -> None:
-        """Sees what was committed safe from a power cut."""
+        """Make what was committed safe from a power cut."""
 
     def close(self) -> None:
-        """Commits and ends."""
+        """Commit and end."""
 
 
 @cache
@@ -100,7 +100,7 @@ class Database:
         """Also gives up the lock. What is left is one file, unless a reader holds on to the log."""
         if self.connection.in_transaction:
             self.connection.execute("COMMIT")
-        # Who watches keeps SQLite from doing this by itself, and then journal.db alone would be no whole copy.
+        # A reader keeps SQLite from doing this, and then journal.db alone would be no whole copy.
         busy = 1
         with suppress(sqlite3.OperationalError):
             (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -125,7 +125,7 @@ class JournalWriter:
 
     @classmethod
     def open(cls, run: Path) -> JournalWriter:
-        """Opens a run's journal for writing.
+        """Open a run's journal for writing.
 
         Raises UserError when another engine has it, when it is damaged, or of another schema.
         """
@@ -152,15 +152,15 @@ class JournalWriter:
         self.close()
 
     def close(self) -> None:
-        """Commits, closes, and gives up the lock."""
+        """Commit, close, and give up the lock."""
         self.rows.close()
 
     def commit(self) -> None:
-        """Makes what was written visible to readers, and safe from a crash of the engine."""
+        """Make what was written visible to readers, and safe from a crash of the engine."""
         self.rows.commit()
 
     def recover(self) -> None:
-        """Goes on after a failed write (a full disk): what was not committed of this second is given up."""
+        """Continue after a failed write (a full disk): what was not committed of this second is given up."""
         self.rows.rollback()
 
     @property
@@ -170,7 +170,7 @@ class JournalWriter:
         return self.rows.connection
 
     def close_orphans(self) -> list[str]:
-        """Marks what an engine that died left `running` as interrupted; returns the cells' ids."""
+        """Mark what an engine that died left `running` as interrupted; return the cells' ids."""
         cells = [row[0] for row in self.database.execute("SELECT cell FROM attempt WHERE state = 'running'")]
         self._update("step", {"state": "interrupted"}, state="running")
         self._update("attempt", {"state": "interrupted", "reason": "the engine died"}, state="running")
@@ -206,7 +206,7 @@ class JournalWriter:
             self.update_origin(attempt, {**converted(parsed(text, "origin"), dict[str, Any], "origin"), **origin})
 
     def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
-        """Records that a cell begins; returns the attempt's id."""
+        """Record that a cell begins; return the attempt's id."""
         attempt = self._insert(
             "attempt",
             session_id=self.session.id,
@@ -219,11 +219,11 @@ class JournalWriter:
         return attempt
 
     def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
-        """Replaces what is recorded of the circumstances of a cell."""
+        """Replace what is recorded of the circumstances of a cell."""
         self._update("attempt", {"origin": json.dumps(origin)}, id=attempt)
 
     def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
-        """Records how a cell ended: finished, failed or interrupted; open steps and events end with it."""
+        """Record how a cell ended: finished, failed or interrupted; open steps and events end with it."""
         self._update("step", {"state": state, "ended_ns": t_ns}, attempt_id=attempt, state="running")
         self._update("event", {"ended_ns": t_ns}, attempt_id=attempt, ended_ns=None)
         reason = visible(reason) if reason else None  # it may name a file whose name SQLite cannot hold
@@ -234,7 +234,7 @@ class JournalWriter:
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
     ) -> int:
-        """Records that a step begins; returns its id. The caller commits."""
+        """Record that a step begins; return its id. The caller commits."""
         return self._insert(
             "step",
             attempt_id=attempt,
@@ -252,40 +252,40 @@ class JournalWriter:
         return self.rows.found()
 
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
-        """Records a step's end and what was counted over it."""
+        """Record a step's end and what was counted over it."""
         record = json.dumps(asdict(totals)) if totals is not None else None
         self._update("step", {"state": state, "ended_ns": t_ns, "totals": record}, id=step)
         self.commit()
 
     def add_role(self, step: int, client: int, name: str, backend_pid: int, client_pid: int) -> int:
-        """Records one connection of a step; returns its id."""
+        """Record one connection of a step; return its id."""
         return self._insert(
             "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
         )
 
     def add_role_seconds(self, seconds: Sequence[tuple[Any, ...]]) -> None:
-        """Records an interval of connections: for each the fields of a `RoleSecond`, or one."""
+        """Record an interval of connections: for each the fields of a `RoleSecond`, or one."""
         self.rows.insert_all("role_second", RoleSecond._fields, seconds)
 
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
-        """Records what became of one connection's transactions in an interval."""
+        """Record what became of one connection's transactions in an interval."""
         self._insert("role_outcome", role_id=role, t_ns=t_ns, data=json.dumps(counts))
 
     def add_wait_second(self, second: WaitSecond) -> None:
-        """Records what a role was seen waiting for in an interval."""
+        """Record what a role was seen waiting for in an interval."""
         self._insert("wait_second", **asdict(second) | {"data": json.dumps(second.data)})
 
     def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
-        """Records one source's interval."""
+        """Record one source's interval."""
         self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))
 
     def add_probe_frame(self, frame: ProbeFrame) -> None:
-        """Records a probe's frame of one role."""
+        """Record a probe's frame of one role."""
         record = asdict(frame)
         self._insert("probe_frame", **record | {key: json.dumps(record[key]) for key in ("data", "quality")})
 
     def add_slice(self, row: SliceRow) -> None:
-        """Records a slice."""
+        """Record a slice."""
         self._insert("slice", **asdict(row))
 
     def add_event(
@@ -299,7 +299,7 @@ class JournalWriter:
         step: int | None = None,
         role: str | None = None,
     ) -> int:
-        """Records an event; one that lasts is given its end later, by `update_event`. Returns its id."""
+        """Record an event; one that lasts is given its end later, by `update_event`. Returns its id."""
         return self._insert(
             "event",
             attempt_id=attempt,
@@ -312,22 +312,22 @@ class JournalWriter:
         )
 
     def update_event(self, event: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
-        """Replaces an event's end and data."""
+        """Replace an event's end and data."""
         self._update("event", {"ended_ns": ended_ns, "data": json.dumps(data)}, id=event)
 
     def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
-        """Records settings (name, value, source) that differ from the server's defaults."""
+        """Record settings (name, value, source) that differ from the server's defaults."""
         for name, value, source in settings:
             self._insert("setting", attempt_id=attempt, name=name, value=value, source=source)
 
     def add_differences(self, step: int, differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Records pg_stat differences over a step: view, object, counters."""
+        """Record pg_stat differences over a step: view, object, counters."""
         for view, objects in differences.items():
             for name, data in objects.items():
                 self._insert("difference", step_id=step, view=view, object=name, data=json.dumps(data))
 
     def add_sizes(self, step: int, sizes: Iterable[tuple[str, str, int]]) -> None:
-        """Records sizes (relation, kind, bytes) after a step."""
+        """Record sizes (relation, kind, bytes) after a step."""
         for relation, kind, size in sizes:
             self._insert("size", step_id=step, relation=relation, kind=kind, bytes=size)
 

@@ -1,6 +1,6 @@
 """The connections of a step, read all together once a second: their counters, their processes, their stalls.
 
-There may be hundreds, and what is done for each by itself, however little, is done hundreds of times a second. So what
+There may be hundreds, and what is done for each connection, however little, is done hundreds of times a second. So what
 is read of them are the rows of arrays.
 """
 
@@ -49,7 +49,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Connection:
-    """What is known of one connection by itself. `row` is its id in the journal."""
+    """What is known of a single connection. `row` is its id in the journal."""
 
     def __init__(self, slot: int, client: int, name: str, page: Page) -> None:
         self.slot = slot
@@ -119,7 +119,7 @@ class _Interval(NamedTuple):
 
 
 class Connections:
-    """Those of a step, `all` by their slots. Made when the clients stand at the barrier.
+    """The connections of a step, `all` by their slots. Made when the clients stand at the barrier.
 
     Raises OSError when a client's process has gone by then.
     """
@@ -164,7 +164,7 @@ class Connections:
             each.detector = Detector(rule, each.name, each.client, t_ns)
 
     def close(self) -> None:
-        """Closes the files of the clients' processes."""
+        """Close the files of the clients' processes."""
         for reader in self._readers.values():
             reader.close()
 
@@ -183,7 +183,7 @@ class Connections:
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
     def in_flight_ns(self, t_ns: int) -> Ints:
-        """The ages of the statements in flight, by slot; 0 where there is none."""
+        """The ages of the statements in flight, by slot; 0 without one."""
         sent_ns = self._live[:, Word.IN_FLIGHT_NS].copy()
         ages_ns = np.where(sent_ns > 0, t_ns - sent_ns, 0)
         if self.asked:  # a session has rested since before the step at first
@@ -192,7 +192,7 @@ class Connections:
         return np.maximum(ages_ns, 0)
 
     def look(self, t_ns: int) -> list[Found]:
-        """Between two ticks: is a statement in flight older than any should be?"""
+        """Check, between two ticks, whether a statement in flight is too old."""
         ages_ns = self.in_flight_ns(t_ns)
         return [
             (self.all[slot], change)
@@ -254,7 +254,7 @@ class Connections:
         return tuple(each.history)
 
     def totals(self, name: str, seconds: float, threads: int = 1) -> RoleTotals:
-        """What the connections of one role did in a step of so many seconds; a client process has `threads`."""
+        """The totals of a role's connections over a step; each client process has `threads`."""
         own = np.array([each.name == name for each in self.all], dtype=bool)
         live, backends, clients = self._live[own], self._backends.used(), self._clients.used()
         service, response = (counts[own].sum(axis=0) for counts in self._counts())

@@ -36,7 +36,7 @@ class Tasks:
         self.states = [task.state if task is not None else "" for task in tasks]
 
     def take(self, tasks: Sequence[Task | None]) -> Used:
-        """They are like this now; returns what each used since the last time: of one that has gone, nothing more."""
+        """Take a reading; return what each process used since the last one. One that has exited uses nothing more."""
         there = _there(tasks)
         now = np.where(there[:, None], _counters(tasks), self._last)
         used = np.where(self._seen[:, None], now - self._last, 0)

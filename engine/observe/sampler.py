@@ -87,7 +87,7 @@ class StepSampler:
         self._host_seconds: deque[HostSecond] = deque(maxlen=HISTORY_S)
 
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], wal_bytes: int) -> None:
-        """Opens the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
+        """Open the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
         journal = self.sources.journal
         lead_ns = LEAD_NS + (self._page.words[Control.LATENCY_NS] if self._page else 0)
         self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + lead_ns
@@ -102,7 +102,7 @@ class StepSampler:
         self._connections.begin(add, self.sources.rule, self.started_ns)
 
     def watch(self) -> None:
-        """Does what is due: a tick each second, a look at statements in flight about four times as often."""
+        """Do what is due: a tick each second, a look at statements in flight about four times as often."""
         t_ns = time.monotonic_ns()
         self._snapshots.poll()
         if t_ns >= self._due_ns:
@@ -146,12 +146,12 @@ class StepSampler:
         self.sources.journal.commit()
 
     def close(self) -> None:
-        """Gives up what is held open for the step, which may not have come to its end. May be called again."""
+        """Give up what is held open for the step, which may not have come to its end. May be called again."""
         self._snapshots.close()
         self._connections.close()
 
     def add_up(self) -> None:
-        """Adds up the roles of a step that has ended; what their clients corrected after that is in it."""
+        """Add up the roles of a step that has ended; what their clients corrected after that is in it."""
         for name in dict.fromkeys(role.name for role in self.roles):
             found = self._connections.totals(name, self.seconds, self._watched.watched(name)[1])
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks

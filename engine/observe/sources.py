@@ -20,7 +20,7 @@ UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be
 class Sources:
     """What the steps of a cell are watched through; all live longer than a step.
 
-    Of a server that was running already only what it says itself is seen: no processes, no host, no log.
+    Of an external server only its own statistics are seen: no processes, no host, no log.
     """
 
     journal: JournalWriter

@@ -23,7 +23,7 @@ ELSEWHERE = ProcessSnapshot(0, "", "", "", (), ("it runs on another host",))
 
 @dataclass(frozen=True, slots=True)
 class StallSnapshot:
-    """One stall's: `record` is its JSON form as far as it is known by now."""
+    """The snapshot of one stall; `record` is its JSON form as far as it is known."""
 
     taken_ns: int
     backend: ProcessSnapshot
@@ -81,12 +81,12 @@ class Snapshots:
             return StallSnapshot(taken_ns, backend, client, "", (), (f"no snapshot: {error!r}",))
 
     def poll(self) -> None:
-        """Collects the user stacks that have arrived. Called often; costs nothing while none is pending."""
+        """Collect the user stacks that have arrived. Called often; costs nothing while none is pending."""
         if self._pending:
             self._pending = [stack for stack in self._pending if not stack.poll()]
 
     def close(self) -> None:
-        """Abandons stacks that have not arrived."""
+        """Abandon stacks that have not arrived."""
         for stack in self._pending:
             stack.cancel()
         self._pending.clear()
@@ -117,5 +117,5 @@ class Snapshots:
 
 
 def _unseen(pid: int) -> ProcessSnapshot:
-    """A backend of a server that was running already: a process of that number here would be another."""
+    """A backend of an external server: a local process with its number would be another."""
     return ProcessSnapshot(pid, "?", "", "", (), ("the server's processes are not visible from outside",))

@@ -15,7 +15,7 @@ What is not a stall: the first `warm_up_s` of a step; a role whose typical state
 counts fewer than `min_statements_per_tick` of them (its rate per second says nothing; the in-flight sign, which
 scales with its own percentile, still holds); a role that has finished its work.
 
-The same series of calls gives the same stalls, so whoever has the recorded series and the rule can check them.
+The same series of calls gives the same stalls, so they can be checked with the recorded series and the rule.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StallRule:
     window_s: float = 60.0
     in_flight_floor_s: float = 1.0
     in_flight_p99_factor: float = 20.0
-    min_statements: int = 10  # before so many have finished, a percentile of them says nothing
+    min_statements: int = 10  # with fewer, a percentile says nothing
     min_statements_per_tick: float = 2.0
     warm_up_s: float = 5.0
     crawl_fraction: float = 0.05
@@ -107,7 +107,7 @@ class _Window:
         self._rates: list[float] = []  # in order of size
 
     def add(self, tick: _Tick) -> None:
-        """Takes in the next second; the oldest make room for it."""
+        """Take in the next second; the oldest make room for it."""
         self.ticks.append(tick)
         self._ns += tick.end_ns - tick.start_ns
         insort(self._rates, tick.rate_per_s)
@@ -117,25 +117,25 @@ class _Window:
             del self._rates[bisect_left(self._rates, oldest.rate_per_s)]
 
     def clear(self) -> None:
-        """Forgets them."""
+        """Forget them."""
         self.ticks.clear()
         self._rates.clear()
         self._ns = 0
 
     @property
     def seconds(self) -> float:
-        """How long they are together."""
+        """Their total length."""
         return self._ns / SECOND_NS
 
     @property
     def median(self) -> float:
-        """Of their rates; 0 while there are none."""
+        """Median of the rates seen so far, or 0."""
         count = len(self._rates)
         return (self._rates[(count - 1) // 2] + self._rates[count // 2]) / 2 if count else 0.0
 
     @property
     def lowest(self) -> float:
-        """Of their rates, of which there must be some."""
+        """Lowest of the rates; there must be some."""
         return self._rates[0]
 
 
@@ -153,7 +153,7 @@ class Detector:
         self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
         self._history = _Window(rule.window_s)  # normal seconds
         self._slow: list[_Tick] = []  # slow seconds in a row that are no stall yet
-        self._good: list[_Tick] = []  # seconds in a row in which work goes on, while a stall lasts
+        self._good: list[_Tick] = []  # seconds in a row with progress, while a stall lasts
         self._stalled = _Window(rule.window_s)  # the stall's seconds
         self._stalled_rows = 0
         self._over_ns = 0  # when the in-flight age was last seen over its limit
@@ -173,7 +173,7 @@ class Detector:
         in_flight_ns: int = 0,
         quantile_us: Quantile = lambda _: None,
     ) -> tuple[Change, ...]:
-        """Takes in the second that ends at `t_ns`.
+        """Take in the second that ends at `t_ns`.
 
         `rows` and `statements` finished in it; `in_flight_ns` is the age of the statement in flight at `t_ns`
         (0: none); the quantiles are of the service times of the step so far, this second included, until the next
@@ -323,7 +323,7 @@ class Detector:
             self.stall = dataclasses.replace(self.stall, max_in_flight_ns=in_flight_ns)
 
     def _count(self, tick: _Tick) -> None:
-        """Adds a second to the stall. What was done in the second before the statement was sent is not its."""
+        """Add a second to the stall. What was done in the second before the statement was sent is not its."""
         assert self.stall is not None
         self._stalled.add(tick)
         if tick.start_ns >= self.stall.started_ns:

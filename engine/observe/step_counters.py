@@ -1,7 +1,7 @@
-"""What `perf stat`, or without a PMU the kernel by itself, counts of a server's processes in a step, by role.
+"""What `perf stat`, or the kernel alone without a PMU, counts of a server's processes in a step, by role.
 
 Counted is from the step's begin to its end, as server CPU is. Processes that stand still, as those of a server do while
-others have their slices, count nothing: what there is belongs to the same time as the step's operations.
+others have their slices, count nothing: the counts belong to the same time as the step's operations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 @dataclass(slots=True)
 class Counted:
-    """By role and event; `note` says what there is not, and why. Nothing was counted where there are no roles.
+    """Counts by role and event; `note` says what is missing, and why. Without roles nothing was counted.
 
     `by_perf` says that perf was there while the step ran.
     """
@@ -66,7 +66,7 @@ def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> 
 
 
 def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, dict[str, EventCount]], list[str]]:
-    """Counts without those of events that had a counter in less than half of the time, and what is to be said of them.
+    """Count without those of events that had a counter in less than half of the time, and what is to be said of them.
 
     Events take turns where others than this run count, too: what is asked for fits into the counters that there are.
     """
@@ -93,7 +93,7 @@ class StepCounters:
     """Counts over the processes of one step. Nothing raises: where nothing can be counted, the note says why."""
 
     def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
-        """By perf, or for a `lack` of it from /proc.
+        """Count with perf, or from /proc when perf is missing (`lack` says why).
 
         `roles` are the server's processes now, by what they do: they may change while perf attaches.
         """
@@ -115,16 +115,16 @@ class StepCounters:
                 self.counted.note = f"no counters: {error}"
 
     def start(self) -> None:
-        """The step begins."""
+        """Start counting: the step begins."""
         self._try(lambda counting: counting.start())
 
     def finish(self) -> None:
-        """It is over; with its connections still there."""
+        """Read the counts at the step's end, while its connections are still open."""
         self._try(lambda counting: counting.stop())
         self._try(self._take)
 
     def close(self) -> None:
-        """Ends what counts."""
+        """Stop counting."""
         if self._counting is not None:
             self._counting.close()
             self._counting = None

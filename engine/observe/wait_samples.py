@@ -24,7 +24,7 @@ CONNECTIONS_PER_S = 500.0
 
 
 def looks_per_s(connections: int) -> float:
-    """How often they are looked at: up to 50 ten times a second, 200 every 0.4 s."""
+    """Samples per second: ten for up to 50 connections, one every 0.4 s for 200."""
     return min(LOOKS_PER_S, CONNECTIONS_PER_S / max(1, connections))
 
 
@@ -52,14 +52,14 @@ class WaitLooks:
 
     @property
     def often(self) -> bool:
-        """Whether nothing need be asked between looks, to see what lasts."""
+        """Whether samples are frequent enough to tell what lasts."""
         return bool(self.names) and self._interval_ns <= OFTEN_NS
 
     def look(self, t_ns: int) -> Observed | None:
-        """It is `t_ns` now. Returns who has done for long what it does; None where nobody looked."""
+        """Take a sample if one is due; return the connections whose state has lasted, None without a sample."""
         if t_ns < self.due_ns:
             return None
-        # From when it was due: whoever calls is somewhat late each time. What was missed altogether is not made up for.
+        # From when it was due: the caller is somewhat late each time. What was missed altogether is not made up for.
         since_ns = self.due_ns if t_ns - self.due_ns < self._interval_ns else t_ns
         self.due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
         pauses = self._pauses()
@@ -77,7 +77,7 @@ class WaitLooks:
         return found.old
 
     def take(self, step: int, t_ns: int, dt_ns: int) -> list[WaitSecond]:
-        """What was seen in the interval that ends now, by role; nothing where nobody looked."""
+        """The samples of the interval that ends now, by role; empty without any."""
         looks, fresh = self._fresh_looks, self._fresh
         self._fresh_looks, self._fresh = 0, {name: Counter() for name in self.names}
         self.looks += looks

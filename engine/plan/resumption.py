@@ -90,7 +90,7 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
         with suppress(UserError):  # the source need not be there any more
             (label,) = resolve.check([text])
             if isinstance(label.origin, Source) and label.origin.commit and label.origin.title != build.source:
-                progress(f"? build '{build.label}': its source has changed; the run goes on with {build.source}")
+                progress(f"? build '{build.label}': its source has changed; the run keeps {build.source}")
         return
     (found,) = resolve.resolve([text], progress, out / ".builds", exact=True)
     for name in ("prefix", "version", "digest", "initdb_args"):

@@ -115,7 +115,7 @@ class Probing(Closing):
         return self
 
     def close(self) -> None:
-        """Ends all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
+        """End all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
         everything = [*self._open.values(), *self._ending]
         for one in everything:
             one.session.ask_stop()  # all at once, so that they end side by side
@@ -190,7 +190,7 @@ class Probing(Closing):
         return step.totals, tuple(sorted(step.active))
 
     def _keep_stacks(self, probe: str, name: str, step: ProbedStep, by_role: Mapping[str, Mapping[str, int]]) -> None:
-        """Writes a step's stacks, and says of waits for how much of their time there is none."""
+        """Write a step's stacks, and say for how much of the waiting time there is no stack."""
         for role, folded in by_role.items():
             try:
                 stacks.write_folded(self.cell_dir, name, role, folded, probe)
@@ -204,7 +204,7 @@ class Probing(Closing):
                 self._say(probe, f"probes: {probe}: {1 - part:.0%} of the time off the CPU in {name} has no stack")
 
     def poll(self) -> None:
-        """Records the frames and words that have come."""
+        """Record the frames and words that have come."""
         self._polled_s = time.monotonic()
         for one in [*self._open.values(), *self._ending]:
             frames = one.session.poll()
@@ -217,7 +217,7 @@ class Probing(Closing):
         for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
             self._ending.append(self._open.pop(probe))  # so that it can be switched on again
             if self._step is not None:
-                self._step.decided.add(probe)  # but not by itself
+                self._step.decided.add(probe)  # but not started automatically
         for one in [one for one in self._ending if one.session.over]:
             one.session.stop()  # which has nothing left to wait for
             self._ending.remove(one)
@@ -228,7 +228,7 @@ class Probing(Closing):
             self.poll()
 
     def switch(self, name: str, on: bool) -> str:
-        """Attaches or detaches a probe at once, for the rest of the cell; returns why not, empty when it will."""
+        """Attach or detach a probe at once, for the rest of the cell; return why not, empty when it will."""
         choice = selection.choice_of(name)
         if self.unavailable:
             return self.unavailable
@@ -259,7 +259,7 @@ class Probing(Closing):
     # -- attaching
 
     def _start(self, choice: Choice) -> str:
-        """Starts a probe and does not wait for it; returns why it is not available, which is recorded too."""
+        """Start a probe and do not wait for it; return why it is not available, which is recorded too."""
         target = replace(self._target, clients=self._step.clients) if self._step else self._target
         session = ProbeSession(
             target,
@@ -286,7 +286,7 @@ class Probing(Closing):
         self._ending.append(one)
 
     def _await_baselines(self) -> None:
-        """Waits until all that happens from now on is counted: a probe's first reading is what it counts from."""
+        """Wait until all that happens from now on is counted: a probe's first reading is what it counts from."""
         until_s = time.monotonic() + START_TIMEOUT_S
         for one in self._open.values():
             while one.session.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
@@ -296,7 +296,7 @@ class Probing(Closing):
         self.poll()
 
     def _retarget(self) -> None:
-        """Says whom to follow if bpftrace must be started again: the clients that are there by then."""
+        """Say whom to follow if bpftrace must be started again: the clients that are there by then."""
         clients = self._step.clients if self._step else ()
         for one in self._open.values():
             one.session.target = replace(one.session.target, clients=clients)

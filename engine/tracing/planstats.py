@@ -47,7 +47,7 @@ def contention(clients: int) -> tuple[str, ...]:
 
 
 def begin(monitor: Monitor) -> None:
-    """Makes a database ready to be asked. The monitor's own statements are not counted."""
+    """Make a database ready to be asked. The monitor's own statements are not counted."""
     monitor.ask(f"CREATE EXTENSION IF NOT EXISTS {LIBRARY}")
     monitor.ask(f"SET {LIBRARY}.track = none")
 

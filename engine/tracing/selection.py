@@ -41,13 +41,13 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """As it was asked for: `planner`, `planner:window`."""
+        """The name as the user gave it: `planner`, `planner:window`."""
         return f"{self.probe}:{self.mode}" if self.mode else self.probe
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was asked for; `required` are those asked for by name."""
+    """The requested probes; `required` are those named one by one."""
 
     choices: tuple[Choice, ...]
     required: tuple[Choice, ...]
@@ -112,7 +112,7 @@ def by_sudo() -> bool:
 
 
 def findings_of(found: requirements.Facts) -> tuple[requirements.Finding, ...]:
-    """What keeps probes from running here: the same for whoever asks, `bench doctor`, the list, or a run."""
+    """What keeps probes from running here: the same for `bench doctor`, the list of probes and a run."""
     findings = requirements.check(found)
     # For root the helper mounts it and says so; for others it changes nothing.
     if found.uid == 0:
@@ -170,7 +170,7 @@ def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
 def admit(
     selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
 ) -> tuple[str, ...]:
-    """Lines that say which of the default probes the run will lack; `found` is what there is, if not `facts`.
+    """Lines that say which of the default probes the run will lack; `found` stands in for `facts`.
 
     Raises UserError, with one such line, when a probe that was asked for by name is not available.
     """

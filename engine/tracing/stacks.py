@@ -34,7 +34,7 @@ def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
 
 
 def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
-    """Keeps the stacks of one role in one step: line -> samples. An earlier attempt's are replaced.
+    """Keep the stacks of one role in one step: line -> samples. An earlier attempt's are replaced.
 
     Raises OSError when the folder cannot be written.
     """

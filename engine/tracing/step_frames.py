@@ -55,7 +55,7 @@ class ProbedStep:
     _counted: dict[str, _Counted] = field(default_factory=dict)
 
     def add(self, frame: Frame, mode: str, space: folding.Space | None) -> Iterator[ProbeFrame]:
-        """Adds a frame of a probe in a mode; yields its rows for the journal, none where it lies outside the step."""
+        """Add a frame of a probe in a mode; yields its rows for the journal, none where it lies outside the step."""
         began_ns = frame.t_ns - frame.dt_ns
         if frame.t_ns <= self.started_ns or (self.ended_ns and began_ns >= self.ended_ns):
             return
@@ -74,7 +74,7 @@ class ProbedStep:
             yield ProbeFrame(self.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
 
     def conclude(self) -> None:
-        """Writes into the totals how they were counted."""
+        """Write into the totals how they were counted."""
         for probes in self.totals.values():
             for probe, record in probes.items():
                 counted = self._counted[probe]

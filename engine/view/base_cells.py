@@ -44,7 +44,7 @@ class BaseCells:
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
         """The rate up to a time over that of each of the base's cells up to the same point of the step, in order.
 
-        The points are the ghost's. There is none of a cell that never came so far.
+        The points are the ghost's. A cell that never came so far has none.
         """
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []

@@ -22,11 +22,11 @@ class Envelope:
         self._per_column = (end - start) / columns if columns else 0.0
 
     def add(self, until: float, length: float, value: float) -> None:
-        """Takes in a value that held from `until - length` to `until`; what lies outside the axis is left out."""
+        """Take in a value that held from `until - length` to `until`; what lies outside the axis is left out."""
         self.extend((until,), (length,), (value,))
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[float]) -> None:
-        """Takes in many. A step of two hours has 7,200 of each role: this loop is what a chart costs."""
+        """Take in many. A step of two hours has 7,200 of each role: this loop is what a chart costs."""
         columns, start, end, per_column = self.columns, self.start, self.end, self._per_column
         if per_column <= 0:
             return

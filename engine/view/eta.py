@@ -25,9 +25,9 @@ def planned(
     rates: Callable[[int], Mapping[str, float]],
     *,
     running: bool,
-    abreast: bool,
+    interleaved: bool,
 ) -> list[Planned]:
-    """The cells that are wanted, in their order. Where they run `abreast` all of a repeat come next together."""
+    """The cells that are wanted, in their order. Interleaved ones of a repeat come next together."""
     newest: dict[str, Attempt] = {}
     for attempt in attempts:  # one that finished counts, also when it was begun again
         if attempt.cell not in newest or newest[attempt.cell].state != "finished":
@@ -38,7 +38,7 @@ def planned(
         state = known.state if known is not None else "planned"
         if state == "running" and not running:
             state = "interrupted"
-        place = cell.repeat if abreast else cell.ordinal
+        place = cell.repeat if interleaved else cell.ordinal
         if running and state not in ("finished", "running") and following in (None, place):
             state, following = "next", place
         done = rates(known.id) if known is not None and known.state == "finished" else {}
@@ -46,16 +46,16 @@ def planned(
     return found
 
 
-def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, abreast: bool) -> float | None:
+def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, interleaved: bool) -> float | None:
     """How long the cells that are wanted and have not finished will take; None before any has finished.
 
-    Where cells run `abreast`, those of a repeat are one piece of work, else each is by itself. A piece takes as long as
-    those before it did on average, less what has passed of the one under way.
+    The `interleaved` cells of a repeat are one piece of work, else each cell is one. A piece takes as long as those
+    before it did on average, less what has passed of the one under way.
     """
     newest = {attempt.cell: attempt for attempt in attempts}
     pieces: dict[object, list[Attempt | None]] = {}
     for cell in cells:
-        pieces.setdefault(cell.repeat if abreast else cell.id, []).append(newest.get(cell.id))
+        pieces.setdefault(cell.repeat if interleaved else cell.id, []).append(newest.get(cell.id))
     took, begun_ns, todo = [], [], 0
     for piece in pieces.values():
         known = [attempt for attempt in piece if attempt is not None]

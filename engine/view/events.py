@@ -81,7 +81,7 @@ def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int 
 def incident_beside(
     found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
 ) -> tuple[tuple[EventRow, ...], int] | None:
-    """Of incidents with where they are seen from, the next (`by` 1) or the one before (-1); None where there is none.
+    """The next incident (`by` 1) or the previous one (-1) with its landing place; None without one.
 
     They are counted from the one that was chosen, by when it began, as long as it is the one that is looked at.
     """
@@ -137,7 +137,7 @@ def clients_words(count: int) -> str:
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:
-    """A stall by itself, in the words of an incident."""
+    """A single stall, in the words of an incident."""
     return incident_words((stall,), at_ns)
 
 

@@ -25,7 +25,7 @@ class Ghost:
         self._at_s = 0.0  # of the base's active time: where its work is that of the newest tick
 
     def catch_up(self) -> None:
-        """Takes in the series' new ticks: beside each what the base did at the same work."""
+        """Take in the series' new ticks: beside each what the base did at the same work."""
         rate = self._series.rates.get(self._kind)
         if rate is None or self._base.active.get(self._kind) is None:
             return
@@ -69,7 +69,7 @@ def base_place(base: StepSeries, series: StepSeries, t_ns: int) -> float | None:
     """The base's active time, in s, that is the same point of the step as a time of the series; None after its end.
 
     It is the step's, whichever role is looked at: by its inserts where those are what it is to do, else by its time,
-    so that a query step is aligned by time although so many rows are to be inserted in it.
+    so that a query step is aligned by time although its inserts have a fixed amount to do.
     """
     primary = series.step.primary_metric
     if series.step.work and "insert" in series.rates and (primary is None or primary.role == "insert"):

@@ -1,4 +1,4 @@
-"""A step of cells abreast at a moment: what each server has done of it, and how they compare so far."""
+"""A step of interleaved cells at a moment: what each server has done of it, and how they compare so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.view.step_series import SECOND_NS, StepSeries
 
 EARLIER = 0.75  # of the time so far: from there on a ratio is seen to rise or fall
 
-Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of cells abreast, the base's first
+Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of interleaved cells, the base's first
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Abreast:
-    """The servers that were driven side by side, the base first; roles, machine and events shown are of the `chosen`.
+    """The interleaved servers, the base first; roles, machine and events shown are of the `chosen`.
 
     `planned_s` is each server's active time by the plan, 0 where its length is work. `blocks` of `slices` are over.
     """
@@ -59,17 +59,17 @@ class Abreast:
 
     @property
     def shown(self) -> Side:
-        """The side that is looked at."""
+        """The chosen side."""
         return self.sides[self.chosen]
 
     @property
     def compared(self) -> Side:
-        """The side whose ratio is looked at: the chosen one, or the base's first other."""
+        """The side whose ratio is shown: the chosen one, or the first other if that is the base."""
         return self.sides[self.chosen or 1]
 
     @property
     def lane(self) -> Lane:
-        """The slices of the side that is looked at."""
+        """The slices of the chosen side."""
         return self.slices.lanes[self.chosen]
 
     @property
@@ -94,7 +94,7 @@ class Abreast:
 
 
 class Together:
-    """Which cells of a run are abreast, and what their slices say; of a replay everything that was read is kept."""
+    """Which cells of a run are interleaved, and what their slices say; of a replay everything that was read is kept."""
 
     def __init__(self, reader: JournalReader, *, replay: bool) -> None:
         self._reader = reader
@@ -114,7 +114,7 @@ class Together:
         return sorted(found.values(), key=self._place)
 
     def driven(self, sides: Beside) -> Beside:
-        """The same steps, where they are driven in slices, with what has been recorded of those read; else none."""
+        """The same steps, with their recorded slices read, if they are sliced; else none."""
         if len(sides) < 2:
             return ()
         key = _key(sides)

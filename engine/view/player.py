@@ -44,7 +44,7 @@ TREND_NS = 60 * SECOND_NS  # over which a ratio is seen to rise or fall
 
 @contextmanager
 def legible(run: Path) -> Iterator[None]:
-    """Turns what a damaged record does to those who read it into one line for the user."""
+    """Turn what a damaged record does to those who read it into one line for the user."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
@@ -91,7 +91,7 @@ class Player:
         self.close()
 
     def close(self) -> None:
-        """Closes the journal."""
+        """Close the journal."""
         self.reader.__exit__(None, None, None)
 
     def look(self) -> ViewState:
@@ -118,8 +118,8 @@ class Player:
         with legible(self.run):
             cells = outcome.wanted(self.manifest, self._decisions)
             attempts = self._attempts.values()
-            running, abreast = is_locked(self.run), self.manifest.sliced
-            return planned(cells, attempts, self._bases.rates, running=running, abreast=abreast)
+            running, sliced = is_locked(self.run), self.manifest.sliced
+            return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced)
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
         """The base's curve behind that of a kind of role; None of the base itself, and before it has finished."""
@@ -138,7 +138,7 @@ class Player:
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        """Looks at the next of the servers side by side from now on."""
+        """Look at the next of the servers side by side from now on."""
         if view.abreast is None:
             return
         sides = view.abreast.sides
@@ -158,7 +158,7 @@ class Player:
         blank = self._blank("running" if running else self._ended())
         if running:
             wanted = outcome.wanted(self.manifest, self._decisions)
-            blank = replace(blank, left_s=left_s(wanted, attempts, now_ns, abreast=self.manifest.sliced))
+            blank = replace(blank, left_s=left_s(wanted, attempts, now_ns, interleaved=self.manifest.sliced))
         if running and (guest := booting(self.reader, attempts)) is not None:
             now_ns = self._clock.monotonic_ns()
             doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
@@ -193,7 +193,7 @@ class Player:
         return self._clock.wall_ns() - self._wall(attempt, 0) if in_guest else self._clock.monotonic_ns()
 
     def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, Beside]:
-        """What is to be shown of the cells that run, or ran last; and the steps that are driven side by side."""
+        """What is to be shown of the cells that run, or ran last; and the interleaved steps."""
         attempts = self._abreast_with(newest)
         begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
         starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
@@ -247,7 +247,7 @@ class Player:
         return min(stood_ns + (self._clock.monotonic_ns() - at_ns) * self.speed, self._end_ns())
 
     def seek(self, t_ns: int) -> None:
-        """Goes to a time of the cell, which is held within its steps."""
+        """Go to a time of the cell, which is held within its steps."""
         t_ns = max(self._steps[0].started_ns, min(t_ns, self._end_ns()))
         self._anchor = (t_ns, self._clock.monotonic_ns())
 
@@ -301,7 +301,9 @@ class Player:
 
     def _read_attempts(self) -> None:
         running = [attempt.id for attempt in self._attempts.values() if attempt.state == "running"]
-        known = min(running) - 1 if running else max(self._attempts, default=0)  # of cells abreast any may end first
+        known = (
+            min(running) - 1 if running else max(self._attempts, default=0)
+        )  # any of several interleaved cells may end first
         for attempt in self.reader.attempts(known, origins=False):
             self._attempts[attempt.id] = attempt
 

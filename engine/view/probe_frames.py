@@ -71,7 +71,7 @@ class News:
 
 
 def look(run: Path, wanted: Wanted) -> News:
-    """Reads what is new in a run. Raises UserError when it cannot be read."""
+    """Read what is new in a run. Raises UserError when it cannot be read."""
     with JournalReader(run) as reader:
         attempts = reader.attempts(origins=False)
         latest = [step for attempt in attempts[-2:] if (step := reader.latest_step(attempt.id)) is not None]

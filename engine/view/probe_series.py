@@ -28,7 +28,7 @@ class Sums:
     seconds: float = 0.0
 
     def add(self, frames: Iterable[ProbeFrame]) -> Sums:
-        """Adds frames; returns itself."""
+        """Add frames; return itself."""
         figures = self.figures
         for frame in frames:
             self.seconds += frame.dt_ns / SECOND_NS
@@ -70,7 +70,7 @@ class ProbeSeries:
         return max(self.step.started_ns, self._ends[-1] - LATE_NS) if self._ends else self.step.started_ns
 
     def take(self, frames: Iterable[ProbeFrame]) -> None:
-        """Adds frames; those that are there already are passed over."""
+        """Add frames; those that are there already are passed over."""
         for frame in frames:
             if not self._ends or frame.t_ns > self._ends[-1]:
                 self._frames.append(frame)
@@ -110,7 +110,7 @@ class ProbeSeries:
 
 
 def add_pairs(into: Histogram, pairs: Iterable[Sequence[int]]) -> None:
-    """Adds a frame's histogram to another one."""
+    """Add a frame's histogram to another one."""
     for bucket, count in pairs:
         into[bucket] = into.get(bucket, 0) + count
 

@@ -92,7 +92,7 @@ class CellStep:
     stalls: int = 0
     stalled: Spans = ()
     flags: tuple[tuple[str, str], ...] = ()
-    time_s: float | None = None  # in place of a rate, of a step that is judged by a time
+    time_s: float | None = None  # instead of a rate, for a step whose primary metric is a time
 
     @property
     def stalled_s(self) -> float:
@@ -119,7 +119,7 @@ class RunCache:
         return self._cells.get(folder)
 
     def changed(self) -> list[Path]:
-        """Forgets runs that are gone; returns those that are new or have changed, newest first by their names."""
+        """Forget runs that are gone; return those that are new or have changed, newest first by their names."""
         folders = runs_in(self.out)
         for folder in set(self._runs).difference(folders):
             for known in (self._stamps, self._runs, self._cells):
@@ -127,7 +127,7 @@ class RunCache:
         return [folder for folder in folders if self._stamps.get(folder) != _stamp(folder) or self._died(folder)]
 
     def read(self, folder: Path) -> RunSummary:
-        """Reads a run's line."""
+        """Read a run's line."""
         stamp = _stamp(folder)  # first: what is written while it is read makes it changed again
         run = read_run(folder)
         self._cells.pop(folder, None)
@@ -135,7 +135,7 @@ class RunCache:
         return run
 
     def read_cells(self, folder: Path) -> tuple[CellStep, ...]:
-        """Reads the steps of a known run's cells; there are none of one that is gone."""
+        """Read the steps of a known run's cells; there are none of one that is gone."""
         run = self._runs.get(folder)
         self._cells[folder] = read_cells(run) if run is not None else ()
         return self._cells[folder]

@@ -1,6 +1,6 @@
-"""The slices of one step of cells abreast in memory: what each server did in its active time, and the ratios so far.
+"""The slices of one step of interleaved cells in memory: each server's work in its active time, and the ratios so far.
 
-Active time is that of a server's own slices: it stands still while another is driven.
+Active time is that of a server's own slices: it stands still during another's slices.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Lane:
     active_ns: int = 0
 
     def take(self, rows: Sequence[SliceRow], *, in_rows: bool) -> None:
-        """Adds a block."""
+        """Add a block."""
         for row in rows:
             length = max(0, row.counted_from_ns - row.opened_ns) + row.counted_ns
             self.opened.append(row.opened_ns)
@@ -104,7 +104,7 @@ class SliceSeries:
         self._block = -1
 
     def catch_up(self) -> None:
-        """Reads the blocks that are new, and those that were not whole."""
+        """Read the blocks that are new, and those that were not whole."""
         found = [
             {block: list(rows) for block, rows in groupby(self._reader.slices(step, self._block), attrgetter("block"))}
             for step in self._steps
@@ -134,7 +134,7 @@ class SliceSeries:
         return bisect_right(self._ended, t_ns)
 
     def so_far(self, side: int, blocks: int) -> SoFar | None:
-        """The ratio of a side's rate to the base's after so many blocks; None before each has counted something."""
+        """The ratio of a side's rate to the base's after a number of blocks; None before each has counted something."""
         size = max(1, blocks // MOST_SUMS)
         base, other = (
             [_sums(part[:blocks], size) for part in (lane.done, lane.counted_ns)]
@@ -149,7 +149,7 @@ class SliceSeries:
         return SoFar(ratio_of(found.theta), low, high, blocks)
 
     def _draw(self, side: int) -> None:
-        """Adds to a line what is long enough for a point of it."""
+        """Add to a line what is long enough for a point of it."""
         lane, points = self.lanes[side], self.rates[side]
         done = counted_ns = 0
         from_ns = points.until[-1] if points.until else 0
@@ -167,5 +167,5 @@ class SliceSeries:
 
 
 def _sums(values: Sequence[int], size: int) -> Sequence[int]:
-    """Neighbours added up, so many at a time."""
+    """Sums of consecutive values, `many` at a time."""
     return values if size == 1 else [sum(values[at : at + size]) for at in range(0, len(values), size)]

@@ -1,6 +1,6 @@
 """What is read of a step only where there is room to show it: sizes of service times, waits, figures of the machine.
 
-Each is a series that grows while the engine records, over the clock, or over active time where a server is driven in
+Each is a series that grows while the engine records, over the clock, or over active time where a server works in
 slices: `read` tells which moment that is.
 """
 
@@ -18,7 +18,7 @@ from engine.view.step_series import SECOND_NS, Series, is_sliver
 from engine.view.tally import Sort
 from workloads import histogram
 
-# Of a tick in which a server was driven for less, its figures are mostly of what it did meanwhile by itself.
+# In a tick with less active time, the figures are mostly of background work between slices.
 LEAST_DRIVEN_NS = 50_000_000
 PER_OCTAVE = 2  # bands of service times: two for each doubling
 
@@ -32,7 +32,7 @@ class Weighed:
         self.value: list[dict[Sort, float]] = []
 
     def add(self, until: int, length: int, weights: Mapping[Sort, float]) -> None:
-        """Adds to the newest point, or begins the next one."""
+        """Add to the newest point, or begins the next one."""
         if not self.until or until > self.until[-1]:
             self.until.append(until)
             self.length.append(length)
@@ -106,7 +106,7 @@ class StepDetails:
         return self.figures
 
     def read_services(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
-        """Takes in the sizes of service times."""
+        """Take in the sizes of service times."""
         for role, t_ns, dt_ns, counts in self._reader.services(self._step, self._services_ns):
             self._services_ns = t_ns
             if role in roles:
@@ -117,7 +117,7 @@ class StepDetails:
                 self.services.setdefault(roles[role].kind, Weighed()).add(active(t_ns)[0], dt_ns, found)
 
     def read_waits(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
-        """Takes in what was waited for."""
+        """Take in what was waited for."""
         looks = self._reader.wait_seconds(self._step, self._waits_ns)
         self._looked = self._looked or bool(looks)
         for second in looks:

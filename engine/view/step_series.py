@@ -40,12 +40,12 @@ class Series:
         self.value.append(value)
 
     def drop(self) -> None:
-        """Takes out the newest value."""
+        """Take out the newest value."""
         for column in (self.until, self.length, self.value):
             column.pop()
 
     def halve(self) -> None:
-        """Makes one of each two neighbours, with their mean over their time; of an odd number the last one stays."""
+        """Make one of each two neighbours, with their mean over their time; of an odd number the last one stays."""
         pairs = range(0, len(self.until) - 1, 2)
         odd = slice(2 * len(pairs), None)
         lengths = [self.length[at] + self.length[at + 1] for at in pairs]
@@ -101,7 +101,7 @@ class StepSeries:
         return self._ends[-1]
 
     def catch_up(self) -> None:
-        """Reads what is new: intervals, events, and whether the step has ended.
+        """Read what is new: intervals, events, and whether the step has ended.
 
         What its end left over is counted to the interval before.
         """
@@ -125,7 +125,7 @@ class StepSeries:
         self.catch_up_events()
 
     def catch_up_events(self) -> bool:
-        """Reads new events, and those that lasted; whether there was any change."""
+        """Read new events, and those that lasted; whether there was any change."""
         changed = False
         for place, known in enumerate(self.events):
             if known.ended_ns is None and (now := self._reader.event(known.id)) != known:
@@ -144,7 +144,7 @@ class StepSeries:
         return self._ends[self._begin(self._place(t_ns))]
 
     def worked_s(self, t_ns: int) -> float:
-        """The length of the ticks that had ended by a time, without the pauses of a server that is driven in slices."""
+        """The length of the ticks that had ended by a time, without the pauses of a server in slices."""
         return self._worked_ns[self._place(t_ns)] / 1e9
 
     def active_share(self, t_ns: int) -> float:
@@ -199,7 +199,7 @@ class StepSeries:
         self._take(together + alone, _length(self._short))
 
     def _take(self, tick: list[Count], worked_ns: int | None = None) -> None:
-        """Adds a tick, by whose end the server had worked for so much longer: its length, or what is given."""
+        """Add a tick, by whose end the server had worked for so much longer: its length, or what is given."""
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
         self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])

@@ -21,7 +21,7 @@ class Tally:
         self.columns: list[dict[Sort, float] | None] = [None] * columns
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[Mapping[Sort, float]]) -> None:
-        """Takes in points; what lies outside the axis is left out."""
+        """Take in points; what lies outside the axis is left out."""
         for until, length, weights in zip(untils, lengths, values, strict=True):
             if until <= self.start or until - length >= self.end:
                 continue

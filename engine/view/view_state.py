@@ -47,7 +47,7 @@ class RoleLine:
 class Machine:
     """The server as a whole and the machine, in the last second or over a step; None where it was not sampled.
 
-    Rates are per second. Those of a server that is driven in slices are per second of its active time.
+    Rates are per second. Those of a server in slices are per second of its active time.
     """
 
     server_cpu_percent: float | None = None
@@ -96,7 +96,7 @@ class ViewState:
     primary_role: str = "insert"
     rate_per_s: float | None = None
     median_per_s: float | None = None
-    timed: bool = False  # it is judged by a time, not by a rate: which is known at its end
+    timed: bool = False  # the primary metric is a time, which is known at the end
     time_s: float | None = None
     base_s: float | None = None
     base: str = ""
@@ -112,8 +112,8 @@ class ViewState:
     failures: tuple[Attempt, ...] = ()  # at cells that are not finished
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
-    abreast: Abreast | None = None  # of a step that is driven in slices; all else here is of its chosen side
-    external: bool = False  # to a server that was running already, of which only what it says itself is seen
+    abreast: Abreast | None = None  # of a step in slices; everything else here is of the chosen side
+    external: bool = False  # an external server, of which only its own statistics are seen
     stopping: bool = False  # it was asked to
     speed: int | None = None  # of a replay; None live
     playing: bool = True

@@ -136,7 +136,7 @@ class Pgbench:
     def written(self, record: Record) -> Written:
         ours = shipped_scripts()
         own = {each.name: each.text for each in _scripts(record) if not each.builtin and each.text not in ours}
-        return Written(own, recorded(record).define)
+        return Written(own)
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         for name, why in NOT_SLICED.items():

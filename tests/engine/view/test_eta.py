@@ -26,20 +26,20 @@ def attempt(cell: Cell, state: str, from_s: int, until_s: int | None = None) -> 
 
 
 def test_nothing_is_known_before_a_cell_has_finished(cells: tuple[Cell, ...]) -> None:
-    assert left_s(cells, [attempt(cells[0], "running", 0)], 50 * SECOND_NS, abreast=False) is None
+    assert left_s(cells, [attempt(cells[0], "running", 0)], 50 * SECOND_NS, interleaved=False) is None
 
 
 def test_cells_to_come_take_as_long_as_those_before(cells: tuple[Cell, ...]) -> None:
     done = [attempt(cells[0], "finished", 0, 100), attempt(cells[1], "finished", 100, 300)]
     now_ns = 350 * SECOND_NS
-    assert left_s(cells, [*done, attempt(cells[2], "running", 310)], now_ns, abreast=False) == 110 + 150
-    assert left_s(cells, [*done, attempt(cells[2], "running", 10)], now_ns, abreast=False) == 150, "never below 0"
-    assert left_s(cells, [*done, attempt(cells[2], "failed", 310, 320)], now_ns, abreast=False) == 2 * 150
+    assert left_s(cells, [*done, attempt(cells[2], "running", 310)], now_ns, interleaved=False) == 110 + 150
+    assert left_s(cells, [*done, attempt(cells[2], "running", 10)], now_ns, interleaved=False) == 150, "never below 0"
+    assert left_s(cells, [*done, attempt(cells[2], "failed", 310, 320)], now_ns, interleaved=False) == 2 * 150
     more = [attempt(cell, "finished", 400, 500) for cell in cells[2:]]
-    assert left_s(cells, [*done, *more], now_ns, abreast=False) == 0
+    assert left_s(cells, [*done, *more], now_ns, interleaved=False) == 0
 
 
 def test_cells_side_by_side_are_one_piece_of_work(cells: tuple[Cell, ...]) -> None:
     done = [attempt(cells[0], "finished", 0, 100), attempt(cells[1], "finished", 1, 110)]
     going = [attempt(cell, "running", 120 + place) for place, cell in enumerate(cells[2:])]
-    assert left_s(cells, done + going, 150 * SECOND_NS, abreast=True) == 80
+    assert left_s(cells, done + going, 150 * SECOND_NS, interleaved=True) == 80
