@@ -59,8 +59,8 @@ def place(name: str) -> str:
     pinned = os.environ.get(variable(name))
     if pinned:
         return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned
-    there = [path for _, path in _candidates(name, ())]
-    return str(there[0]) if there else ""
+    candidates = [path for _, path in _candidates(name, ())]
+    return str(candidates[0]) if candidates else ""
 
 
 def variable(name: str) -> str:
@@ -74,9 +74,9 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
         return nix.realise(name, pinned, progress, roots / name) / "bin" / name
     if pinned:
         return Path(pinned)
-    there = [(order_of(version), path) for version, path in _candidates(name, found)]
-    if there:
-        return max(there, key=lambda candidate: candidate[0])[1]
+    candidates = [(order_of(version), path) for version, path in _candidates(name, found)]
+    if candidates:
+        return max(candidates, key=lambda candidate: candidate[0])[1]
     searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
     raise UserError(
         f"no {name} found, {searched} on PATH: start bench from its flake{other}, or set {name} in config.toml"
@@ -97,10 +97,10 @@ def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
 def _version(path: Path) -> str:
     """The program's version: "18.6"; empty if it reports none, and then it is the last choice."""
     try:
-        told = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
+        match = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
     except UserError:
         return ""
-    return (told.group(1) or told.group(2)) if told else ""
+    return (match.group(1) or match.group(2)) if match else ""
 
 
 def _record(path: Path) -> dict[str, str]:
@@ -114,5 +114,5 @@ def _record(path: Path) -> dict[str, str]:
         raise UserError(f"{path} --version: {answer.shown}")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    said = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
-    return {"path": str(path), "version": said[0] if said else "", "digest": digest}
+    lines = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
+    return {"path": str(path), "version": lines[0] if lines else "", "digest": digest}

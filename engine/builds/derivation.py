@@ -129,14 +129,14 @@ def derive(drv: str, change: Change) -> Derived:
         if nix.over_hostpkgs():
             command += ["--option", "substituters", ""]
         try:
-            made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except FileNotFoundError as error:
             raise nix.no_nix() from error
-        if made.returncode != 0:
-            raise UserError(f"Nix cannot take the source of {change.name or drv}: {last_words(made.stderr)}")
+        if done.returncode != 0:
+            raise UserError(f"Nix cannot take the source of {change.name or drv}: {last_words(done.stderr)}")
         path = str(link.readlink())
-    found = read_derivation(Path(path))
-    return Derived(path, found.outputs["out"], found.env.get("src", ""))
+    derivation = read_derivation(Path(path))
+    return Derived(path, derivation.outputs["out"], derivation.env.get("src", ""))
 
 
 def _request(base: Derivation, change: Change) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def _name(patch: Path) -> str:
 def _with_parents(files: tuple[str, ...] | None) -> dict[str, bool] | None:
     if files is None:
         return None
-    found = dict.fromkeys(files, True)
+    paths = dict.fromkeys(files, True)
     for file in files:
         at = file.rfind("/")
-        while at > 0 and file[:at] not in found:
-            found[file[:at]] = True
+        while at > 0 and file[:at] not in paths:
+            paths[file[:at]] = True
             at = file.rfind("/", 0, at)
-    return found
+    return paths

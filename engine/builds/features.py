@@ -41,14 +41,14 @@ def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str,
 
     Raises UserError for a step that was asked for by name and that no build has.
     """
-    found: dict[str, dict[str, str]] = {}
+    left_out: dict[str, dict[str, str]] = {}
     for step in steps:
         why = {build.label: reason for build in builds if (reason := _reason(step, build, absent))}
         if step.named and len(why) == len(builds):
             raise UserError(f"step {step.name}: {'; '.join(reasons(why))}")
         for label, reason in why.items():
-            found.setdefault(label, {})[step.name] = reason
-    return found
+            left_out.setdefault(label, {})[step.name] = reason
+    return left_out
 
 
 def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:

@@ -67,20 +67,20 @@ def is_valid(store_path: str) -> bool:
     nix_store = shutil.which("nix-store")
     if nix_store is None:
         return False
-    asked = subprocess.run([nix_store, "--check-validity", store_path], capture_output=True, check=False)
-    return asked.returncode == 0
+    done = subprocess.run([nix_store, "--check-validity", store_path], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def fixed_path(sha256: str, name: str) -> str:
     """The store path of a file of this hash and name."""
     command = ["nix-store", "--print-fixed-path", "sha256", sha256, name]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise no_nix() from error
-    if asked.returncode != 0:
-        raise UserError(f"{name}: Nix cannot tell its store path: {last_words(asked.stderr)}")
-    return asked.stdout.strip()
+    if done.returncode != 0:
+        raise UserError(f"{name}: Nix cannot tell its store path: {last_words(done.stderr)}")
+    return done.stdout.strip()
 
 
 def add_fixed(file: Path, name: str) -> None:
@@ -140,15 +140,15 @@ def _finished(store_path: Path) -> bool:
 
 def _there(label: str, drv: Path) -> Path:
     """The output of a derivation, if it is in the store already."""
-    made = OUTPUT.search(drv.read_text()) if drv.is_file() else None
-    if made is None or not _finished(Path(made[1])):
+    output = OUTPUT.search(drv.read_text()) if drv.is_file() else None
+    if output is None or not _finished(Path(output[1])):
         if shutil.which("nix") is None:
             raise no_nix()
         raise UserError(
             f"'{label}' is not in the Nix store, to which {getpass.getuser()} may not write: let its owner, "
             f"{STATE.owner()}, run a plan with it once, or install Nix with its daemon"
         )
-    return Path(made[1])
+    return Path(output[1])
 
 
 def realise_command(drv: str, link: Path | None) -> list[str]:

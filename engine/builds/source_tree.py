@@ -103,8 +103,8 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
         raise UserError(f"build '{name}': '{revision}' is not a revision")
     if not git(repository, "rev-parse", "--git-dir", failing=True):
         raise UserError(f"build '{name}': {repository} is not a git repository")
-    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    commit = git(repository, *asked, failing=True).strip()
+    question = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git(repository, *question, failing=True).strip()
     if not commit:
         shallow = git(repository, "rev-parse", "--is-shallow-repository", failing=True).strip() == "true"
         more = "; it is a shallow clone: git fetch --unshallow gets the rest" if shallow else ""
@@ -128,12 +128,12 @@ def files_of(source: Source) -> Iterator[Folder]:
 
 
 def _version(name: str, where: str, configure: str) -> str:
-    found = VERSION.search(configure)
-    if found is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
+    match = VERSION.search(configure)
+    if match is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
         raise UserError(
             f"build '{name}': {where} is not PostgreSQL's source: its configure script belongs to something else"
         )
-    return found[1]
+    return match[1]
 
 
 def _files(path: Path) -> Iterator[str]:

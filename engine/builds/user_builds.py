@@ -71,10 +71,10 @@ def own_builds() -> dict[str, OwnBuild]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
-    found = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
-    for label, build in found.items():
+    builds = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
+    for label, build in builds.items():
         _check(f"{path}: build '{label}'", label, build)
-    return found
+    return builds
 
 
 def pin(version: str, sha256: str = "") -> tuple[Path, str]:
@@ -85,19 +85,19 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
     if not RELEASE.fullmatch(version):
         raise UserError(f"'{version}' is not a release of PostgreSQL such as 18.7 or 19beta1")
     table = own_builds()
-    known = sha256.lower() or _published(version)
-    if not re.fullmatch("[0-9a-f]{64}", known):
-        raise UserError(f"'{known}' is not a sha256: expected 64 hexadecimal digits")
-    table[version] = OwnBuild(source="sha256-" + b64encode(bytes.fromhex(known)).decode())
+    checksum = sha256.lower() or _published(version)
+    if not re.fullmatch("[0-9a-f]{64}", checksum):
+        raise UserError(f"'{checksum}' is not a sha256: expected 64 hexadecimal digits")
+    table[version] = OwnBuild(source="sha256-" + b64encode(bytes.fromhex(checksum)).decode())
     path = table_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".builds-", delete=False) as part:
-            tomli_w.dump({"builds": msgspec.to_builtins(table)}, part)
-        Path(part.name).replace(path)
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".builds-", delete=False) as file:
+            tomli_w.dump({"builds": msgspec.to_builtins(table)}, file)
+        Path(file.name).replace(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-    return path, known
+    return path, checksum
 
 
 def tarball_url(version: str) -> str:
@@ -109,15 +109,15 @@ def releases() -> tuple[Release, ...]:
     """The releases that postgresql.org lists, newest major first. Raises UserError if it cannot be reached."""
     url = f"{_mirror()}/versions.json" if _mirror() else VERSIONS
     rows = converted(parsed(_fetched(url), url), list[dict[str, object]], url)
-    found = []
+    listed = []
     for row in rows:
         major, minor = str(row.get("major", "")), str(row.get("latestMinor", ""))
         newest = f"{major}.{minor}"
         if RELEASE.fullmatch(newest) and int(major) >= 12:
-            found.append(Release(major, newest, row.get("supported") is True))
-    if not found:
+            listed.append(Release(major, newest, row.get("supported") is True))
+    if not listed:
         raise UserError(f"{url}: lists no release")
-    return tuple(sorted(found, key=lambda release: -int(release.major)))
+    return tuple(sorted(listed, key=lambda release: -int(release.major)))
 
 
 def _published(version: str) -> str:
@@ -168,10 +168,10 @@ def _check(where: str, label: str, build: OwnBuild) -> None:
             f'{where}: a release cannot be changed; put the changes under another label with from = "{label}"'
         )
     try:
-        known = build.source.startswith("sha256-") and len(b64decode(build.source[7:], validate=True)) == 32
+        valid = build.source.startswith("sha256-") and len(b64decode(build.source[7:], validate=True)) == 32
     except ValueError:
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise UserError(f"{where}: source '{build.source}' must be sha256- and 32 bytes in base64")
 
 

@@ -49,16 +49,16 @@ def doctor(out: Path, probes: bool, as_json: bool) -> None:
 
 def of_probes() -> tuple[Check, ...]:
     """What keeps probes from running here, and which can run."""
-    found = selection.facts()
-    version = "none" if found.bpftrace is None else requirements.show(found.bpftrace)
-    findings = selection.findings_of(found)
+    facts = selection.facts()
+    version = "none" if facts.bpftrace is None else requirements.show(facts.bpftrace)
+    findings = selection.findings_of(facts)
     lacking = tuple(
         Check("probes", "warn", f"off: {', '.join(finding.off)}", finding.text.removeprefix("probes: "))
         for finding in findings
     )
     works = Check("probes", "ok", f"can run: {', '.join(requirements.still_works(findings))}")
     loose = _loose_helper() if selection.by_sudo() else ()
-    return (*lacking, Check("bpftrace", "warn" if found.bpftrace is None else "ok", version), *loose, works)
+    return (*lacking, Check("bpftrace", "warn" if facts.bpftrace is None else "ok", version), *loose, works)
 
 
 def _loose_helper() -> tuple[Check, ...]:
@@ -82,12 +82,12 @@ def render(checks: Iterable[Check], console: Console) -> None:
         table.add_column(heading, overflow="fold", no_wrap=heading == "")
     for check in checks:
         mark, style = MARKS[check.status]
-        found = Text(check.found)
+        text = Text(check.found)
         if check.reason:
-            found.append(f"\n{check.reason}", "dim")
+            text.append(f"\n{check.reason}", "dim")
         if check.remedy:
-            found.append(f"\n→ {check.remedy}", "cyan")
-        table.add_row(Text(mark, style), check.name, found)
+            text.append(f"\n→ {check.remedy}", "cyan")
+        table.add_row(Text(mark, style), check.name, text)
     console.print(table)
 
 
@@ -96,30 +96,30 @@ def _servers(_: Path) -> Check:
         return Check("servers", "ok", "built by Nix on demand")
     servers = os.environ.get("PGBED_SERVERS") or None
     reason = "only your own installs can be used: --pg NAME=/path"
-    found = f"those in {servers}" if servers else "no Nix"
-    return judged("servers", found, servers is not None, reason, "./bench installs Nix")
+    state = f"those in {servers}" if servers else "no Nix"
+    return judged("servers", state, servers is not None, reason, "./bench installs Nix")
 
 
 def _program(name: str) -> Need:
     """Whether a program is there that workloads call."""
 
     def check(_: Path) -> Check:
-        found = client_programs.place(name)
-        if found.startswith("/") and not Path(found).is_file():
+        path = client_programs.place(name)
+        if path.startswith("/") and not Path(path).is_file():
             return Check(
-                name, "warn", f"{found}: no such program", "config.toml names it", f"set {name} there to another"
+                name, "warn", f"{path}: no such program", "config.toml names it", f"set {name} there to another"
             )
         reason = "workloads that call it cannot run, or leave out what it does"
         return judged(
-            name, found or "none", bool(found), reason, f"start bench from its flake, or set {name} in config.toml"
+            name, path or "none", bool(path), reason, f"start bench from its flake, or set {name} in config.toml"
         )
 
     return check
 
 
 def _counters(_: Path) -> Check:
-    found, reason, remedy = counter_check.here()
-    return judged("counters", found, not reason, reason, remedy)
+    state, reason, remedy = counter_check.here()
+    return judged("counters", state, not reason, reason, remedy)
 
 
 NEEDS: tuple[Need, ...] = (_servers, _counters, *(_program(name) for name in client_programs.KNOWN))

@@ -73,8 +73,8 @@ class GuestMachine:
 
 def version_of(release: str) -> tuple[int, int]:
     """The series of a release: (6, 12) of `6.12.95+deb12-amd64`; (0, 0) if it does not begin with a number."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def scheduler_of(release: str) -> str:

@@ -30,10 +30,10 @@ def kind_of(event: str) -> str:
 
 def by_kind(events: Mapping[str, float]) -> dict[str, float]:
     """Counts or shares of events, added up by kind."""
-    found: dict[str, float] = {}
+    totals: dict[str, float] = {}
     for event, value in events.items():
-        found[kind_of(event)] = found.get(kind_of(event), 0.0) + value
-    return found
+        totals[kind_of(event)] = totals.get(kind_of(event), 0.0) + value
+    return totals
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:

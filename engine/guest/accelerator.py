@@ -27,12 +27,12 @@ def choose(wanted: Wanted, kernel: Kernel, tools: Tools, progress: Progress) -> 
     """The accelerator and, for emulation, the reason. Raises UserError if KVM is required and runs no guest."""
     if wanted == "tcg":
         return "tcg", "asked for"
-    found = _known(kernel, tools, progress)
-    if found == RUNS:
+    state = _known(kernel, tools, progress)
+    if state == RUNS:
         return "kvm", ""
     if wanted == "kvm":
-        raise UserError(f"--accelerator kvm: {found}; use --accelerator auto")
-    return "tcg", found
+        raise UserError(f"--accelerator kvm: {state}; use --accelerator auto")
+    return "tcg", state
 
 
 def _known(kernel: Kernel, tools: Tools, progress: Progress) -> str:

@@ -68,11 +68,11 @@ def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -
         progress(f"kernel {label}: fetching from Debian's {suite}")
         with TemporaryDirectory(dir=cache) as work:
             try:
-                made = _fetched(DEBIAN[label].series, suite, Path(work), whole)
+                unpacked = _fetched(DEBIAN[label].series, suite, Path(work), whole)
             except _Failed as failed:
                 reasons.append(f"{suite}: {failed}")
                 continue
-            made.rename(folder)
+            unpacked.rename(folder)
             return folder
     raise UserError(f"kernel '{label}' is not available from this machine's package mirror ({'; '.join(reasons)})")
 
@@ -115,10 +115,10 @@ def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
 def newest(names: Sequence[str], series: str) -> str | None:
     """The newest package of a series, or None. `names` may include other flavours."""
     of_series = re.compile(rf"linux-image-{re.escape(series)}(?![0-9])[0-9.+a-z-]*-amd64")
-    found = [
+    candidates = [
         name for name in names if of_series.fullmatch(name) and not re.search(r"-(cloud|rt)-|-dbg|-unsigned", name)
     ]
-    return max(found, key=_order, default=None)
+    return max(candidates, key=_order, default=None)
 
 
 def _order(name: str) -> list[int]:

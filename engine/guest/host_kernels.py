@@ -55,25 +55,25 @@ def known(root: Path = ROOT) -> tuple[Found, ...]:
 def resolve(label: str, root: Path = ROOT) -> Kernel:
     """The kernel of a label. Raises UserError for an unknown label, or a file that is not a kernel."""
     there = known(root)
-    found = next((each for each in there if each.label == label), None)
-    if found is None:
+    kernel = next((each for each in there if each.label == label), None)
+    if kernel is None:
         error = unknown("kernel that this machine can be booted into", label, [each.label for each in there])
         raise UserError(f"{error}; bench host-kernels install adds some")
-    release, version = kernels.told_by(found.image)
-    config = found.config.read_bytes() if found.config else b""
-    own = [word for word in _command_line() if not NOT_PASSED.fullmatch(word)] if not found.arguments else []
+    release, version = kernels.told_by(kernel.image)
+    config = kernel.config.read_bytes() if kernel.config else b""
+    own = [word for word in _command_line() if not NOT_PASSED.fullmatch(word)] if not kernel.arguments else []
     return Kernel(
         label=label,
         release=release,
         provenance="host",
-        folder=str(found.modules or found.image.parent),
-        image=str(found.image.resolve()),
-        digest=kernels.sha256(found.image),
+        folder=str(kernel.modules or kernel.image.parent),
+        image=str(kernel.image.resolve()),
+        digest=kernels.sha256(kernel.image),
         config_digest=hashlib.sha256(config).hexdigest() if config else "",
         options=kernels.options_of(config.decode(errors="replace")),
         version=version,
-        initrd=str(found.initrd.resolve()),
-        command_line=" ".join((*own, *found.arguments)),
+        initrd=str(kernel.initrd.resolve()),
+        command_line=" ".join((*own, *kernel.arguments)),
     )
 
 
@@ -123,7 +123,7 @@ def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
     except BaseException:
         _take_away(folder, root)
         raise
-    return next(found for found in _installed(root) if found.label == label)
+    return next(kernel for kernel in _installed(root) if kernel.label == label)
 
 
 def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:

@@ -75,22 +75,22 @@ def in_order(folder: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
     Modules that are built in, or that the kernel lacks, are left out.
     """
     there = module_files(folder)
-    found: dict[str, bytes] = {}
+    modules: dict[str, bytes] = {}
 
     def add(name: str, chain: tuple[str, ...] = ()) -> None:
         name = name.replace("-", "_")
-        if name in found or name in chain or name not in there:
+        if name in modules or name in chain or name not in there:
             return
         data = unpacked(there[name])
         said = dict(re.findall(rb"(depends|softdep)=([^\0]*)\0", data))
         soft = re.sub(rb"(pre|post):", b" ", said.get(b"softdep", b"")).split()
         for need in (*said.get(b"depends", b"").split(b","), *soft):
             add(need.decode(errors="replace"), (*chain, name))
-        found[name] = data
+        modules[name] = data
 
     for name in wanted:
         add(name)
-    return list(found.items())
+    return list(modules.items())
 
 
 def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:

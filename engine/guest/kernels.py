@@ -133,9 +133,9 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
         raise UserError(f"{where}: lib/modules/{release} must be next to the image, and there is {found}")
     config = next((path for path in _configs(folder, image, release) if path.is_file()), None)
     text = config.read_bytes() if config else b""
-    told = _Told()
+    description = _Told()
     if (folder / "kernel.json").is_file():
-        told = converted(parsed((folder / "kernel.json").read_bytes(), where), _Told, f"{where}: kernel.json")
+        description = converted(parsed((folder / "kernel.json").read_bytes(), where), _Told, f"{where}: kernel.json")
     return Kernel(
         label=label,
         release=release,
@@ -144,18 +144,18 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
         image=str(image.resolve()),
         digest=sha256(image),
         config_digest=hashlib.sha256(text).hexdigest() if config else "",
-        package=told.package,
-        archives=told.archives,
+        package=description.package,
+        archives=description.archives,
         options=options_of(text.decode(errors="replace")),
     )
 
 
 def modules_of(kernel: Kernel) -> Path:
     """The folder of its modules."""
-    found = _modules(Path(kernel.folder), kernel.release)
-    if found is None:
+    folder = _modules(Path(kernel.folder), kernel.release)
+    if folder is None:
         raise UserError(f"kernel '{kernel.label}': {kernel.folder}/lib/modules/{kernel.release} is gone")
-    return found
+    return folder
 
 
 def modules(kernel: Kernel) -> set[str]:
@@ -174,23 +174,23 @@ def options_of(config: str) -> dict[str, str]:
     """The entries of a configuration that are in OPTIONS: their value, or `n`. Empty without a configuration."""
     if not config:
         return {}
-    said = dict(re.findall(r"^CONFIG_(\w+)=(\S+)", config, re.M))
-    return {name: said.get(name, "n") for name in OPTIONS}
+    lines = dict(re.findall(r"^CONFIG_(\w+)=(\S+)", config, re.M))
+    return {name: lines.get(name, "n") for name in OPTIONS}
 
 
 def release_of(image: Path) -> str | None:
     """The release that an x86 image reports; None for a file that is not an image."""
-    found = RELEASE.match(_said(image))
-    return found[1].decode() if found else None
+    match = RELEASE.match(_said(image))
+    return match[1].decode() if match else None
 
 
 def told_by(image: Path) -> tuple[str, str]:
     """Release and version (uname -r and -v) that an x86 image reports. Raises UserError."""
     release = release_of(image)
-    said = _said(image).split(b"\0")[0].decode(errors="replace")
+    text = _said(image).split(b"\0")[0].decode(errors="replace")
     if release is None:
         raise UserError(f"{image}: not a bootable x86 kernel image")
-    return release, said.partition(") ")[2].strip()
+    return release, text.partition(") ")[2].strip()
 
 
 def _said(image: Path) -> bytes:
@@ -216,8 +216,8 @@ def _checked(kernel: Kernel) -> Kernel:
 
 
 def _image_in(folder: Path) -> Path | None:
-    found = [path for name in ("bzImage", "vmlinuz*", "boot/vmlinuz*") for path in sorted(folder.glob(name))]
-    return next((path for path in found if path.is_file()), None)
+    images = [path for name in ("bzImage", "vmlinuz*", "boot/vmlinuz*") for path in sorted(folder.glob(name))]
+    return next((path for path in images if path.is_file()), None)
 
 
 def _modules(folder: Path, release: str) -> Path | None:

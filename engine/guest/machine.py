@@ -225,9 +225,9 @@ class Guest:
         """Bind each of its CPUs to one of the host's; qemu's other threads stay where they are."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):
-                found = re.match(r"CPU (\d+)/", (task / "comm").read_text())
-                if found and int(found[1]) < len(cpus):
-                    os.sched_setaffinity(int(task.name), {cpus[int(found[1])]})
+                threads = re.match(r"CPU (\d+)/", (task / "comm").read_text())
+                if threads and int(threads[1]) < len(cpus):
+                    os.sched_setaffinity(int(task.name), {cpus[int(threads[1])]})
 
     def kill(self) -> None:
         """End it at once, if it runs."""

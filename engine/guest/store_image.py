@@ -40,8 +40,8 @@ def image(needed: Iterable[Path], mkfs: Path) -> Path:
     """The image of everything in the store that these programs need, made unless it exists. Raises UserError."""
     places = (part for path in (*needed, SHELL) for part in (path.absolute(), path.resolve()))
     names = sorted({path.parts[3] for path in places if path.is_relative_to(STORE) and len(path.parts) > 3})
-    told = _run(["nix-store", "--query", "--requisites", *(str(STORE / name) for name in names)]) if names else ""
-    closure = sorted(told.split())
+    digest = _run(["nix-store", "--query", "--requisites", *(str(STORE / name) for name in names)]) if names else ""
+    closure = sorted(digest.split())
     folder = cache_folder() / "closures"
     folder.mkdir(exist_ok=True)
     made = folder / f"{hashlib.sha256(chr(10).join(closure).encode()).hexdigest()[:32]}.erofs"

@@ -69,7 +69,7 @@ def _system() -> str:
 
 def _version(qemu: Path) -> str:
     answer = subprocesses.ask((str(qemu), "--version"), unprivileged())
-    told = re.search(r"version (\d[\w.]*)", answer.output)
-    if answer.code or told is None:
+    match = re.search(r"version (\d[\w.]*)", answer.output)
+    if answer.code or match is None:
         raise UserError(f"{qemu} --version: {answer.shown}")
-    return told[1]
+    return match[1]

@@ -115,33 +115,33 @@ def own_folder(folder: Path) -> Path:
     anybody may make entries, each name on the way, symlinks above all, must be this user's own or root's.
     """
     trusted, shown = {0, os.geteuid()}, str(folder)
-    place, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
+    path, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
     try:
         while left:
             name = left.pop()
             if name == "..":
-                place = place.parent
+                path = path.parent
                 continue
-            entry = place / name
+            entry = path / name
             try:
-                found = entry.lstat()
+                status = entry.lstat()
             except FileNotFoundError:
                 return entry.joinpath(*reversed(left))
-            if place.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) and found.st_uid not in trusted:
-                made = f"{entry} was made by another user"
-                raise UserError(f"{shown}: {made}; choose another folder with --out")
-            if not stat.S_ISLNK(found.st_mode):
-                place = entry
+            if path.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) and status.st_uid not in trusted:
+                reason = f"{entry} was made by another user"
+                raise UserError(f"{shown}: {reason}; choose another folder with --out")
+            if not stat.S_ISLNK(status.st_mode):
+                path = entry
                 continue
             links += 1
             if links > LINKS_MAX:
                 raise UserError(f"{shown}: too many symlinks; choose another folder with --out")
             target = entry.readlink()
-            place = Path("/") if target.is_absolute() else place
+            path = Path("/") if target.is_absolute() else path
             left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
     except OSError as error:
         raise UserError(f"{shown}: {error.strerror}; choose another folder with --out") from None
-    return place
+    return path
 
 
 def make_passable(folder: Path) -> None:
@@ -149,13 +149,13 @@ def make_passable(folder: Path) -> None:
 
     Raises OSError.
     """
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    for place in reversed(missing):
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
         try:
-            place.mkdir()
+            parent.mkdir()
         except FileExistsError:  # somebody else's, made meanwhile
             continue
-        place.chmod(place.stat().st_mode | 0o111)
+        parent.chmod(parent.stat().st_mode | 0o111)
 
 
 def _name_of(uid: int) -> str:

@@ -28,7 +28,7 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
     """NAME = NUMBER pairs of a config's table. Raises UserError for an unknown name, or a number out of bounds."""
     if not isinstance(record, Mapping):
         raise UserError(f"{where}: [device] must be a table such as read_ahead_kb = 128")
-    found = []
+    settings = []
     for name, value in record.items():
         if name not in KNOBS:
             raise UserError(f"{where}: [device] has '{name}'; known: {', '.join(KNOBS)}")
@@ -36,8 +36,8 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
         text = str(value)
         if isinstance(value, bool) or not re.fullmatch("[0-9]{1,6}", text) or not least <= int(text) <= most:
             raise UserError(f"{where}: {name} must be a whole number from {least} to {most}")
-        found.append((str(name), text))
-    return tuple(found)
+        settings.append((str(name), text))
+    return tuple(settings)
 
 
 def check(settings: Settings, path: Path) -> None:
@@ -53,13 +53,13 @@ def check(settings: Settings, path: Path) -> None:
 
 def values(settings: Settings, path: Path) -> dict[str, str]:
     """The current values, by file. Raises UserError if one cannot be read."""
-    found = {}
-    for name, place in _places(settings, path).items():
+    current = {}
+    for name, file in _places(settings, path).items():
         try:
-            found[str(place)] = place.read_text().strip()
+            current[str(file)] = file.read_text().strip()
         except OSError as error:
-            raise UserError(f"{name}: {place}: {error.strerror}") from None
-    return found
+            raise UserError(f"{name}: {file}: {error.strerror}") from None
+    return current
 
 
 @contextmanager
@@ -89,16 +89,16 @@ def restore(before: Mapping[str, str]) -> None:
 
 def restore_left(folder: Path = LEFT) -> list[str]:
     """Restore what engines that are gone have left; returns what was restored, a line each."""
-    told = []
+    lines = []
     for file in sorted(folder.glob("device-*.json")) if _is_ours(folder) else ():
         with suppress(OSError, ValueError), file.open("r+") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by who is still there
             before = json.load(opened)
             if isinstance(before, dict):
                 restore({str(path): str(value) for path, value in before.items()})
-                told += [f"restored {path} to {value}, as a run before had left it" for path, value in before.items()]
+                lines += [f"restored {path} to {value}, as a run before had left it" for path, value in before.items()]
             file.unlink()
-    return told
+    return lines
 
 
 @contextmanager

@@ -23,10 +23,10 @@ def free_bytes(path: Path) -> int:
 
 def existing(path: Path) -> Path:
     """The path itself, or its nearest parent that exists."""
-    place = path.absolute()
-    while not os.path.exists(place):  # noqa: PTH110 (false for a name that is too long)
-        place = place.parent
-    return place
+    nearest = path.absolute()
+    while not os.path.exists(nearest):  # noqa: PTH110 (false for a name that is too long)
+        nearest = nearest.parent
+    return nearest
 
 
 def check(path: Path, needed_bytes: int) -> None:
@@ -102,10 +102,10 @@ def replace_text(path: Path, text: Visible) -> int:
         write_text(path, text)
         return len(encoded)
     path = Path(os.path.realpath(path))  # which takes a loop of symlinks as it is
-    part = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
+    temporary = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
     try:
-        part.write_bytes(encoded)
-        part.replace(path)
+        temporary.write_bytes(encoded)
+        temporary.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return len(encoded)

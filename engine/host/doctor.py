@@ -189,11 +189,13 @@ def _switch(on: bool) -> str:
 def _cpus(record: EnvironmentRecord) -> Check:
     cpu = record["cpu"]
     count, nodes = cpu["threads"] or 0, cpu["numa_nodes"] or 1
-    found = f"{cpu['model']}, {count} CPUs" + (f" on {nodes} NUMA nodes" if nodes > 1 else "")
+    description = f"{cpu['model']}, {count} CPUs" + (f" on {nodes} NUMA nodes" if nodes > 1 else "")
     if count < 2:
-        return Check("CPU", "warn", found, "client and server share one CPU and wait for each other", "use two or more")
+        return Check(
+            "CPU", "warn", description, "client and server share one CPU and wait for each other", "use two or more"
+        )
     reason = "where the kernel puts the server's memory changes from run to run"
-    return judged("CPU", found, nodes == 1, reason, "run bench under numactl --interleave=all")
+    return judged("CPU", description, nodes == 1, reason, "run bench under numactl --interleave=all")
 
 
 def _boost(record: EnvironmentRecord) -> Check | None:
@@ -210,20 +212,20 @@ def _memory(record: EnvironmentRecord) -> Check | None:
     memory = record["memory"]
     if not memory["total_bytes"]:
         return None
-    found = size(memory["total_bytes"])
+    description = size(memory["total_bytes"])
     if memory["limit_bytes"]:
-        found += f", limited to {size(memory['limit_bytes'])}"
+        description += f", limited to {size(memory['limit_bytes'])}"
     if memory["swap_used_bytes"]:
-        found += f", {size(memory['swap_used_bytes'])} in swap"
+        description += f", {size(memory['swap_used_bytes'])} in swap"
     reason = "pages of the server may come back from swap in the middle of a step"
-    return judged("memory", found, not memory["swap_used_bytes"], reason, "swapoff -a")
+    return judged("memory", description, not memory["swap_used_bytes"], reason, "swapoff -a")
 
 
 def _kernel(record: EnvironmentRecord) -> Check:
     mitigations = record["kernel"]["mitigations"] or {}
     vulnerable = sorted(name for name, state in mitigations.items() if state.startswith("Vulnerable"))
-    found = record["kernel"]["release"] + (f"; unmitigated: {', '.join(vulnerable)}" if vulnerable else "")
-    return Check("kernel", "ok", found)
+    description = record["kernel"]["release"] + (f"; unmitigated: {', '.join(vulnerable)}" if vulnerable else "")
+    return Check("kernel", "ok", description)
 
 
 def _filesystem(record: EnvironmentRecord) -> Check | None:
@@ -231,12 +233,12 @@ def _filesystem(record: EnvironmentRecord) -> Check | None:
     kind = storage["filesystem"]
     if kind is None:
         return None
-    found = f"{kind} on {storage['source']} ({storage['mount_options']})"
+    description = f"{kind} on {storage['source']} ({storage['mount_options']})"
     reason = NOT_A_PLAIN_DISK.get(kind.partition(".")[0])
     if reason:
-        return Check("filesystem", "warn", found, reason, "choose a folder on ext4 or xfs with --out")
+        return Check("filesystem", "warn", description, reason, "choose a folder on ext4 or xfs with --out")
     waits = {"nobarrier", "barrier=0"}.isdisjoint(storage["mount_options"].split(","))
-    return judged("filesystem", found, waits, "fsync does not wait for the disk", "mount without nobarrier")
+    return judged("filesystem", description, waits, "fsync does not wait for the disk", "mount without nobarrier")
 
 
 def _disk(record: EnvironmentRecord) -> Check:
@@ -247,19 +249,19 @@ def _disk(record: EnvironmentRecord) -> Check:
     parts = [storage["device"], storage["disk_model"], f"scheduler {storage['scheduler']}"]
     parts += [f"read-ahead {storage['read_ahead_kb']} kB", f"queue {storage['nr_requests']}"]
     parts += [f"write-back throttling {storage['wbt_lat_usec']} us"] if storage["wbt_lat_usec"] is not None else []
-    found = ", ".join(part for part in parts if part)
+    description = ", ".join(part for part in parts if part)
     fine = (storage["read_ahead_kb"] or 0) <= READ_AHEAD_WANTED_KB
     reason = "scans read far more than they need and evict other pages from the cache"
-    return judged("disk", found, fine, reason, f"echo 128 > /sys/block/{storage['device']}/queue/read_ahead_kb")
+    return judged("disk", description, fine, reason, f"echo 128 > /sys/block/{storage['device']}/queue/read_ahead_kb")
 
 
 def _load(record: EnvironmentRecord) -> Check | None:
     busy = record["state"]["busy_share"]
     if busy is None:
         return None
-    found = f"{busy:.0%} of the CPUs, load {record['state']['load1']}"
+    description = f"{busy:.0%} of the CPUs, load {record['state']['load1']}"
     reason = "other programs take CPU time from servers and clients"
-    return judged("other work", found, busy <= BUSY_WANTED, reason, "stop them")
+    return judged("other work", description, busy <= BUSY_WANTED, reason, "stop them")
 
 
 RULES: tuple[Rule, ...] = (

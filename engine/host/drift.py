@@ -88,11 +88,11 @@ def drift(
     if the second was taken right after a load and the first was not: a load heats. Without `gauges` only settings
     count.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for section, key, name in SETTINGS:
         first, second = value(before, section, key), value(after, section, key)
         if first is not None and second is not None and first != second:
-            found.append(f"{name} changed: {_shown(first)}, then {_shown(second)}")
+            sentences.append(f"{name} changed: {_shown(first)}, then {_shown(second)}")
     for gauge in GAUGES if gauges else ():
         if under_load and gauge.key in TEMPERATURES:
             continue
@@ -100,13 +100,15 @@ def drift(
         if gauge.key == "mhz" and value(after, "cpu", "governor") not in STEADY_GOVERNORS:
             continue
         if old is not None and new is not None and old >= 0 and gauge.exceeds(old or 1e-9, new):
-            found.append(gauge.says.format(before=old, after=new))
+            sentences.append(gauge.says.format(before=old, after=new))
     ours, theirs = before.get(CLIENT), after.get(CLIENT)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         # One step further down at most: it has no clients' host of its own.
         first, last = ({key: part for key, part in each.items() if key != CLIENT} for each in (ours, theirs))
-        found += [f"on the clients' host {text}" for text in drift(first, last, under_load=under_load, gauges=gauges)]
-    return tuple(found)
+        sentences += [
+            f"on the clients' host {text}" for text in drift(first, last, under_load=under_load, gauges=gauges)
+        ]
+    return tuple(sentences)
 
 
 def value(record: EnvironmentRecord, section: str, key: str) -> Any:
@@ -117,8 +119,8 @@ def value(record: EnvironmentRecord, section: str, key: str) -> Any:
 
 def number(record: EnvironmentRecord, section: str, key: str) -> float | None:
     """A record's value, or None unless it is a number."""
-    found = value(record, section, key)
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    reading = value(record, section, key)
+    return reading if isinstance(reading, int | float) and not isinstance(reading, bool) else None
 
 
 def _shown(value: Any) -> str:

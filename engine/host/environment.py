@@ -94,9 +94,9 @@ def _machine() -> str | None:
     name = _text(MACHINE_NAME)
     if name:
         return name.splitlines()[0][:60]
-    found = next((text for source in MACHINE_IDS if (text := _text(source)) and text != NOT_SET), None)
-    found = found or (_text(BOOT_ID) if SANDBOX in os.environ else _adapters())
-    return hashlib.sha256(f"pgbed {found}".encode()).hexdigest()[:12] if found else None
+    identity = next((text for source in MACHINE_IDS if (text := _text(source)) and text != NOT_SET), None)
+    identity = identity or (_text(BOOT_ID) if SANDBOX in os.environ else _adapters())
+    return hashlib.sha256(f"pgbed {identity}".encode()).hexdigest()[:12] if identity else None
 
 
 def _adapters() -> str:
@@ -151,13 +151,13 @@ def _cpu() -> EnvironmentRecord:
 
 def cpu_list(numbers: Iterable[int]) -> str:
     """CPUs as the kernel lists them: `0-3,8`."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
         else:
-            found.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
+            ranges.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges)
 
 
 def _boost() -> bool | None:

@@ -33,9 +33,9 @@ def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | Non
 
     `passed_over` gets paths relative to the folder; folders that it passes over are not entered.
     """
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            path = Path(place, name)
+            path = Path(parent, name)
             if passed_over(str(path.relative_to(folder))):
                 if name in folders:
                     folders.remove(name)
@@ -72,10 +72,10 @@ def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False)
 
 def forget_cached(folder: Path) -> None:
     """Drop the clean pages of a folder's files from the page cache."""
-    for place, _, names in os.walk(folder):
+    for folder_path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # it went meanwhile, or is no file of its own
-                file = os.open(Path(place, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                file = os.open(Path(folder_path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
                 finally:

@@ -67,14 +67,14 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
 
 def _folders(uid: int) -> list[Path]:
     """Folders from which nobody else can remove a file."""
-    found = []
+    folders = []
     for folder in (Path(each.format(uid)) for each in FOLDERS):
         with suppress(OSError):
             status = folder.stat()
             shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
             if not shared and status.st_uid in (0, uid):
-                found.append(folder)
-    return found
+                folders.append(folder)
+    return folders
 
 
 def _opened(path: Path) -> int | None:

@@ -37,8 +37,10 @@ class Running:
 
 
 def running() -> Running:
-    told = os.uname()
-    return Running(told.release, told.version, BOOT_ID.read_text().strip(), MARK in COMMAND_LINE.read_text().split())
+    release = os.uname()
+    return Running(
+        release.release, release.version, BOOT_ID.read_text().strip(), MARK in COMMAND_LINE.read_text().split()
+    )
 
 
 def hindrance(root: Path = Path("/")) -> str:

@@ -30,5 +30,5 @@ def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> Non
         progress(f"{installer}: {error.strerror}")
         return
     if done.returncode:
-        said = done.stdout.decode(errors="replace").strip().splitlines()
-        progress(f"not installed: {said[-1] if said else f'exit code {done.returncode}'}")
+        output = done.stdout.decode(errors="replace").strip().splitlines()
+        progress(f"not installed: {output[-1] if output else f'exit code {done.returncode}'}")

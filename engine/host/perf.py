@@ -98,10 +98,10 @@ def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
             raise _odd(text, "no count")
         count = float(value) * UNITS[line.unit]
         raw.setdefault((pid, event), []).append((count, line.event_runtime, line.pcnt_running))
-    found: dict[int, dict[str, EventCount]] = {}
+    counts: dict[int, dict[str, EventCount]] = {}
     for (pid, event), parts in raw.items():
-        found.setdefault(pid, {})[event] = _together(parts)
-    return {pid: _counted(events) for pid, events in found.items()}
+        counts.setdefault(pid, {})[event] = _together(parts)
+    return {pid: _counted(events) for pid, events in counts.items()}
 
 
 def _counted(events: dict[str, EventCount]) -> dict[str, EventCount]:
@@ -121,19 +121,19 @@ def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
 
 def _event(line: Line, text: str) -> str | None:
     """The event's plain name; None for one that says nothing without the kernel's part."""
-    found = EVENT.fullmatch(line.event or "")
-    if found is None or found[1] not in BY_NAME:
+    match = EVENT.fullmatch(line.event or "")
+    if match is None or match[1] not in BY_NAME:
         raise _odd(text, "an event that was not asked for")
-    return None if "u" in (found[2] or "") and found[1] in OF_KERNEL else found[1]
+    return None if "u" in (match[2] or "") and match[1] in OF_KERNEL else match[1]
 
 
 def _process(line: Line, text: str) -> int:
     if not line.thread:
         return 0
-    found = THREAD.fullmatch(line.thread)
-    if found is None:
+    match = THREAD.fullmatch(line.thread)
+    if match is None:
         raise _odd(text, "no process")
-    return int(found[1])
+    return int(match[1])
 
 
 def _odd(text: str, why: str) -> UserError:
@@ -226,11 +226,11 @@ class Counting:
             self.close()
         if len(output) > OUTPUT_MAX_BYTES:
             raise UserError("perf stat produces endless output")
-        found = parse(output.decode(errors="replace").splitlines())
+        counts = parse(output.decode(errors="replace").splitlines())
         self.user_only = b':u"' in output or b'/u"' in output
-        if not found:
+        if not counts:
             raise UserError(f"perf stat counted nothing: {_first_line(errors.decode(errors='replace'))}")
-        return found
+        return counts
 
     def close(self) -> None:
         """End perf without its counts; may be called again."""

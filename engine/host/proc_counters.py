@@ -75,18 +75,18 @@ class ProcCounting:
 
     def start(self) -> None:
         """Count from now on."""
-        self._before = {pid: found for pid in self._pids if (found := look(pid))}
+        self._before = {pid: reading for pid in self._pids if (reading := look(pid))}
         self._known = {child for pid in self._before for child in children(pid)}
 
     def stop(self) -> None:
         """Stop counting."""
-        after = {pid: found for pid in self._before if (found := look(pid))}
-        after = {pid: found for pid, found in after.items() if found.start_ticks == self._before[pid].start_ticks}
+        after = {pid: reading for pid in self._before if (reading := look(pid))}
+        after = {pid: reading for pid, reading in after.items() if reading.start_ticks == self._before[pid].start_ticks}
         gone = [self._before[pid].own for pid in self._before.keys() - after.keys()]
         for pid, last in after.items():
             first = self._before[pid]
             counts = {event: count - first.own.get(event, 0) for event, count in last.own.items()}
-            born = [found.own for child in set(children(pid)) - self._known if (found := look(child))]
+            born = [reading.own for child in set(children(pid)) - self._known if (reading := look(child))]
             for event in counts:
                 counts[event] += sum(each.get(event, 0) for each in born)
             for event in REAPED:

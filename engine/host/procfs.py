@@ -283,33 +283,33 @@ def children(pid: int) -> list[int]:
 
 def _scan_children(pid: int) -> list[int]:
     """The slow way, for kernels built without the `children` files."""
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError, ValueError):
                 if parse_stat((folder / "stat").read_bytes()).parent == pid:
-                    found.append(int(folder.name))
-    return found
+                    pids.append(int(folder.name))
+    return pids
 
 
 def read_whole(fd: int) -> bytes:
     """A proc file of unknown length; one read gives at most what the kernel has buffered."""
     parts, offset = [], 0
-    while part := os.pread(fd, 65536, offset):
-        parts.append(part)
-        offset += len(part)
+    while chunk := os.pread(fd, 65536, offset):
+        parts.append(chunk)
+        offset += len(chunk)
     return b"".join(parts)
 
 
 def processes_in(data_dir: Path) -> tuple[int, ...]:
     """Processes whose working directory is the cluster: its postmaster and every backend, orphans included."""
     home = str(data_dir.resolve())
-    found: list[int] = []
+    pids: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if str((entry / "cwd").readlink()).removesuffix(" (deleted)") == home:
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:  # gone meanwhile, or another user's
                 continue
-    return tuple(found)
+    return tuple(pids)

@@ -49,9 +49,9 @@ def check_place(run: Path) -> None:
     """Raises UserError if any other user could change what every boot continues, as root and unasked."""
     place, trusted = run.resolve(), (0, os.geteuid())
     for folder in (place, *place.parents):
-        found = folder.stat()
-        sticky = folder != place and found.st_mode & stat.S_ISVTX
-        if found.st_uid not in trusted or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+        status = folder.stat()
+        sticky = folder != place and status.st_mode & stat.S_ISVTX
+        if status.st_uid not in trusted or (status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
             raise UserError(
                 f"{folder}: another user can change its contents, and root would continue with them at every boot"
             )
@@ -62,10 +62,10 @@ def check_code() -> None:
     exports = _exports()
     _check_roots(Path(sys.executable))
     asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
-    found = subprocess.run(asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if found.returncode:
+    done = subprocess.run(asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
         raise UserError(f"{sys.executable} does not start without this environment, so it could not start after a boot")
-    for place in found.stdout.splitlines():
+    for place in done.stdout.splitlines():
         _check_roots(Path(place), below=True)
     for name, value in exports.items():
         for part in value.split(":") if name not in PLACES else ():

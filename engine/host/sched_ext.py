@@ -42,10 +42,10 @@ def loaded(place: Path = PLACE) -> str | None:
 
 def program(name: str) -> Path:
     """The program of a scheduler. Raises UserError if it is missing."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if found is None:
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if path is None:
         raise UserError(f"--sched {TUNABLE}={name}: program {name} is missing: nix shell nixpkgs#scx.full has it")
-    return Path(found)
+    return Path(path)
 
 
 def check_here(name: str, place: Path = PLACE) -> None:
@@ -64,12 +64,12 @@ def check_here(name: str, place: Path = PLACE) -> None:
 def running(name: str, place: Path = PLACE) -> Iterator[None]:
     """Run that scheduler within the block. Raises UserError if it does not start."""
     check_here(name, place)
-    with TemporaryFile() as said:
+    with TemporaryFile() as lines:
         process = subprocess.Popen(
             [program(name)],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=lines,
+            stderr=lines,
             start_new_session=True,
             preexec_fn=bound_to_engine(signal.SIGKILL),
         )
@@ -78,8 +78,8 @@ def running(name: str, place: Path = PLACE) -> Iterator[None]:
             # It calls itself rusty_1.0.9_x86_64, say.
             while not (loaded(place) or "").startswith(name.removeprefix("scx_")):
                 if process.poll() is not None or time.monotonic() > until_s:
-                    said.seek(0)
-                    last = said.read()[-300:].decode(errors="replace").split()
+                    lines.seek(0)
+                    last = lines.read()[-300:].decode(errors="replace").split()
                     raise UserError(
                         f"--sched {TUNABLE}={name}: it does not start: {' '.join(last) or 'without a message'}"
                     )

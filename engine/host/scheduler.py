@@ -46,18 +46,18 @@ PLACES: dict[str, tuple[Place, ...]] = {
 def known(release: str) -> dict[str, Path]:
     """The tunables of a kernel, and their paths."""
     version = version_of(release)
-    found = {
+    tunables = {
         name: Path(place.path)
         for name, places in PLACES.items()
         for place in places
         if place.since <= version < place.until
     }
-    return found | ({sched_ext.TUNABLE: sched_ext.PLACE} if version >= sched_ext.SINCE else {})
+    return tunables | ({sched_ext.TUNABLE: sched_ext.PLACE} if version >= sched_ext.SINCE else {})
 
 
 def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """NAME=VALUE pairs: a number or, for `ext`, a scheduler. Raises UserError for an unknown or repeated name."""
-    found: dict[str, str] = {}
+    tunables: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if name == sched_ext.TUNABLE and not sched_ext.NAME.fullmatch(value):
@@ -68,10 +68,10 @@ def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
             raise UserError(f"--sched {text}: give NAME=NUMBER, such as base_slice_ns=3000000")
         if name not in (*PLACES, sched_ext.TUNABLE):
             raise UserError(f"--sched {name}: unknown; known: {', '.join(PLACES)}, ext")
-        if name in found:
+        if name in tunables:
             raise UserError(f"--sched {name}: given twice")
-        found[name] = value
-    return tuple(found.items())
+        tunables[name] = value
+    return tuple(tunables.items())
 
 
 def check_recorded(tunables: Tunables) -> None:
@@ -81,12 +81,12 @@ def check_recorded(tunables: Tunables) -> None:
 
 def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = None) -> None:
     """Raises UserError for a tunable that a kernel lacks, by its release and configuration; names those it has."""
-    there = known(release)
+    known_here = known(release)
     if options and options.get(sched_ext.OPTION) == "n":
-        there.pop(sched_ext.TUNABLE, None)
+        known_here.pop(sched_ext.TUNABLE, None)
     for name, _ in tunables:
-        if name not in there:
-            raise UserError(f"--sched {name}: Linux {release} does not have it; it has {', '.join(there)}")
+        if name not in known_here:
+            raise UserError(f"--sched {name}: Linux {release} does not have it; it has {', '.join(known_here)}")
 
 
 def check_here(tunables: Tunables) -> None:
@@ -104,28 +104,28 @@ def check_here(tunables: Tunables) -> None:
 
 def values(tunables: Tunables) -> dict[str, str]:
     """The current values of this machine's own kernel, by path. Raises UserError if one cannot be read."""
-    found = {}
+    current = {}
     for name, path in _here(tunables).items():
         try:
-            found[str(path)] = path.read_text().strip()
+            current[str(path)] = path.read_text().strip()
         except OSError as error:
             mounted = Path(DEBUG).parent.is_dir() and any(Path(DEBUG).parent.iterdir())
             why = error.strerror if mounted or not str(path).startswith(DEBUG) else NO_DEBUGFS
             raise UserError(f"--sched {name}: {path}: {why}") from None
-    return found
+    return current
 
 
 @contextmanager
 def tuned(tunables: Tunables) -> Iterator[None]:
     """Give the tunables these values within the block. Raises UserError if the kernel refuses one."""
     check(tunables, platform.release())
-    before, asked = values(tunables), dict(tunables)
+    before, wanted = values(tunables), dict(tunables)
     try:
         for name, path in _here(tunables).items():
             try:
-                path.write_text(asked[name])
+                path.write_text(wanted[name])
             except OSError as error:
-                raise UserError(f"--sched {name}={asked[name]}: the kernel refuses it: {error.strerror}") from None
+                raise UserError(f"--sched {name}={wanted[name]}: the kernel refuses it: {error.strerror}") from None
         with ExitStack() as stack:
             for name in _schedulers(tunables):
                 stack.enter_context(sched_ext.running(name))

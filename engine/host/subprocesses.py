@@ -82,14 +82,14 @@ def _read(child: subprocess.Popen[bytes], program: str, timeout_s: float) -> tup
         ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # its group keeps its id
         ready, _, _ = select.select(open_pipes, [], [], 0.0 if ended else 0.05)
         for fd in ready:
-            part = os.read(fd, 65536)
-            parts[fd] += part
-            if not part:
+            chunk = os.read(fd, 65536)
+            parts[fd] += chunk
+            if not chunk:
                 open_pipes.remove(fd)
         if sum(map(len, parts.values())) > OUTPUT_MAX_BYTES:
             raise UserError(f"{program} produces endless output; it was killed after {OUTPUT_MAX_BYTES >> 20} MiB")
         if ended and not ready:
-            output, errors = (bytes(part).decode(errors="replace") for part in parts.values())
+            output, errors = (bytes(chunk).decode(errors="replace") for chunk in parts.values())
             return output, errors
         if time.monotonic() > until_s:
             raise UserError(f"{program} did not exit within {timeout_s:.0f} s and was stopped")

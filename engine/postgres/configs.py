@@ -70,17 +70,17 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
     file. Raises UserError for an unknown name, an unreadable file, an invalid line (file:line), or two configs of
     one name.
     """
-    found = tuple(_resolve_one(spec) for spec in specs)
-    names = [spec.name for spec in found]
+    configs = tuple(_resolve_one(spec) for spec in specs)
+    names = [spec.name for spec in configs]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"config '{name}' is given twice; rename one of the files or leave one out")
-    return found
+    return configs
 
 
 def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Name and value of each `NAME=VALUE` of the command line. Raises UserError for any other form."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().lower()
@@ -88,8 +88,8 @@ def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
             raise UserError(f"--set {text}: must be NAME=VALUE, such as work_mem=64MB")
         if name in RESERVED:
             raise UserError(f"--set {text}: pgbed sets {name} itself for every server; leave it out")
-        found.append((name, value.strip()))
-    return tuple(found)
+        pairs.append((name, value.strip()))
+    return tuple(pairs)
 
 
 def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tuple[str, str]] = ()) -> Config:
@@ -275,12 +275,12 @@ def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str
         conf.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings), encoding="utf-8")
         account.own(conf)  # before the folder, in which its owner could put something else in its place
         account.own(Path(folder))
-        asked = subprocesses.ask((str(postgres), "-D", folder, "-C", "port"), account)
-    if asked.code == 0:
+        answer = subprocesses.ask((str(postgres), "-D", folder, "-C", "port"), account)
+    if answer.code == 0:
         return ()
-    missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(asked.errors))
+    missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(answer.errors))
     if missing:  # the server looks at values only when it knows all names
         left = tuple((name, value) for name, value in settings if name not in missing)
         return missing + _unknown_to(postgres, left, what)
-    complaints = _COMPLAINT.findall(asked.errors)
-    raise UserError(f"{what}: {' / '.join(complaints) or asked.shown}")
+    complaints = _COMPLAINT.findall(answer.errors)
+    raise UserError(f"{what}: {' / '.join(complaints) or answer.shown}")

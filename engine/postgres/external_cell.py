@@ -139,17 +139,17 @@ class AttachedServer:
 
     def record(self) -> dict[str, Any]:
         assert self._found is not None
-        found = self._found
+        server = self._found
         return {
-            "external": found.address,
-            "version": found.built,
-            "started": found.started,
-            "role": found.role,
-            "may_see_all": found.may_see_all,
+            "external": server.address,
+            "version": server.built,
+            "started": server.started,
+            "role": server.role,
+            "may_see_all": server.may_see_all,
             "database": self.database,
             "database_given": bool(self.use.scratch_database),
             "checkpoint": self.may_checkpoint,
-            "settings": dict(found.settings),
+            "settings": dict(server.settings),
             "account": self.account.name,
         }
 
@@ -191,14 +191,14 @@ class AttachedServer:
 
     def _look(self) -> Found:
         """The server again; it must be the one that the run began with."""
-        found, label = look(self.build.label, self.conninfo), self.build.label
-        if found.build.digest != self.build.digest:
+        server, label = look(self.build.label, self.conninfo), self.build.label
+        if server.build.digest != self.build.digest:
             raise UserError(f"{label}: this is not the server, or not the version, that the run began with")
-        ours, now = dict(self.config.settings), dict(found.settings)
+        ours, now = dict(self.config.settings), dict(server.settings)
         changed = sorted(name for name in {*ours, *now} if ours.get(name) != now.get(name))
         if changed:
             self.note(f"settings of {label} have changed since the run was planned: {', '.join(changed)}")
-        return found
+        return server
 
     def _prepare(self) -> None:
         """Make the clients' folder, and keep the password where only they can read it: in memory that they inherit."""
@@ -300,8 +300,8 @@ def clear(cell_dir: Path, conninfo: str) -> str:
 
 
 def _drop_database(connection: psycopg.Connection[Any], made: Made) -> str:
-    asked = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
-    row = connection.execute(asked, (made.database,)).fetchone()
+    statement = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
+    row = connection.execute(statement, (made.database,)).fetchone()
     if row is None:
         return ""
     if row[0] != made.mark:

@@ -59,19 +59,21 @@ def connect(conninfo: str, answer_s: float | None = None) -> Connection:
 def rows(connection: psycopg.Connection[Any], name: str, question: str, of: type[T], *values: object) -> list[T]:
     """The rows of an answer, each a dataclass or a tuple. Raises psycopg.Error, and UserError for invalid rows."""
     cursor = connection.execute(question, values or None)
-    found: list[Any] = cursor.fetchall()
+    answer: list[Any] = cursor.fetchall()
     if is_dataclass(of):
         names = [column.name for column in cursor.description or ()]
-        found = [dict(zip(names, each, strict=True)) for each in found]
-    return [converted(each, of, f"{name}: the server's answer to: {_shown(question, connection)}") for each in found]
+        answer = [dict(zip(names, each, strict=True)) for each in answer]
+    return [converted(each, of, f"{name}: the server's answer to: {_shown(question, connection)}") for each in answer]
 
 
 def row(connection: psycopg.Connection[Any], name: str, question: str, of: type[T], *values: object) -> T:
     """The only row of an answer; see `rows`."""
-    found = rows(connection, name, question, of, *values)
-    if len(found) != 1:
-        raise UserError(f"{name}: the server answers with {len(found)} rows, not 1, to: {_shown(question, connection)}")
-    return found[0]
+    answer = rows(connection, name, question, of, *values)
+    if len(answer) != 1:
+        raise UserError(
+            f"{name}: the server answers with {len(answer)} rows, not 1, to: {_shown(question, connection)}"
+        )
+    return answer[0]
 
 
 def _shown(question: Any, connection: psycopg.Connection[Any]) -> str:

@@ -148,8 +148,8 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
     try:
         with external_queries.connect(make_conninfo(conninfo, dbname=database)) as connection:
             check_empty(name, connection, database)
-            asked = "SELECT has_database_privilege(current_database(), 'CREATE')"
-            if schemas and external_queries.row(connection, name, asked, tuple[bool]) != (True,):
+            query = "SELECT has_database_privilege(current_database(), 'CREATE')"
+            if schemas and external_queries.row(connection, name, query, tuple[bool]) != (True,):
                 raise UserError(
                     f"{name}: background workloads have a schema each, and role {connection.info.user} may "
                     f"not create any: GRANT CREATE ON DATABASE {database}"
@@ -160,8 +160,8 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
     """Raises UserError unless the connection's database is empty and its role may create tables there."""
-    asked = question("contents", connection.info.server_version) or ""
-    contents = external_queries.rows(connection, name, asked, tuple[str])
+    query = question("contents", connection.info.server_version) or ""
+    contents = external_queries.rows(connection, name, query, tuple[str])
     if contents:
         more = f" and {len(contents) - 1} more" if len(contents) > 1 else ""
         raise UserError(
@@ -173,8 +173,8 @@ def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -
 
 def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
     """Raises UserError unless unqualified tables are created in schema public, and may be."""
-    asked = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
-    schema, may = external_queries.row(connection, name, asked, tuple[str | None, bool | None])
+    query = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
+    schema, may = external_queries.row(connection, name, query, tuple[str | None, bool | None])
     if schema != "public" or not may:
         why = "may not create tables there" if schema == "public" else f"its first schema is {schema}"
         role = connection.info.user
@@ -191,10 +191,10 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.Error as error:
-        said = one_line(error)
-        if not _NAMES_OPTION.search(said):
-            said = _QUOTED.sub('"…"', said)
-        raise UserError(f"{name}: not a connection string: {said}") from None
+        message = one_line(error)
+        if not _NAMES_OPTION.search(message):
+            message = _QUOTED.sub('"…"', message)
+        raise UserError(f"{name}: not a connection string: {message}") from None
     for key in given:
         if key in SECRET:
             raise UserError(f"{name}: {key} is not supported: other users of this machine would see it")
@@ -227,8 +227,8 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     if not completed["host"].startswith(("/", "@")):
         completed = KEEPALIVES | completed
     password = {"password": connection.info.password} if connection.info.password else {}
-    asked = question("external_settings", version) or ""
-    settings = external_queries.rows(connection, name, asked, tuple[str, str | None, str])
+    query = question("external_settings", version) or ""
+    settings = external_queries.rows(connection, name, query, tuple[str, str | None, str])
     return Found(
         name=name,
         conninfo=make_conninfo(**completed, **password),
@@ -260,7 +260,7 @@ def _version(name: str, reported: str) -> str:
 def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
     """The cluster's identifier; empty if the role may not ask for it."""
     try:
-        asked = "SELECT system_identifier::text FROM pg_control_system()"
-        return external_queries.row(connection, name, asked, tuple[str])[0]
+        query = "SELECT system_identifier::text FROM pg_control_system()"
+        return external_queries.row(connection, name, query, tuple[str])[0]
     except psycopg.ProgrammingError:  # it may not, or the server has no such function
         return ""

@@ -187,12 +187,12 @@ class Monitor(Closing):
 @cache
 def question(topic: str, server_version: int) -> str | None:
     """The SQL of a topic for a server version (170004 for 17.4); None if that server has no such view."""
-    found = [
+    versions = [
         (int(entry.name.split(".")[1]), entry)
         for entry in (files("engine.postgres") / "sql").iterdir()
         if entry.name.startswith(f"{topic}.") and entry.name.endswith(".sql")
     ]
-    known = [pair for pair in found if pair[0] <= server_version]
+    known = [pair for pair in versions if pair[0] <= server_version]
     return max(known, key=lambda pair: pair[0])[1].read_text() if known else None
 
 

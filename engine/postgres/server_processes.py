@@ -122,16 +122,16 @@ class ServerProcesses(HeldFiles):
         for _ in range(READ_ATTEMPTS):
             before = self._children()
             living = self._read_all(before, TURNS if len(before) > MANY and not whole else 1)
-            stat, own = self._postmaster.stat(), self._postmaster.read()
+            stat, postmaster = self._postmaster.stat(), self._postmaster.read()
             # A child that was reaped while we read is counted twice or not at all: read again.
             if (after := self._children()) is before or set(after).issuperset(before):
                 break
-        if stat is None or own is None or own.state in "ZX":
+        if stat is None or postmaster is None or postmaster.state in "ZX":
             return None
         for pid in self._readers.keys() - living.keys():
             self._bury(pid)
         self._last = living
-        return self._sum(own, stat.reaped_cpu_ns)
+        return self._sum(postmaster, stat.reaped_cpu_ns)
 
     def close(self) -> None:
         for reader in (self._postmaster, *self._readers.values()):

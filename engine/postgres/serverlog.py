@@ -79,30 +79,30 @@ FIELDS = frozenset(("DETAIL", "HINT", "CONTEXT", "STATEMENT", "QUERY", "LOCATION
 
 def records(lines: Iterable[str]) -> list[LogMessage]:
     """Group lines into messages. Lines of an unknown form are dropped, except failed assertions."""
-    found: list[LogMessage] = []
+    messages: list[LogMessage] = []
     last_field = ""
     for place, line in enumerate(lines):
         match = FIRST.fullmatch(line)
         if match is None:
-            if line.startswith("\t") and found:
+            if line.startswith("\t") and messages:
                 if last_field:
-                    found[-1].fields[last_field] += "\n" + line.strip()
+                    messages[-1].fields[last_field] += "\n" + line.strip()
                 else:
-                    found[-1].message += "\n" + line.strip()
+                    messages[-1].message += "\n" + line.strip()
             elif line.startswith("TRAP: "):  # written without prefix, by a server that dies of it
-                found.append(LogMessage(time.time_ns(), 0, "", "PANIC", line, place))
+                messages.append(LogMessage(time.time_ns(), 0, "", "PANIC", line, place))
                 last_field = ""
             continue
         seconds, millis, pid, backend_type, word, text = match.groups()
         if word in FIELDS:
-            if found and found[-1].pid == int(pid):
+            if messages and messages[-1].pid == int(pid):
                 last_field = word.lower()
-                found[-1].fields[last_field] = text
+                messages[-1].fields[last_field] = text
         else:
             wall_ns = int(seconds) * 1_000_000_000 + int(millis) * 1_000_000
-            found.append(LogMessage(wall_ns, int(pid), backend_type, word, text, place))
+            messages.append(LogMessage(wall_ns, int(pid), backend_type, word, text, place))
             last_field = ""
-    return found
+    return messages
 
 
 class ServerLog(Closing):
