@@ -75,26 +75,26 @@ def bisect(
     from engine.bisect.search import Search, run
     from engine.cli.start import start
 
-    asked = take(values)
-    if asked.builds:
+    request = take(values)
+    if request.builds:
         raise UserError("--pg: a search builds commits; name the first and last with --good and --bad")
-    if len(asked.variants) > 1 or asked.options.get("preset"):
+    if len(request.variants) > 1 or request.options.get("preset"):
         raise UserError(
             "a search runs one workload: give no --variants and no --preset, but their --workload and its options"
         )
-    if asked.base or asked.kernels != type(asked)().kernels or len(asked.configs) > 1:
+    if request.base or request.kernels != type(request)().kernels or len(request.configs) > 1:
         raise UserError("a search compares commits only: give no --base, no --kernel and one --config")
 
     def say(text: str) -> None:
         echo(text, err=as_json)
 
     search = Search(
-        repository=repo.expanduser().absolute(), good=good, bad=bad, asked=asked, step=step, error=error, pairs=pairs,
+        repository=repo.expanduser().absolute(), good=good, bad=bad, asked=request, step=step, error=error, pairs=pairs,
         out=own_folder(out), say=say, start=partial(start, detach=False),
     )  # fmt: skip
-    found = run(search, again=again)
+    result = run(search, again=again)
     if as_json:
-        echo_json(found.record())
+        echo_json(result.record())
     else:
-        for line in found.lines():
+        for line in result.lines():
             echo(line)

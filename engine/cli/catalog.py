@@ -92,13 +92,13 @@ def kernels() -> Listing:
 
 def workloads() -> Listing:
     """One row per workload and named size, with its steps; rows are per client."""
-    found = [each.sizes() for each in registry.workloads()]
-    columns = tuple(dict.fromkeys(column for sizes in found for column in sizes.columns)) or ("workload",)
-    notes = tuple(note for sizes in found for note in sizes.notes)
+    listed = [known.sizes() for known in registry.workloads()]
+    columns = tuple(dict.fromkeys(column for sizes in listed for column in sizes.columns)) or ("workload",)
+    notes = tuple(note for sizes in listed for note in sizes.notes)
     notes += ("complete plans, and publications to compare with: bench list presets",)
     joining = registry.joining()
     notes += (f"in the background of another, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
-    return Listing([row for sizes in found for row in sizes.rows], columns, columns, notes)
+    return Listing([row for sizes in listed for row in sizes.rows], columns, columns, notes)
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:

@@ -56,10 +56,10 @@ def _completer(names: Callable[[Mapping[str, Any]], Iterable[str]], *, several: 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         try:
-            found = [name for name in dict.fromkeys(names(ctx.params)) if name.startswith(last)]
+            matching = [name for name in dict.fromkeys(names(ctx.params)) if name.startswith(last)]
         except (UserError, UnknownName, NotRegistered):
             return []
-        return [CompletionItem(f"{before}{comma}{name}") for name in found]
+        return [CompletionItem(f"{before}{comma}{name}") for name in matching]
 
     return complete
 

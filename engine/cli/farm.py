@@ -52,14 +52,14 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
         for notice in shared.notices:
             progress(notice)
         nonce = secrets.token_hex(8) if again else ""
-        found = realise(derive(shared.record(bench), blocks, nonce, Path(folder)), builders, progress)
-        links = {block.number: link(block, out) for block in found if block.state != "failed"}
+        measured = realise(derive(shared.record(bench), blocks, nonce, Path(folder)), builders, progress)
+        links = {block.number: link(block, out) for block in measured if block.state != "failed"}
     if as_json:
-        rows = [{**asdict(block), "link": str(links.get(block.number, "")) or None} for block in found]
+        rows = [{**asdict(block), "link": str(links.get(block.number, "")) or None} for block in measured]
         echo_json({"blocks": rows})
     elif links:
-        echo(f"{len(links)} of {len(found)} blocks: bench compare {out / 'result-*'}")
-    sys.exit(0 if len(links) == len(found) else 1)
+        echo(f"{len(links)} of {len(measured)} blocks: bench compare {out / 'result-*'}")
+    sys.exit(0 if len(links) == len(measured) else 1)
 
 
 @click.command(hidden=True)
@@ -73,7 +73,7 @@ def block() -> None:
 def _own_path() -> str:
     """The store path of this bench."""
     path = Path(os.environ.get("PGBED_CATALOG", "")).resolve()
-    place = Path(*path.parts[:4]) if len(path.parts) > 4 else path
-    if nix.store_hash(place) is None or not (place / "bin" / "bench").exists():
+    store_path = Path(*path.parts[:4]) if len(path.parts) > 4 else path
+    if nix.store_hash(store_path) is None or not (store_path / "bin" / "bench").exists():
         raise UserError("builders are given bench from the Nix store: start it from its flake (nix run), or by ./bench")
-    return str(place)
+    return str(store_path)

@@ -65,8 +65,8 @@ def install(labels: tuple[str, ...], yes: bool) -> None:
     place = Path("/") / kernels.PLACE
     agree(f"Install {', '.join(labels)} in {place}, about 500 MB each?", yes)
     for label in labels:
-        found = kernels.install(label, lambda text: echo(text, err=True))
-        echo(f"installed {label}: {told_by(found.image)[0]}")
+        kernel = kernels.install(label, lambda text: echo(text, err=True))
+        echo(f"installed {label}: {told_by(kernel.image)[0]}")
 
 
 @host_kernels.command()

@@ -109,11 +109,11 @@ class Bench(click.Group):
         """Get a command; imports its module if it has one."""
         if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        place, short_help = ELSEWHERE[cmd_name]
-        module, _, name = place.partition(":")
-        found: click.Command = getattr(import_module(module), name)
-        found.short_help = short_help
-        return found
+        target, short_help = ELSEWHERE[cmd_name]
+        module, _, name = target.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        command.short_help = short_help
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command, without importing their modules."""
@@ -327,15 +327,15 @@ def _show_slices(folders: list[Path], step: str, base: str | None, form: str | N
     from engine.report import render
     from engine.report import sliced_step as sliced
 
-    found = sliced_step(folders, step, base)
+    step_result = sliced_step(folders, step, base)
     if form == "json":
-        echo_lines(sliced.to_json(found))
+        echo_lines(sliced.to_json(step_result))
     elif form == "csv":
-        echo_lines(sliced.to_csv(found))
+        echo_lines(sliced.to_csv(step_result))
     elif form == "md":
-        echo_lines(render.slices_to_markdown(found))
+        echo_lines(render.slices_to_markdown(step_result))
     else:
-        render.print_slices(found, console(False))
+        render.print_slices(step_result, console(False))
 
 
 @main.command(short_help="Write runs as CSV or Parquet files.")

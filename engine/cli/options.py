@@ -60,8 +60,8 @@ class RunArgument(PathArgument):
         """The names of runs, newest first; folders where none matches."""
         out = ctx.params.get("out") or default_out()
         with suppress(OSError):
-            if found := [run.name for run in runs_in(out) if run.name.startswith(incomplete)]:
-                return [CompletionItem(name) for name in found]
+            if names := [run.name for run in runs_in(out) if run.name.startswith(incomplete)]:
+                return [CompletionItem(name) for name in names]
         return super().shell_complete(ctx, param, incomplete)
 
 
@@ -70,10 +70,10 @@ class Fraction(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert to a number."""
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
-        return found
+        return number
 
 
 class Figure(click.ParamType[int | float]):
@@ -86,14 +86,14 @@ class Figure(click.ParamType[int | float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert to a number; the error says which values are valid."""
         try:
-            found = self._option.parsed(value) if isinstance(value, str) else value
+            number = self._option.parsed(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if found is None:
+        if number is None:
             self.fail(f"must be {self._option.words}", param, ctx)
-        if refusal := self._option.refusal(found):
+        if refusal := self._option.refusal(number):
             self.fail(refusal, param, ctx)
-        return found
+        return number
 
 
 FOLDER = PathArgument(file_okay=False)

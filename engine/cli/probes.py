@@ -98,12 +98,16 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     if code != 0:
         sys.exit(code)
     run, compared = prospect.manifest.run, request.options.get("steps")
-    found = [each for each in probe_cost.known(folder) if each.run == run and (not compared or each.step in compared)]
+    costs = [
+        measured
+        for measured in probe_cost.known(folder)
+        if measured.run == run and (not compared or measured.step in compared)
+    ]
     if as_json:
-        echo_json([asdict(each) for each in found])
+        echo_json([asdict(measured) for measured in costs])
     else:
         console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, probed against bare:")
-        for line in probe_cost.lines(found):
+        for line in probe_cost.lines(costs):
             console.say(line)
 
 

@@ -90,31 +90,31 @@ def workload_options() -> tuple[Option, ...]:
 
     The value of one that differs between workloads stays text until the workload is known.
     """
-    found: dict[str, Option] = {}
+    by_flag: dict[str, Option] = {}
     for own in (own for known in workloads() for own in options_of(known.options) if not own.rare):
-        first = found.setdefault(own.flag, own)
+        first = by_flag.setdefault(own.flag, own)
         if first.many != own.many:
-            found[own.flag] = replace(first, kind="str", many=False, least=None, most=None)
-    return tuple(found.values())
+            by_flag[own.flag] = replace(first, kind="str", many=False, least=None, most=None)
+    return tuple(by_flag.values())
 
 
 @cache
 def passed_options() -> dict[str, dict[str, Option]]:
     """The options that other programs' words give, by name, for each flag that passes such words."""
-    found: dict[str, dict[str, Option]] = {}
+    by_flag: dict[str, dict[str, Option]] = {}
     for own in (own for known in workloads() for own in options_of(known.options) if own.passed):
-        found.setdefault(own.passed[0], {})[own.name] = own
-    return found
+        by_flag.setdefault(own.passed[0], {})[own.name] = own
+    return by_flag
 
 
 def _classes() -> dict[type[msgspec.Struct], list[str]]:
     """The classes of the workloads' options, each with the names of the workloads that have them."""
-    found: dict[type[msgspec.Struct], list[str]] = {}
+    names: dict[type[msgspec.Struct], list[str]] = {}
     for known in workloads():
         for cls in reversed(known.options.__mro__):
             if issubclass(cls, msgspec.Struct) and cls is not msgspec.Struct:
-                found.setdefault(cls, []).append(known.name)
-    return found
+                names.setdefault(cls, []).append(known.name)
+    return names
 
 
 def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read) -> Request:

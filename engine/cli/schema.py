@@ -36,14 +36,14 @@ def schema(record: str) -> None:
         "plan": Request,
         "manifest": Manifest,
     }
-    found = msgspec.json.schema(types[record])
+    document = msgspec.json.schema(types[record])
     if record == "plan":  # where a workload's options stand among the other entries
-        request = found["$defs"]["Request"]
+        request = document["$defs"]["Request"]
         request["description"] = "What is to be run, and the options of its workload."
         del request["properties"]["options"]
         for options in (each.options for each in workloads()):
             request["properties"] |= msgspec.json.schema(options)["$defs"][options.__name__]["properties"]
-    for part in found["$defs"].values():
-        if "description" in part:
-            part["description"] = inspect.cleandoc(part["description"])
-    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})
+    for definition in document["$defs"].values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
+    echo_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})

@@ -71,7 +71,7 @@ def trend(
     if report is not None:
         disk.check_writable(report)  # before the work
     order = cast(Literal["date", "version"], by)
-    found: list[tuple[str, trends.Entry]] = []
+    entries: list[tuple[str, trends.Entry]] = []
     for folder in dict.fromkeys(folder.resolve() for folder in folders or (default_out(),)):
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; name one that holds runs")
@@ -80,12 +80,12 @@ def trend(
             if of >= 20 and done % 20 == 0:
                 echo(f"{folder}: reading run {done + 1} of {of}", err=True)
 
-        found += trends.entries(folder, heard).items()
-    series = trends.series(found, metric, step, order, margin, against_base=against_base)
+        entries += trends.entries(folder, heard).items()
+    series = trends.series(entries, metric, step, order, margin, against_base=against_base)
     if not series:
-        known = sorted({each.step for _, entry in found for each in entry.found})
-        if step is not None and known and step not in known:
-            raise unknown("step", step, known)
+        steps = sorted({each.step for _, entry in entries for each in entry.found})
+        if step is not None and steps and step not in steps:
+            raise unknown("step", step, steps)
         where = ", ".join(map(str, folders or (default_out(),)))
         raise UserError(f"{where}: no finished run has {metric}{f' in {step}' if step else ''}")
     if report is not None:

@@ -78,7 +78,7 @@ def find(progress: Progress, roots: Path) -> str:
     pinned = os.environ.get(perf.VARIABLE, "")
     if pinned.endswith(".drv"):
         return str(nix.realise("perf", pinned, progress, roots / "perf") / "bin" / "perf")
-    found = perf.find()
-    if not found:
+    program = perf.find()
+    if not program:
         raise UserError("no perf on PATH: install it (Debian: linux-perf), or set perf in config.toml")
-    return found
+    return program

@@ -124,10 +124,10 @@ def rough_settings(
 ) -> list[dict[str, str]]:
     """The settings of each config, as far as they affect the estimated space; any version takes them."""
     scaled = configs.scale(share(machine, request))
-    found = [{name: value for name, value, _ in spec.settings} | dict(own) for spec, own in changes.items()]
+    explicit = [{name: value for name, value, _ in spec.settings} | dict(added) for spec, added in changes.items()]
     return [
         {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
-        for settings in found
+        for settings in explicit
     ]
 
 
@@ -147,8 +147,8 @@ def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Seq
     Raises UserError if it is set too low.
     """
     needed = max((step.connections for step in steps), default=0) + RESERVED_CONNECTIONS
-    own = [(name, value) for name, value, _ in spec.settings]
-    for where, settings in (("--set", changes), (f"config '{spec.name}'", own)):
+    configured = [(name, value) for name, value, _ in spec.settings]
+    for where, settings in (("--set", changes), (f"config '{spec.name}'", configured)):
         value = dict(settings).get("max_connections")
         if value is None:
             continue
@@ -238,12 +238,16 @@ def _look_up(request: Request, machine: Machine) -> Design:
     changes = configs.overrides((*settings, *request.overrides))
     if planstats.PROBE in probes.names:
         changes = planstats.settings(changes)
-    own = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
+    with_connections = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
     if sliced:
-        own = {spec: interleaving.stretched(spec, each, request.subjects) for spec, each in own.items()}
+        with_connections = {
+            spec: interleaving.stretched(spec, each, request.subjects) for spec, each in with_connections.items()
+        }
         data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
-        interleaving.check_memory(rough_settings(request, own, machine), data_bytes, request, machine.memory_bytes)
-    return Design(planned, steps, probes, own)
+        interleaving.check_memory(
+            rough_settings(request, with_connections, machine), data_bytes, request, machine.memory_bytes
+        )
+    return Design(planned, steps, probes, with_connections)
 
 
 def _options(request: Request) -> Mapping[str, Any]:

@@ -36,12 +36,13 @@ def check(request: Request) -> None:
             if given:
                 raise UserError(f"{flag} is for external servers: --pg NAME=postgresql://USER@HOST/DB")
         return
-    own = [spec for spec in request.builds if not is_external(spec)]
+    started = [spec for spec in request.builds if not is_external(spec)]
     other = next(spec for spec in request.builds if is_external(spec))
-    if own:
+    if started:
         raise UserError(
-            f"{shown(other)} is an external server and {own[0]} would be started by pgbed: they cannot be compared, "
-            "because machine, settings and other load differ; start it yourself and name it NAME=postgresql://… too"
+            f"{shown(other)} is an external server and {started[0]} would be started by pgbed: they cannot be "
+            "compared, because machine, settings and other load differ; start it yourself and name it "
+            "NAME=postgresql://… too"
         )
     excluded = (
         ("--config", request.configs != DEFAULT.configs, "it is compared with the settings that it has"),
@@ -71,40 +72,40 @@ def check_plan(plan: Plan) -> None:
 
 def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
     """Connects to all of them. Raises UserError for one that the plan cannot be run on."""
-    every = [external_server.look(label.name, label.place) for label in labels]
-    external_server.refuse_doubles(every)
+    found = [external_server.look(label.name, label.place) for label in labels]
+    external_server.refuse_doubles(found)
     use = ExternalServers(
         accept_foreign_load=request.accept_foreign_load,
         scratch_database=request.scratch_database or "",
-        checkpoint=all(each.may_checkpoint for each in every),
-        connections={each.name: external_server.without_password(each.conninfo) for each in every},
+        checkpoint=all(server.may_checkpoint for server in found),
+        connections={server.name: external_server.without_password(server.conninfo) for server in found},
     )
-    for each in every:
-        each.check(
+    for server in found:
+        server.check(
             use,
             max((step.connections for step in steps), default=0),
             schemas=any(step.background for step in steps),
         )
     return Servers(
-        builds=tuple(each.build for each in every),
-        configs={config_key(external_server.CONFIG, each.name): each.config for each in every},
-        connections={each.name: each.conninfo for each in every},
+        builds=tuple(server.build for server in found),
+        configs={config_key(external_server.CONFIG, server.name): server.config for server in found},
+        connections={server.name: server.conninfo for server in found},
         use=use,
-        notices=tuple(_notices(every, use)),
+        notices=tuple(_notices(found, use)),
     )
 
 
-def _notices(found: Sequence[external_server.Found], use: ExternalServers) -> list[str]:
-    lines = [f"{each.name}: PostgreSQL {each.version}, external server at {each.address}" for each in found]
-    place = "database " + use.scratch_database if use.scratch_database else "a database of its own"
+def _notices(servers: Sequence[external_server.Found], use: ExternalServers) -> list[str]:
+    lines = [f"{server.name}: PostgreSQL {server.version}, external server at {server.address}" for server in servers]
+    database = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(
-        f"each cell works in {place}, and drops what it made; not visible from outside: CPU and memory of the servers' "
-        "processes, their machines, their logs; what others do there is in WAL and statistics"
+        f"each cell works in {database}, and drops what it made; not visible from outside: CPU and memory of the "
+        "servers' processes, their machines, their logs; what others do there is in WAL and statistics"
     )
     if not use.checkpoint:
-        who = ", ".join(each.name for each in found if not each.may_checkpoint)
+        who = ", ".join(server.name for server in servers if not server.may_checkpoint)
         lines.append(f"no CHECKPOINT is done before steps, on none of the servers: the role may not on {who}")
-    if blind := [each.name for each in found if not each.may_see_all]:
+    if blind := [server.name for server in servers if not server.may_see_all]:
         lines.append(f"{', '.join(blind)}: the role is no member of pg_monitor: some settings and vacuums are not seen")
     if not use.accept_foreign_load:
         lines.append("ratios and intervals without verdicts: others may use these servers (--accept-foreign-load)")

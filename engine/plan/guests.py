@@ -76,25 +76,25 @@ def _check_reboots(request: Request) -> None:
 
 def _check_huge_pages(wanted_mb: int) -> None:
     """Raise UserError if fewer huge pages are free than a guest's memory takes."""
-    told = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
-    size_kb, free, there = (int(told.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
+    meminfo = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
+    size_kb, free, total = (int(meminfo.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
     needed = -(-wanted_mb * 1024 // size_kb) if size_kb else 0
     if not size_kb or free < needed:
-        missing = f": sysctl vm.nr_hugepages={there + needed - free}" if size_kb else ": this kernel has none"
+        missing = f": sysctl vm.nr_hugepages={total + needed - free}" if size_kb else ": this kernel has none"
         raise UserError(f"--guest-huge-pages: {needed} free ones are needed, and {free} are there{missing}")
 
 
-def _memory_bytes(asked: str) -> int:
+def _memory_bytes(text: str) -> int:
     """Bytes of 1GB, 1G, 1GiB or 1g; a number without a unit is in MB. Raises UserError."""
-    found = re.fullmatch(r"([\d.]+)\s*([mgt])(i?b)?", asked.strip(), re.I)
-    return size_bytes(f"{found[1]}{found[2].upper()}B" if found else asked, "MB")
+    match = re.fullmatch(r"([\d.]+)\s*([mgt])(i?b)?", text.strip(), re.I)
+    return size_bytes(f"{match[1]}{match[2].upper()}B" if match else text, "MB")
 
 
 def memory_mb(request: Request, machine: Machine) -> int:
     """A guest's memory. Raises UserError if this machine has too little."""
     most = machine.memory_bytes // MB - SPARE_MB
-    asked = request.guest_memory
-    wanted = _memory_bytes(asked) // MB if asked else max(LEAST_MB, machine.memory_bytes // MB // 2)
+    text = request.guest_memory
+    wanted = _memory_bytes(text) // MB if text else max(LEAST_MB, machine.memory_bytes // MB // 2)
     if wanted > most:
         raise UserError(
             f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} with the "
@@ -126,12 +126,12 @@ def prepare(
     if not request.in_guests:
         return Guests()
     roots = out / ".builds"
-    found = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
-    for kernel in found:
+    booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
+    for kernel in booted:
         _check_tunables(request, kernel)
     programs = tools.find(progress, roots)
-    runs, why = accelerator.choose(request.accelerator, found[0], programs, progress)
-    by_9p = _why_9p(request, found, programs)
+    runs, why = accelerator.choose(request.accelerator, booted[0], programs, progress)
+    by_9p = _why_9p(request, booted, programs)
     guest = GuestMachine(
         accelerator=runs,
         cpus=request.guest_cpus or len(request.guest_pin or os.sched_getaffinity(0)),
@@ -144,21 +144,21 @@ def prepare(
         share="9p" if by_9p else store_image.share(),
     )
     _check_memory(guest, settings)
-    return Guests(found, guest, tuple(_notices(request, found, guest, why, by_9p)))
+    return Guests(booted, guest, tuple(_notices(request, booted, guest, why, by_9p)))
 
 
 def _booted(request: Request, out: Path) -> Guests:
     """The kernels that this machine is booted into."""
-    found = tuple(host_kernels.resolve(label) for label in request.kernels)
-    for kernel in found:
+    booted = tuple(host_kernels.resolve(label) for label in request.kernels)
+    for kernel in booted:
         _check_tunables(request, kernel)
     kept = environment.record(out)["storage"]["filesystem"]
     if kept in IN_MEMORY:
         raise UserError(f"--kernel-by reboot: {out} is on {kept}, which a boot may empty; choose a disk with --out")
     cells = request.subjects * request.planned_repeats
-    lines = [f"kernel {each.label}: {each.release}, {each.scheduler}, booted by kexec" for each in found]
+    lines = [f"kernel {kernel.label}: {kernel.release}, {kernel.scheduler}, booted by kexec" for kernel in booted]
     last = "and once more at the end, into its boot loader's default"
-    return Guests(found, None, (*lines, f"this machine is booted for each cell: {cells} times, {last}"))
+    return Guests(booted, None, (*lines, f"this machine is booted for each cell: {cells} times, {last}"))
 
 
 def _check_tunables(request: Request, kernel: Kernel) -> None:
@@ -168,11 +168,11 @@ def _check_tunables(request: Request, kernel: Kernel) -> None:
         sched_ext.program(name)  # which the guest has from here
 
 
-def _why_9p(request: Request, found: Sequence[Kernel], programs: tools.Tools) -> str:
+def _why_9p(request: Request, booted: Sequence[Kernel], programs: tools.Tools) -> str:
     """Why guests get their programs by 9p; empty if they get an image. Raises UserError if an image is required."""
     if request.guest_share == "9p":
         return "asked for"
-    without = [kernel.label for kernel in found if initrd.EROFS not in kernels.modules(kernel)]
+    without = [kernel.label for kernel in booted if initrd.EROFS not in kernels.modules(kernel)]
     why = store_image.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
     if why and request.guest_share == "erofs":
         raise UserError(f"--guest-share erofs: {why}; use --guest-share 9p")
@@ -190,16 +190,16 @@ def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) ->
         )
 
 
-def _notices(request: Request, found: Sequence[Kernel], guest: GuestMachine, why: str, by_9p: str) -> list[str]:
+def _notices(request: Request, booted: Sequence[Kernel], guest: GuestMachine, why: str, by_9p: str) -> list[str]:
     cpus = f"{guest.cpus} CPU{'s' if guest.cpus > 1 else ''}"
     how = f"{cpus}, {size(guest.memory_mb * MB)}, {guest.emulator} with {guest.accelerator}"
-    notices = [f"kernel {each.label}: {each.release}, {each.scheduler}, in a guest of {how}" for each in found]
+    notices = [f"kernel {kernel.label}: {kernel.release}, {kernel.scheduler}, in a guest of {how}" for kernel in booted]
     if guest.emulated:
         notices.append(f"emulated, not KVM: {why}; 10 to 250 times slower, and no verdict is given")
     if by_9p:
         notices.append(f"programs reach the guests by 9p, which takes the host's time while they run: {by_9p}")
     if HOST in request.kernels:
         notices.append("host against a guest gets no verdict: virtualisation would be compared")
-    if len({each.provenance for each in found}) > 1:
+    if len({kernel.provenance for kernel in booted}) > 1:
         notices.append("kernels of unlike provenance get no verdict: their configurations differ, too")
     return notices

@@ -92,18 +92,18 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
 
     Raises CannotBeSliced for a timeout, which would also run while its server is paused.
     """
-    own = {name.lower(): value for name, value in changes}
-    settings = {name.lower(): value for name, value, _ in spec.settings} | own
+    changed = {name.lower(): value for name, value in changes}
+    settings = {name.lower(): value for name, value, _ in spec.settings} | changed
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
-            whose = "" if name in own else f"config '{spec.name}': "
+            whose = "" if name in changed else f"config '{spec.name}': "
             raise CannotBeSliced(f"{whose}{name}={settings[name]} would end statements of a server that is paused")
     for name, (usual, unit, most_ms) in INTERVALS.items():
-        found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", settings.get(name, usual))
-        if found and (found.group(2) or unit) in UNITS_MS:
-            longer_ms = float(found.group(1)) * UNITS_MS[found.group(2) or unit] * count
-            own[name] = f"{round(min(longer_ms, most_ms))}ms"
-    return tuple(own.items())
+        interval = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", settings.get(name, usual))
+        if interval and (interval.group(2) or unit) in UNITS_MS:
+            longer_ms = float(interval.group(1)) * UNITS_MS[interval.group(2) or unit] * count
+            changed[name] = f"{round(min(longer_ms, most_ms))}ms"
+    return tuple(changed.items())
 
 
 def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
@@ -112,7 +112,7 @@ def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request
     `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If one server's data
     fitted into memory and two servers' did not, slices would measure the device.
     """
-    buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
+    buffers = max(size_bytes(config.get("shared_buffers", "128MB"), "8kB") for config in settings)
     fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))
     if request.subjects > fits:
         raise CannotBeSliced(

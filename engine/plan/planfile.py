@@ -36,8 +36,10 @@ def read(path: Path) -> Request:
         raise UserError(f"{where}: a run's manifest; bench run --plan shows it, asks, and runs it again")
     entries = parsed_toml(read_text(path, "plan"), where)
     try:
-        asked = _checked(entries)
-        return msgspec.structs.replace(asked, configs=tuple(_config(path.parent, config) for config in asked.configs))
+        request = _checked(entries)
+        return msgspec.structs.replace(
+            request, configs=tuple(_config(path.parent, config) for config in request.configs)
+        )
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 

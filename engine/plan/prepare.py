@@ -80,14 +80,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     every = [step for load in design.loads for step in load.steps]
     kept = [chosen[text] for text in request.builds]
     servers = external_servers.look_up(request, kept, every) if request.external else None
-    found = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
+    builds = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels or request.rebooting:
-        notices += selection.admit(design.probes, found, allow_slow=request.allow_slow_probes)
+        notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in design.probes.names:
         notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
     notices += servers.notices if servers else interleaving.notices(request, design.steps)
-    labels = tuple(build.label for build in found)
+    labels = tuple(build.label for build in builds)
     base = labels[request.builds.index(request.base_build or request.builds[0])]
     machine = share(environment.machine(out), request)
     names = [external_server.CONFIG] if servers else [spec.name for spec in design.changes]
@@ -97,12 +97,12 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         else {
             config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
             for spec, changes in design.changes.items()
-            for build in found
+            for build in builds
         }
     )
-    taken = {name for config in applied.values() for name, _ in config.settings}
+    set_names = {name for config in applied.values() for name, _ in config.settings}
     for name, value in configs.overrides(request.overrides):
-        if name not in taken and "." not in name:  # with a dot it may be of an extension that is not there
+        if name not in set_names and "." not in name:  # with a dot it may be of an extension that is not there
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     for config in applied.values():
         if config.device and request.in_guests:
@@ -114,18 +114,20 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
     for kernel in booted.kernels if request.in_guests else ():
         offered = selection.in_guest(kernel) if design.probes.choices else None
-        lacking = selection.admit(design.probes, found, offered, allow_slow=request.allow_slow_probes)
+        lacking = selection.admit(design.probes, builds, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
     perf = counter_check.prepare(request, progress, out / ".builds")
     notices += perf.notices
     created = datetime.now().astimezone()
-    wanted = tuple(dict.fromkeys(program for load in design.loads for program in load.plan.programs))
+    program_names = tuple(dict.fromkeys(program for load in design.loads for program in load.plan.programs))
     optional = {need for step in design.steps for need in step.needs}
-    there, missing = client_programs.seek(wanted, optional, found, progress, out / ".builds") if wanted else ({}, {})
-    left_out = features.lacking(design.steps, found, missing)
+    programs, missing = (
+        client_programs.seek(program_names, optional, builds, progress, out / ".builds") if program_names else ({}, {})
+    )
+    left_out = features.lacking(design.steps, builds, missing)
     if left_out:
         notices += missing_steps.sentences(left_out)
-    records = {load.name: recorded(load, there, left_out, labels) for load in design.loads}
+    records = {load.name: recorded(load, programs, left_out, labels) for load in design.loads}
     named = [(load.workload, records[load.name]) for load in design.loads]
     route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
@@ -140,7 +142,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         repeats=request.planned_repeats,
         aa=request.aa,
         margin=request.margin,
-        builds=found,
+        builds=builds,
         configs=applied,
         workload=records[design.loads[0].name],
         variants=records if len(records) > 1 else {},

@@ -29,25 +29,25 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
     name = entries.get("preset")
     if not isinstance(name, str):
         return dict(entries)
-    found = preset(name)
-    _check_workload(found, str(entries.get("workload", found.workload)))
+    chosen = preset(name)
+    _check_workload(chosen, str(entries.get("workload", chosen.workload)))
     scale = entries.get("scale") or SCALE
-    if found.scales:
-        filled = {"scale": scale, **found.entries(scale)}
+    if chosen.scales:
+        filled = {"scale": scale, **chosen.entries(scale)}
     elif entries.get("scale") is not None:
         raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
     else:
-        filled = found.entries(scale)
-    options = {each.name: each for cls in (Request, workload(found.workload).options) for each in options_of(cls)}
+        filled = chosen.entries(scale)
+    options = {each.name: each for cls in (Request, workload(chosen.workload).options) for each in options_of(cls)}
     for given_name, value in entries.items():
         if value is not None and given_name in options:
             for other in _excluded(given_name, options):
                 filled.pop(other, None)
-    asked = entries.get("builds")
-    if asked and any(is_external(str(build)) for build in asked):
+    builds = entries.get("builds")
+    if builds and any(is_external(str(build)) for build in builds):
         for other in NOT_EXTERNAL:
             filled.pop(other, None)
-    return {**filled, **entries, **({} if asked else {"builds": list(_here(found))})}
+    return {**filled, **entries, **({} if builds else {"builds": list(_here(chosen))})}
 
 
 def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request, tuple[str, ...]]:
@@ -77,20 +77,20 @@ def notices(request: Request) -> tuple[str, ...]:
     name = request.options.get("preset")
     if not isinstance(name, str):
         return ()
-    found, labels = preset(name), [name_of(build) for build in request.builds]
-    return tuple(lacking(found, labels))
+    chosen, labels = preset(name), [name_of(build) for build in request.builds]
+    return tuple(lacking(chosen, labels))
 
 
-def lacking(found: Preset, labels: Sequence[str]) -> Iterable[str]:
+def lacking(of_preset: Preset, labels: Sequence[str]) -> Iterable[str]:
     """Lines about the publication's builds that are missing, and about those that replace them."""
-    for build in found.builds:
+    for build in of_preset.builds:
         plain = [label for label in labels if published_label(label) == build]
-        other = next((each for each in found.instead.get(build, ()) for label in labels
-                      if published_label(label) == each), None)  # fmt: skip
+        other = next((replacement for replacement in of_preset.instead.get(build, ()) for label in labels
+                      if published_label(label) == replacement), None)  # fmt: skip
         if not plain and other:
-            yield f"{found.name}: {other} in place of {build}, which is not among the builds"
+            yield f"{of_preset.name}: {other} in place of {build}, which is not among the builds"
         elif not plain:
-            yield f"{found.name}: {build} is missing"
+            yield f"{of_preset.name}: {build} is missing"
 
 
 def published_label(label: str) -> str:
@@ -98,77 +98,79 @@ def published_label(label: str) -> str:
     return label.replace(catalog.PREBUILT, "")
 
 
-def _here(found: Preset) -> tuple[str, ...]:
+def _here(wanted: Preset) -> tuple[str, ...]:
     """The builds of a preset that are available on this machine, or their replacements, each once."""
-    if found.newest:
-        return _newest(found)
+    if wanted.newest:
+        return _newest(wanted)
     chosen: dict[str, None] = {}
-    for build in found.builds:
-        label = next((one for each in (build, *found.instead.get(build, ())) if (one := catalog.available(each))), None)
+    for build in wanted.builds:
+        label = next(
+            (one for each in (build, *wanted.instead.get(build, ())) if (one := catalog.available(each))), None
+        )
         if label is not None:
             chosen[label] = None
-    if not chosen and found.builds:
+    if not chosen and wanted.builds:
         raise UserError(
-            f"preset {found.name}: none of its builds is available here ({', '.join(found.builds)}): name others with "
-            "--pg LABEL,… (bench list builds), or put source tarballs into a folder and set BENCH_TARBALLS to it"
+            f"preset {wanted.name}: none of its builds is available here ({', '.join(wanted.builds)}): name others "
+            "with --pg LABEL,… (bench list builds), or put source tarballs into a folder and set BENCH_TARBALLS to it"
         )
     return tuple(chosen)
 
 
-def _newest(found: Preset) -> tuple[str, ...]:
-    if found.own_build:
-        raise UserError(f"preset {found.name}: compares an install of yours: --pg LABEL,NAME=/path")
-    labels = catalog.newest(found.newest)
-    if len(labels) < found.newest:
+def _newest(chosen: Preset) -> tuple[str, ...]:
+    if chosen.own_build:
+        raise UserError(f"preset {chosen.name}: compares an install of yours: --pg LABEL,NAME=/path")
+    labels = catalog.newest(chosen.newest)
+    if len(labels) < chosen.newest:
         raise UserError(
-            f"preset {found.name}: there are not {found.newest} releases here: name builds with --pg LABEL,…"
+            f"preset {chosen.name}: there are not {chosen.newest} releases here: name builds with --pg LABEL,…"
         )
     return labels
 
 
-def _check_workload(found: Preset, asked: str) -> None:
-    first = asked.partition("+")[0].partition(":")[0]
-    if first != found.workload:
-        raise ValueError(f"--preset {found.name} runs workload {found.workload}, not {first}: leave one of them out")
+def _check_workload(chosen: Preset, wanted: str) -> None:
+    first = wanted.partition("+")[0].partition(":")[0]
+    if first != chosen.workload:
+        raise ValueError(f"--preset {chosen.name} runs workload {chosen.workload}, not {first}: leave one of them out")
 
 
 def _excluded(name: str, options: Mapping[str, Option]) -> set[str]:
     """The options that one option excludes. Explicit rows may override a preset's size."""
-    found = {*options[name].excludes, *(each.name for each in options.values() if name in each.excludes)}
-    return found - {"scale", "rows"}
+    excluded = {*options[name].excludes, *(option.name for option in options.values() if name in option.excludes)}
+    return excluded - {"scale", "rows"}
 
 
 def rows() -> list[dict[str, Any]]:
     """A row per preset, for `bench list presets` and the Launch screen. Raises ValueError."""
-    return [_row(found) for found in presets().values()]
+    return [_row(listed) for listed in presets().values()]
 
 
-def _row(found: Preset) -> dict[str, Any]:
-    entries = found.entries(SCALE)
-    load = workload(found.workload)
-    known = {option.name for option in options_of(load.options)}
-    options = {name: value for name, value in entries.items() if name in known}
-    named = {} if found.title else {"preset": found.name, **({"scale": SCALE} if found.scales else {})}
+def _row(shown: Preset) -> dict[str, Any]:
+    entries = shown.entries(SCALE)
+    load = workload(shown.workload)
+    names = {option.name for option in options_of(load.options)}
+    options = {name: value for name, value in entries.items() if name in names}
+    named = {} if shown.title else {"preset": shown.name, **({"scale": SCALE} if shown.scales else {})}
     plan = load.plan(checked(load.options, {**options, **named}))
     return {
-        "preset": found.name,
-        "workload": found.workload,
-        "question": found.question,
+        "preset": shown.name,
+        "workload": shown.workload,
+        "question": shown.question,
         **({"generation": plan.record["generation"]} if "generation" in plan.record else {}),
         "steps": [step["name"] for step in plan.record["steps"]],
-        "probes": list(found.probes),
-        "publication": found.publication,
-        "date": found.date,
-        "builds": list(found.builds),
-        "instead": {build: list(others) for build, others in found.instead.items()},
+        "probes": list(shown.probes),
+        "publication": shown.publication,
+        "date": shown.date,
+        "builds": list(shown.builds),
+        "instead": {build: list(others) for build, others in shown.instead.items()},
         "configs": list(entries.get("configs", ())),
-        "scales": list(found.scales),
-        "published": [table.title for table in found.published],
-        "title": found.title,
-        "time": found.time,
-        "newest": found.newest,
-        "own_build": found.own_build,
-        "place": found.place,
-        "fields": {name: value for name, value in found.plan.items() if name not in known},
-        "options": given(checked(load.options, {n: v for n, v in found.plan.items() if n in known})),
+        "scales": list(shown.scales),
+        "published": [table.title for table in shown.published],
+        "title": shown.title,
+        "time": shown.time,
+        "newest": shown.newest,
+        "own_build": shown.own_build,
+        "place": shown.place,
+        "fields": {name: value for name, value in shown.plan.items() if name not in names},
+        "options": given(checked(load.options, {n: v for n, v in shown.plan.items() if n in names})),
     }

@@ -28,14 +28,14 @@ def subjects(
     if base not in builds:
         raise unknown("base", base, builds)
     ordered = [base, *(build for build in builds if build != base)]
-    found: list[Subject] = []
+    ordered_subjects: list[Subject] = []
     for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
             for variant in variants:
-                found.append(Subject(build, config, kernel, workload=variant))
+                ordered_subjects.append(Subject(build, config, kernel, workload=variant))
                 if aa and build == base:
-                    found.append(Subject(build, config, kernel, control="aa", workload=variant))
-    return tuple(found)
+                    ordered_subjects.append(Subject(build, config, kernel, control="aa", workload=variant))
+    return tuple(ordered_subjects)
 
 
 def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:

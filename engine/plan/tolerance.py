@@ -10,7 +10,7 @@ from workloads.quantity import figure
 
 def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
     """Tolerance per step; key "" is the default. Raises UserError for an invalid fraction or an unknown step."""
-    found: dict[str, float] = {}
+    tolerated: dict[str, float] = {}
     for text in texts:
         step, _, share = text.rpartition("=")
         if step and step not in steps:
@@ -21,8 +21,8 @@ def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
             raise UserError(f"tolerance {error}") from None
         if not 0 <= fraction < 1:
             raise UserError(f"tolerance '{share}': a slow-down of at least 0% and less than 100%")
-        found[step] = fraction
-    return found
+        tolerated[step] = fraction
+    return tolerated
 
 
 def strictest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -17,9 +17,9 @@ def named_workloads(name: str | None, variants: Sequence[str]) -> tuple[str, dic
 
     The last is empty if that workload is run alone. Raises UnknownName or ValueError.
     """
-    known = modules()
-    names = variants_of(variants, known) or (name or DEFAULT,)
-    parts = [parts_of(text, known) for text in names]
+    registered = modules()
+    names = variants_of(variants, registered) or (name or DEFAULT,)
+    parts = [parts_of(text, registered) for text in names]
     for text, other in zip(names[1:], parts[1:], strict=True):
         if other[0] != parts[0][0]:
             raise ValueError(

@@ -42,38 +42,38 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
     planned = main.plan(checked(main.options, options))
     variants = [(variant, background_of(variant)) for variant in request.variants]
     background = list(dict.fromkeys(part for _, parts in variants for part in parts))
-    own = _options(request, background)
-    found = []
+    options_of_part = _options(request, background)
+    planned_loads = []
     for variant, parts in variants:
         label = variant_label(parts_of(variant, modules())) if len(variants) > 1 else ""
         if parts:
             combined = workload("+".join((main.name, *(part.name for part in parts))))
             assert isinstance(combined, Combined)
-            plan = combined.joined(planned, [_plan(part, own[part]) for part in parts])
-            found.append(Load(label, combined, plan))
+            plan = combined.joined(planned, [_plan(part, options_of_part[part]) for part in parts])
+            planned_loads.append(Load(label, combined, plan))
         else:
-            found.append(Load(label, main, planned))
-    return tuple(found) or (Load("", main, planned),)
+            planned_loads.append(Load(label, main, planned))
+    return tuple(planned_loads) or (Load("", main, planned),)
 
 
 def recorded(
-    load: Load, found: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
+    load: Load, programs: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
 ) -> dict[str, Any]:
     """The manifest's record of a workload, with all programs that the run needs. Raises UserError.
 
     `left_out` are the steps that some of the builds, named by `labels`, cannot do.
     """
-    own = load.plan.record
-    if found:
-        own = {**own, "programs": dict(found)}
+    record = load.plan.record
+    if programs:
+        record = {**record, "programs": dict(programs)}
     if left_out:
-        own = _without(own, left_out, labels)
+        record = _without(record, left_out, labels)
     try:
-        load.workload.check(own)
+        load.workload.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None
-    of = load.workload
-    return {**own, "identity": of.identity(own), "non_default": list(of.non_default(own))}
+    chosen = load.workload
+    return {**record, "identity": chosen.identity(record), "non_default": list(chosen.non_default(record))}
 
 
 def _without(record: dict[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]) -> dict[str, Any]:
@@ -95,28 +95,28 @@ def _plan(part: Part, options: Mapping[str, Any]) -> Plan:
 
 def _options(request: Request, background: Sequence[Part]) -> dict[Part, dict[str, Any]]:
     """The options of --with for each background workload. Raises UnknownName or ValueError."""
-    found: dict[Part, dict[str, Any]] = {part: {} for part in background}
+    options: dict[Part, dict[str, Any]] = {part: {} for part in background}
     names = list(dict.fromkeys(part.name for part in background))
-    for each in request.with_options:
-        place, equals, value = each.partition("=")
+    for text in request.with_options:
+        target, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"--with {each}: give NAME=VALUE")
+            raise ValueError(f"--with {text}: give NAME=VALUE")
         if not background:
-            raise ValueError(f"--with {each}: {request.workload} has no background workload; name one: --workload "
+            raise ValueError(f"--with {text}: {request.workload} has no background workload; name one: --workload "
                              f"{request.workload}+NAME")  # fmt: skip
-        load, _, name = place.strip().rpartition(".")
+        load, _, name = target.strip().rpartition(".")
         name = name.strip().removeprefix("--").replace("-", "_")
         if load and load not in names:
-            raise ValueError(f"--with {each}: no background workload is called {load}, but "
+            raise ValueError(f"--with {text}: no background workload is called {load}, but "
                              f"{', '.join(names)}")  # fmt: skip
-        known = {of: {option.name: option for option in options_of(workload(of).options)} for of in names}
-        taking = [part for part in background if name in known[part.name] and load in ("", part.name)]
-        if not taking:
+        known_options = {of: {option.name: option for option in options_of(workload(of).options)} for of in names}
+        takers = [part for part in background if name in known_options[part.name] and load in ("", part.name)]
+        if not takers:
             raise UnknownName(
-                "option of --with", name, tuple(dict.fromkeys(each for of in names for each in known[of]))
+                "option of --with", name, tuple(dict.fromkeys(text for of in names for text in known_options[of]))
             )
-        for part in taking:
-            option = known[part.name][name]
-            before = found[part].get(name, [])
-            found[part][name] = [*before, value] if option.repeated else value
-    return found
+        for part in takers:
+            option = known_options[part.name][name]
+            before = options[part].get(name, [])
+            options[part][name] = [*before, value] if option.repeated else value
+    return options
