@@ -42,16 +42,16 @@ def difference(
     if _differs(failed, level):
         text = f"the bad end failed in {bad.text}, the good end in {good.text}: "
         return Difference("failed", steps[-1], text + faults.failed(comparison, BAD)[0].reason, failed)
-    asked = [step for step in comparison.steps if named in (None, step)]
-    missed = {step: Counts(*(count(comparison, end, "sla", step) for end in (GOOD, BAD))) for step in asked}
-    if late := [step for step in asked if _differs(missed[step], level / len(asked))]:
+    steps_tested = [step for step in comparison.steps if named in (None, step)]
+    missed = {step: Counts(*(count(comparison, end, "sla", step) for end in (GOOD, BAD))) for step in steps_tested}
+    if late := [step for step in steps_tested if _differs(missed[step], level / len(steps_tested))]:
         step = max(late, key=lambda step: missed[step].bad.seen - missed[step].good.seen)
         both = missed[step]
         text = f"the bad end missed its SLA in {step} in {both.bad.text}, the good end in {both.good.text}"
         return Difference("sla", step, text, both)
-    if not last and any(each.bad.seen > each.good.seen for each in (failed, *missed.values())):
+    if not last and any(counts.bad.seen > counts.good.seen for counts in (failed, *missed.values())):
         return None
-    ratio = _slowest(comparison, asked, named, last=last, where=where)
+    ratio = _slowest(comparison, steps_tested, named, last=last, where=where)
     return None if ratio is None else Difference("slower", ratio.step, f"the ends differ in {with_effect(ratio)}")
 
 
@@ -83,10 +83,10 @@ def _differs(counts: Counts, level: float) -> bool:
 
 
 def _slowest(
-    comparison: Comparison, asked: Sequence[str], named: str | None, *, last: bool, where: str
+    comparison: Comparison, steps: Sequence[str], named: str | None, *, last: bool, where: str
 ) -> Ratio | None:
     """Return the step that became slowest; None if one may be. Raises UserError if no step is slower."""
-    rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in asked]
+    rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in steps]
     known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
     if slower := [ratio for ratio in known if ratio.verdict == "slower"]:
         return max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)))
@@ -95,6 +95,6 @@ def _slowest(
     if not last and any(ratio.verdict == "inconclusive" or ratio.low is None for ratio in known):
         return None  # without an interval there are too few pairs, as where the machine changed meanwhile
     if named and known:
-        told = ", ".join(filter(None, (with_effect(known[0]), known[0].verdict_text, *known[0].reasons)))
-        raise UserError(f"no difference between the ends is known: {told}; {where}")
+        details = ", ".join(filter(None, (with_effect(known[0]), known[0].verdict_text, *known[0].reasons)))
+        raise UserError(f"no difference between the ends is known: {details}; {where}")
     raise UserError(f"no step of the bad end is slower; give --step, more --pairs or longer steps; {where}")

@@ -99,8 +99,8 @@ class _Bisection:
         if not state.step:
             self._measure_ends()
         say(state.ends_text)
-        found = self._search()
-        return self._conclude(found)
+        span = self._search()
+        return self._conclude(span)
 
     def _search(self) -> range:
         state, say = self.state, self.place.say
@@ -110,23 +110,23 @@ class _Bisection:
             weighed, broken = self._weighed(), {self.places[commit] for commit in state.broken}
             now = bisection.belief(self.count, weighed, after)
             parts = bisection.groups(self.count, broken, after)
-            found = bisection.found_in(now, parts, self.search.error)
-            if found is None:
+            span = bisection.found_in(now, parts, self.search.error)
+            if span is None:
                 place = bisection.next_commit(now, parts)
             else:
-                look = bisection.to_look_back(found, self.count, broken, bisection.weights(weighed))
-                if look is None:
-                    return found
-                place = look
-                say(f"found with {now.of(found):.1%}: {self.commits[found[-1]].text}; is a later one good again?")
+                later = bisection.to_look_back(span, self.count, broken, bisection.weights(weighed))
+                if later is None:
+                    return span
+                place = later
+                say(f"found with {now.of(span):.1%}: {self.commits[span[-1]].text}; is a later one good again?")
             if len(state.judged) >= most:
                 raise UserError(
                     f"undecided after measuring {len(state.judged)} commits: the difference is too small for "
                     f"{self.search.pairs} pairs each; give more --pairs, or longer steps"
                 )
-            self._judge(place, found)
+            self._judge(place, span)
 
-    def _judge(self, place: int, found: range | None) -> None:
+    def _judge(self, place: int, span: range | None) -> None:
         state, commit, say = self.state, self.commits[place], self.place.say
         say(f"commit {place} of {self.count}: {commit.text}")
         for name, end in ((GOOD, self.commits[0]), (BAD, self.commits[-1])):
@@ -144,19 +144,19 @@ class _Bisection:
         like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
         say(f"  {self._seen(judged)}, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
         whole = bisection.weights(weighed)[place]
-        if found is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
-            state.mended.append(self.commits[found[-1]].text)
+        if span is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
+            state.mended.append(self.commits[span[-1]].text)
             state.after = commit.hash
             say("  good: the regression was fixed by then; searching the commits after it")
         self._write()
         now = bisection.belief(self.count, weighed, self.places.get(state.after, 0))
         if state.fault == "slower" and bisection.is_between(place, Ends(state.ends), self._judgements()):
-            good, bad, middle = (each.hash[:SHOWN_HEX] for each in (self.commits[0], self.commits[-1], commit))
+            good, bad, middle = (end.hash[:SHOWN_HEX] for end in (self.commits[0], self.commits[-1], commit))
             raise UserError(
                 f"{commit.text} is midway between both ends, so more than one commit made it slower: continue "
                 f"with --good {good} --bad {middle}, and with --good {middle} --bad {bad}"
             )
-        left = sum(each > self.search.error / self.count for each in now.first)
+        left = sum(likelihood > self.search.error / self.count for likelihood in now.first)
         say(f"  {left} commit{'s' if left != 1 else ''} left")
 
     def _measured(self, commit: Commit) -> Judged | None:
@@ -222,19 +222,19 @@ class _Bisection:
             state.ends = tuple(ratio for run in runs for ratio in _ends(run, comparison, chosen.step))
         self._write()
 
-    def _conclude(self, found: range) -> Found:
+    def _conclude(self, span: range) -> Found:
         state, search = self.state, self.search
-        commit, parent = self.commits[found[-1]], self.commits[found[0] - 1]
+        commit, parent = self.commits[span[-1]], self.commits[span[0] - 1]
         self.place.say(f"against its parent: {commit.text}")
         run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
         now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
         counts = tuple(ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))
         return Found(
-            commits=tuple(self.commits[place] for place in found),
+            commits=tuple(self.commits[place] for place in span),
             parent=parent,
             fault=state.fault,
             step=state.step,
-            sure=now.of(found),
+            sure=now.of(span),
             message=commit_log.message_of(search.repository, commit),
             ends=state.ends_text,
             ratio=comparison.ratio("found", state.step, comparison.primary_metric(state.step)),
@@ -243,7 +243,7 @@ class _Bisection:
             run=run,
             flame=self._flame(run, comparison),
             mended=tuple(state.mended),
-            unjudged={self.commits[self.places[each]].text: why for each, why in state.broken.items()},
+            unjudged={self.commits[self.places[hash]].text: why for hash, why in state.broken.items()},
             folder=self.folder,
         )
 
@@ -276,10 +276,10 @@ class _Bisection:
             self._write()
             state.under_way = None
 
-        asked = self.search.asked.entries()
-        entries = {**asked, "repeats": self.search.pairs, **({"steps": steps} if (steps := self._steps()) else {})}
+        options = self.search.asked.entries()
+        entries = {**options, "repeats": self.search.pairs, **({"steps": steps} if (steps := self._steps()) else {})}
         try:
-            stacks = {"probes": ["stacks"]} if probes and not asked.get("probes") else {}
+            stacks = {"probes": ["stacks"]} if probes and not options.get("probes") else {}
             run = measurements.measured(self.place, entries | stacks, commits, note)
         except UserError:
             if not probes:
@@ -298,19 +298,19 @@ class _Bisection:
         state = self.state
         if state.counts is None:
             return bisection.weighed(Ends(state.ends), self._judgements())
-        judged = [(self.places[each.commit], each.counts) for each in state.judged if each.counts is not None]
+        judged = [(self.places[result.commit], result.counts) for result in state.judged if result.counts is not None]
         return failure_counts.weighed(state.counts, judged)
 
     def _judgements(self) -> list[Judgement]:
-        return [Judgement(self.places[each.commit], each.pairs) for each in self.state.judged]
+        return [Judgement(self.places[result.commit], result.pairs) for result in self.state.judged]
 
     def _write(self) -> None:
         state.write(self.folder / STATE, self.state)
 
 
-def _step_names(asked: Request) -> list[str]:
+def _step_names(request: Request) -> list[str]:
     try:
-        return [step.name for load in loads(asked, asked.options) for step in load.steps]
+        return [step.name for load in loads(request, request.options) for step in load.steps]
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
 
@@ -334,11 +334,11 @@ def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict
     metric = comparison.primary_metric(step)
     cells = compared_cells([run], comparison.base)
     (subject,) = [subject for subject, called in cells.names.items() if called == name]
-    found = {}
+    by_repeat = {}
     for pair in steady(cells.pairs(subject, step), step):
         values = [cell.steps[step].figure(metric) for cell in pair]
         if ratios := slice_verdicts.log_ratios([pair], step, metric):
-            found[pair[0].cell.repeat] = ratios[0].theta
+            by_repeat[pair[0].cell.repeat] = ratios[0].theta
         elif values[0] and values[1]:
-            found[pair[0].cell.repeat] = math.log(values[1] / values[0])
-    return found
+            by_repeat[pair[0].cell.repeat] = math.log(values[1] / values[0])
+    return by_repeat

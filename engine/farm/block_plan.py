@@ -78,25 +78,29 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
         check(request)
     except UserError as error:
         raise UserError(f"plan {path}: {error}") from None
-    found = resolve.resolve(request.builds, progress, roots)
+    builds = resolve.resolve(request.builds, progress, roots)
     labels = {entry.label for entry in catalog() if entry.own is None}
-    servers = {build.label: _stored(build.label, build.prefix) for build in found}
+    servers = {build.label: _stored(build.label, build.prefix) for build in builds}
     base = request.base
     if base is not None and base not in servers:
         base = next((label for label in servers if label.replace(PREBUILT, "", 1) == base), base)
     probed = any(probe != "none" for probe in request.probes)
-    asked = msgspec.structs.replace(
+    stored = msgspec.structs.replace(
         request,
-        builds=tuple(build.label for build in found),
+        builds=tuple(build.label for build in builds),
         base=base,
     )
     wanted = _programs(request)
-    records = client_programs.find(wanted, found, progress, roots) if wanted else {}
+    records = client_programs.find(wanted, builds, progress, roots) if wanted else {}
     return BlockPlan(
-        tomli_w.dumps(asked.entries()),
+        tomli_w.dumps(stored.entries()),
         servers,
         {client_programs.variable(name): _stored(name, record["path"]) for name, record in records.items()},
-        {build.label: asdict(build) | {"prefix": servers[build.label]} for build in found if build.label not in labels},
+        {
+            build.label: asdict(build) | {"prefix": servers[build.label]}
+            for build in builds
+            if build.label not in labels
+        },
         ("probes are left out: a build's sandbox has none",) if probed else (),
     )
 
@@ -157,7 +161,7 @@ def _files(request: Request) -> Iterable[tuple[str, str]]:
         if "FILE" in (option.metavar or "") and (value := request.options.get(option.name)):
             yield option.name, value[0] if isinstance(value, tuple | list) else str(value)
     yield from (("workload", variant) for variant in request.variants if "/" in variant)
-    yield from (("with", each) for each in request.with_options if "/" in each)
+    yield from (("with", path) for path in request.with_options if "/" in path)
 
 
 def _programs(request: Request) -> tuple[str, ...]:

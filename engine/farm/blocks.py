@@ -77,11 +77,11 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
     A block whose builder is lost begins again at once, on another builder where there is one. Raises UserError where no
     builder takes any, and none has been measured before.
     """
-    found = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
-    for block in found.values():
+    outcomes = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
+    for block in outcomes.values():
         if block.state:
             progress(f"block {block.number}: cached: measured before, not again (--again measures again)")
-    missing = [block for block in found.values() if not block.state]
+    missing = [block for block in outcomes.values() if not block.state]
     if missing:
         nix_builders.check(builders)
     calls = [_begin(missing, builders)] if missing else []
@@ -89,7 +89,7 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
         while calls:
             for call in list(calls):
                 for block in _look(call, builders, progress):
-                    found[block.number] = block
+                    outcomes[block.number] = block
                     begun = block.number in call.seen
                     if not block.refused:
                         progress(_words(block, begun))
@@ -103,12 +103,12 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
             time.sleep(POLL_S)
     finally:
         _end(calls)
-    refused = [block for block in found.values() if block.refused]
-    if len(refused) == len(found):
+    refused = [block for block in outcomes.values() if block.refused]
+    if len(refused) == len(outcomes):
         raise UserError(refused[0].reason)
     for block in refused:
         progress(f"block {block.number}: not begun: {block.reason}")
-    return list(found.values())
+    return list(outcomes.values())
 
 
 def link(block: Block, folder: Path) -> Path:

@@ -68,16 +68,16 @@ def why_none(errors: Sequence[NixError], builders: str | None) -> str:
 def lines(builders: str | None) -> list[str]:
     """Return the lines of these builders, or of those that Nix knows. Raises UserError for an unreadable file."""
     value = _known_to_nix() if builders is None else builders
-    found = []
+    lines_read = []
     for line in re.split(r"[;\n]", value):
         if line.strip().startswith("@"):
             path = Path(line.strip()[1:])
             if builders is not None and not path.is_file():
                 raise UserError(f"--builders {line.strip()}: no such file")
-            found += path.read_text(errors="replace").splitlines() if path.is_file() else []
+            lines_read += path.read_text(errors="replace").splitlines() if path.is_file() else []
         else:
-            found.append(line)
-    return [line.strip() for line in found if line.strip() and not line.strip().startswith("#")]
+            lines_read.append(line)
+    return [line.strip() for line in lines_read if line.strip() and not line.strip().startswith("#")]
 
 
 def _known_to_nix() -> str:

@@ -233,15 +233,15 @@ def _reach(address: str, port: int) -> str:
 
 def _program(run: Sequence[str], file: str) -> dict[str, Any]:
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             [*run, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROGRAM_S, check=False
         )
         with Path(file).open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"error": str(error)}
-    text = (told.stderr if told.returncode else told.stdout).decode(errors="replace").strip()
-    return {"error": text} if told.returncode else {"version": text.partition("\n")[0], "digest": digest}
+    text = (result.stderr if result.returncode else result.stdout).decode(errors="replace").strip()
+    return {"error": text} if result.returncode else {"version": text.partition("\n")[0], "digest": digest}
 
 
 def main() -> None:

@@ -88,8 +88,8 @@ class ClientHost:
 
     def environment(self) -> dict[str, Any]:
         """Return what that machine is and how it is set, without its disks: no client uses them."""
-        told = self.ask({"do": "environment"}).get("environment")
-        sections = converted(told, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
+        answer = self.ask({"do": "environment"}).get("environment")
+        sections = converted(answer, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
         shown = {key: part for key, part in sections.items() if key != "storage"}
         assert self.offset is not None
         link = {"copied": self.copied, "not_by_nix": self.not_by_nix, "round_trip_ms": 2 * self.offset.error_ns / 1e6}
@@ -120,12 +120,12 @@ class ClientHost:
         for name, record in programs.items():
             run = self.programs[name]
             file = f"{run}.d/bin/{name}" if self.copied == "tar" else run
-            told = self.ask({"do": "program", "run": [run], "file": file})
-            if told.get("error"):
-                raise self.failed(f"{name} does not start there: {told['error']}")
-            for what in ("version", "digest"):
-                if told.get(what) != record[what]:
-                    raise self.failed(f"its {name} is another one: {what} {told.get(what)}, here {record[what]}")
+            answer = self.ask({"do": "program", "run": [run], "file": file})
+            if answer.get("error"):
+                raise self.failed(f"{name} does not start there: {answer['error']}")
+            for key in ("version", "digest"):
+                if answer.get(key) != record[key]:
+                    raise self.failed(f"its {name} is another one: {key} {answer.get(key)}, here {record[key]}")
 
     def relayed(self, launch: Launch, page_fd: int, roles: int, pass_line: str) -> Launch:
         """Return what starts a step's clients there and mirrors their page in the page of a descriptor here."""
@@ -193,9 +193,9 @@ class ClientHost:
         """Wait for the shell there; return its machine, and the ways in which programs can be copied: nix, tar."""
         try:
             for _ in range(GREETING_LINES):
-                found = GREETING.search(self.channel.receive(CONNECT_S))
-                if found:
-                    machine, means, folder = (part.decode(errors="replace") for part in found.groups())
+                greeting = GREETING.search(self.channel.receive(CONNECT_S))
+                if greeting:
+                    machine, means, folder = (word.decode(errors="replace") for word in greeting.groups())
                     self.folder = folder
                     return machine, means.split(",")
         except LineError as error:
@@ -233,10 +233,10 @@ class ClientHost:
                 size = made.tell()
                 made.seek(0)
                 self._start(size, 'sh "$d/python"', made)
-        told = self.ask({"do": "hello"}, COPY_S)
-        self.name = str(told.get("name", ""))
-        self.ssh_connection = tuple(str(told.get("ssh", "")).split())
-        if told.get("code") != code_digest():
+        answer = self.ask({"do": "hello"}, COPY_S)
+        self.name = str(answer.get("name", ""))
+        self.ssh_connection = tuple(str(answer.get("ssh", "")).split())
+        if answer.get("code") != code_digest():
             raise self.failed("the clients' code there is another than here")
         try:
             self.offset = self.channel.offset()

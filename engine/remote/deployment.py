@@ -49,8 +49,8 @@ OWN_CONFIGS = ("Include ~/.ssh/config", "Include /etc/ssh/ssh_config")
 def in_store(programs: Iterable[Path]) -> list[str] | None:
     """Return the store paths to copy; None if something is not in the store."""
     needed = [Path(sys.executable).resolve(), Path(sys.prefix), Path(workloads.__file__), *programs]
-    found = {path.parts[3] for path in needed if path.is_relative_to(STORE)}
-    return [str(STORE / name) for name in sorted(found)] if all(p.is_relative_to(STORE) for p in needed) else None
+    names = {path.parts[3] for path in needed if path.is_relative_to(STORE)}
+    return [str(STORE / name) for name in sorted(names)] if all(p.is_relative_to(STORE) for p in needed) else None
 
 
 def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
@@ -110,10 +110,10 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
 
 def _modules() -> dict[str, Path]:
     """Locate each package by what Python imports, as a system's own packages list no files. Raises UserError."""
-    found = {name: spec.origin for name in (*PACKAGES, *PERHAPS) if (spec := find_spec(name)) and spec.origin}
-    if missing := [name for name in PACKAGES if name not in found]:
+    origins = {name: spec.origin for name in (*PACKAGES, *PERHAPS) if (spec := find_spec(name)) and spec.origin}
+    if missing := [name for name in PACKAGES if name not in origins]:
         raise UserError(f"Python's package {missing[0]}, which clients on another host need, cannot be found")
-    places = {name: Path(origin) for name, origin in found.items()}
+    places = {name: Path(origin) for name, origin in origins.items()}
     return {name: place.parent if place.name == "__init__.py" else place for name, place in places.items()}
 
 
@@ -161,24 +161,24 @@ def _is_left_out(name: str) -> bool:
 
 def _loaded(launchers: Iterable[str]) -> list[Path]:
     """Return the shared libraries that Python loads for clients and agent, extension modules included."""
-    look = (
+    script = (
         f"import {', '.join(('engine.remote.agent', *launchers))}\n"
         "for line in open('/proc/self/maps'):\n"
         "    path = line.split(maxsplit=5)[5:]\n"
         "    if path and '.so' in path[0]: print(path[0].strip())\n"
     )
-    told = _told([sys.executable, "-c", look], "the clients' modules")
-    paths = [Path(line) for line in dict.fromkeys(told.splitlines())]
+    output = _told([sys.executable, "-c", script], "the clients' modules")
+    paths = [Path(line) for line in dict.fromkeys(output.splitlines())]
     return [path for path in paths if not path.name.startswith("ld")]
 
 
 def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
     """Return the shared libraries that these files need, by the names that they ask for."""
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     for file in files:
-        told = _told([str(loader), "--list", str(file)], str(file))
-        found |= {Path(name).name: Path(path) for name, path in LISTED.findall(told)}
-    return found
+        output = _told([str(loader), "--list", str(file)], str(file))
+        libraries |= {Path(name).name: Path(path) for name, path in LISTED.findall(output)}
+    return libraries
 
 
 def _told(command: Sequence[str], what: str) -> str:

@@ -161,8 +161,8 @@ class Relay:
         report, errors, code = str(ended["report"]), str(ended["errors"]), int(ended["code"])
         sys.stderr.write(errors)
         try:
-            told = json.loads(report) if report.strip() else {}
-            report = json.dumps({**told, "client_clock": clock_offset.record(self.first, self.last)})
+            record = json.loads(report) if report.strip() else {}
+            report = json.dumps({**record, "client_clock": clock_offset.record(self.first, self.last)})
         except (ValueError, TypeError, RecursionError):
             pass  # its reader says what is wrong with it
         sys.stdout.write(report)

@@ -120,10 +120,10 @@ class Attempt:
         host = self._remote_clients.host()
 
         def surroundings() -> dict[str, Any]:
-            found = environment.record(folder) | ({"client": host.environment()} if host else {})
+            record = environment.record(folder) | ({"client": host.environment()} if host else {})
             # What a config sets of the device is part of it, and no drift where configs take turns.
-            return found | {
-                "storage": {**found["storage"], **dict.fromkeys(dict(manifest.config(cell.subject).device))}
+            return record | {
+                "storage": {**record["storage"], **dict.fromkeys(dict(manifest.config(cell.subject).device))}
             }
 
         origin: dict[str, Any] = {"environment": surroundings()}

@@ -106,23 +106,23 @@ class GuestAttempt:
     def _boot(self) -> str:
         """Run a guest to its end; return why it failed, or ""."""
         machine = self._machine
-        found = tools.find(lambda _: None, self._builds)
-        blank = blank_disk(found, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
-        with blank as image, self._programs(found) as store:
-            return self._run(found, image, store)
+        programs = tools.find(lambda _: None, self._builds)
+        blank = blank_disk(programs, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
+        with blank as image, self._programs(programs) as store:
+            return self._run(programs, image, store)
 
     @contextmanager
-    def _programs(self, found: tools.Tools) -> Iterator[int | None]:
+    def _programs(self, programs: tools.Tools) -> Iterator[int | None]:
         """Yield the descriptor of the image with the guest's programs; None if they are shared by 9p."""
         if self._machine.share == "9p":
             yield None
             return
-        if found.erofs is None:
+        if programs.erofs is None:
             raise UserError(f"the run's guests have their programs in images: {store_image.unavailable(None)}")
-        with store_image.image(self._needed(), found.erofs).open("rb") as file:
+        with store_image.image(self._needed(), programs.erofs).open("rb") as file:
             yield file.fileno()
 
-    def _run(self, found: tools.Tools, image: int | None, store: int | None) -> str:
+    def _run(self, programs: tools.Tools, image: int | None, store: int | None) -> str:
         machine = self._machine
         job = Job(
             command=self._script(),
@@ -134,7 +134,7 @@ class GuestAttempt:
             watchdog_s=300 if machine.emulated else 60,
         )
         self._begun_s = time.monotonic()
-        self._guest = guest = Guest(self._kernel, machine, found, job, self._folder / CONSOLE)
+        self._guest = guest = Guest(self._kernel, machine, programs, job, self._folder / CONSOLE)
         self._ended, self._status, self._answer, self._room = "", None, None, FILES_MAX_BYTES
         self._clock, self._fault = GuestClock(), None
         with guest:
@@ -318,12 +318,12 @@ def _application() -> Path:
 def _binds(needed: Iterable[Path]) -> tuple[str, ...]:
     """Return the folders that the guest's own folders would hide; the account must be able to enter them."""
     account = unprivileged()
-    found: dict[str, None] = {}
+    binds: dict[str, None] = {}
     for path in needed:
         for place in (path.absolute(), path.resolve()):
             barred = account.barred_at(place)
             if barred is not None:
                 raise UserError(f"{place}: user {account.name}, who runs the guest, may not enter {barred}; move it")
             if place.parts[1] in OWN_FOLDERS or place.is_relative_to("/var/tmp"):
-                found[str(place)] = None
-    return tuple(found)
+                binds[str(place)] = None
+    return tuple(binds)

@@ -50,8 +50,8 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
     False when it has ended before that.
     """
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
-    found = [runner.sources.processes for runner in runners if runner is not None]
-    attempt.idle_servers[:] = [processes for processes in found if processes is not None]
+    processes_of_others = [runner.sources.processes for runner in runners if runner is not None]
+    attempt.idle_servers[:] = [processes for processes in processes_of_others if processes is not None]
     try:
         with held([processes.pid for processes in attempt.idle_servers if stop != "none"]) as stop_new:
             while attempt.advance():
@@ -70,8 +70,8 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     runners.sort(
         key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.control)
     )  # base first
-    found = [runner.sliced for runner in runners if runner.sliced is not None]
-    step, sides = found[0][0], tuple(side for _, side in found)
+    sliced = [runner.sliced for runner in runners if runner.sliced is not None]
+    step, sides = sliced[0][0], tuple(side for _, side in sliced)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
     orders = Orders(sides, manifest.slice_ms, seed, "work" if step.sliced == "work" else "time", manifest.stop)
     narrowing = None
@@ -92,7 +92,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
 
 def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> list[Slice]:
     """Record the slices that have ended and whose counts are known; return them."""
-    for each in conductor.slices():
-        if (record := runners[each.side].slices) is not None:  # else its cell has failed
-            record.add(each)
-    return [each for runner in runners if runner.slices is not None for each in runner.slices.keep()]
+    for slice in conductor.slices():
+        if (record := runners[slice.side].slices) is not None:  # else its cell has failed
+            record.add(slice)
+    return [slice for runner in runners if runner.slices is not None for slice in runner.slices.keep()]

@@ -99,32 +99,32 @@ class Over:
 
 def decide(state: State) -> RunCell | BootFor | Over:
     """Decide what is next. A cell is begun at most once; whether to repeat a failed one is up to the user."""
-    left = [each for each in state.plan if each.cell not in state.finished | state.begun]
+    left = [planned for planned in state.plan if planned.cell not in state.finished | state.begun]
     fresh = state.running.boot_id not in state.used
     if state.boots and fresh and state.boots[-1].boot_id != state.running.boot_id:
-        for each in left:
-            if each.cell == state.boots[-1].cell and each.runs(state.running):
-                return RunCell(each.cell)
-    dead = {kernel for kernel in {each.kernel for each in left} if _lost(state, kernel) >= TRIES}
-    for each in left:
-        if each.kernel not in dead:
-            return BootFor(each.cell)
+        for planned in left:
+            if planned.cell == state.boots[-1].cell and planned.runs(state.running):
+                return RunCell(planned.cell)
+    dead = {kernel for kernel in {planned.kernel for planned in left} if _lost(state, kernel) >= TRIES}
+    for planned in left:
+        if planned.kernel not in dead:
+            return BootFor(planned.cell)
     how = "" if state.running.marked else ", by the firmware"
     return Over(
         tuple(
             (
-                each.cell,
-                f"kernel {each.kernel} ({each.release}) did not come up in {TRIES} boots; at last "
+                planned.cell,
+                f"kernel {planned.kernel} ({planned.release}) did not come up in {TRIES} boots; at last "
                 f"{state.running.release} did{how}",
             )
-            for each in left
+            for planned in left
         )
     )
 
 
 def _lost(state: State, kernel: str) -> int:
     """Count the latest boots into a kernel that led to no cell."""
-    kernels = {each.cell: each.kernel for each in state.plan}
+    kernels = {planned.cell: planned.kernel for planned in state.plan}
     count = 0
     for boot in reversed(state.boots):
         if kernels.get(boot.cell) == kernel:
@@ -178,7 +178,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
                         tried.add(cell)
                         failed += execute(run, only=cell, stop=stop).failed
                     case BootFor(cell):
-                        kernel = next(each.kernel for each in state.plan if each.cell == cell)
+                        kernel = next(planned.kernel for planned in state.plan if planned.cell == cell)
                         with exclusive_run(concurrent=manifest.allow_concurrent):
                             if not _ask_for(run, manifest, cell, kernel, state.running, stop, root):
                                 return Outcome(failed, True)
@@ -262,7 +262,7 @@ def _note(journal: JournalWriter, data: dict[str, str | int]) -> None:
 def _state(run: Path, manifest: Manifest, running: Running) -> State:
     with JournalReader(run) as reader:
         attempts = reader.attempts(origins=False)
-        boot_ids = {each.id: each.boot_id for each in reader.sessions()}
+        boot_ids = {start.id: start.boot_id for start in reader.sessions()}
         after, boots = _recorded(reader, manifest)
     unknown = [attempt.id for attempt in attempts if attempt.session_id not in boot_ids]
     if unknown:

@@ -37,7 +37,7 @@ class StepStatements:
         for statements in work.before:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)
-                while not all(each.done() for each in sent):
+                while not all(statement.done() for statement in sent):
                     self._check()
                     time.sleep(POLL_S)
             self._conclude(sent)
@@ -57,10 +57,10 @@ class StepStatements:
 
     def poll_background(self) -> None:
         """Close the sessions of finished background statements. Raises StepFailed if one has failed."""
-        done = [each for each in self._background if each.done()]
-        self._background = [each for each in self._background if each not in done]
-        for each in done:
-            each.close()
+        done = [statement for statement in self._background if statement.done()]
+        self._background = [statement for statement in self._background if statement not in done]
+        for statement in done:
+            statement.close()
         self._conclude(done)
 
     def side_by_side(
@@ -69,20 +69,20 @@ class StepStatements:
         """Run statements at the same time until all are done. Raises StepFailed if one has failed."""
         with ExitStack() as opened:
             sent = self._send(statements, opened)
-            yield from watch(lambda: all(each.done() for each in sent))
+            yield from watch(lambda: all(statement.done() for statement in sent))
         self._conclude(sent)
 
     def _send(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
         """Send each statement on its own session, except for a CHECKPOINT that the role may not do."""
-        wanted = [each for each in statements if each != CHECKPOINT or self._server.may_checkpoint]
+        wanted = [statement for statement in statements if statement != CHECKPOINT or self._server.may_checkpoint]
         return [opened.enter_context(AsyncStatement(self._server.connect(), statement)) for statement in wanted]
 
     def _conclude(self, ended: Sequence[AsyncStatement]) -> None:
         """Append the statements' messages to the cell's maintenance.log. Raises StepFailed if one has failed."""
         if ended:
             with (self._server.cell_dir / "maintenance.log").open("a") as log:
-                for each in ended:
-                    log.writelines(f"{line}\n" for line in (each.statement, *each.notices))
-        for each in ended:
-            if each.error:
-                raise StepFailed(self._blame(each.error))
+                for statement in ended:
+                    log.writelines(f"{line}\n" for line in (statement.statement, *statement.notices))
+        for statement in ended:
+            if statement.error:
+                raise StepFailed(self._blame(statement.error))

@@ -41,5 +41,5 @@ def totals_of(
         primary_metric=step.primary_metric,
         wall_seconds=sampler.wall_seconds,
         apart=step.apart,
-        background={each.role: each.unit for each in step.background},
+        background={workload.role: workload.unit for workload in step.background},
     )

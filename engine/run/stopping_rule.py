@@ -54,9 +54,9 @@ class StoppingRule:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # repeats that failed took their time, too
             self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
-        for each in manifest.interim_analyses:
-            if each.pairs == len(took_s) and each.pairs not in self._looked:
-                self._look(passed, each)
+        for analysis in manifest.interim_analyses:
+            if analysis.pairs == len(took_s) and analysis.pairs not in self._looked:
+                self._look(passed, analysis)
 
     def scatter(self) -> float | None:
         """Return the scatter by which sliced steps may end early; None if each has its planned length."""
@@ -95,10 +95,10 @@ class StoppingRule:
         repeats = self.repeats if unknown else passed
         self._record(repeats, text, pairs=at.pairs, level=seen.level, unknown=unknown)
 
-    def _record(self, repeats: int, text: str, **found: Any) -> None:
+    def _record(self, repeats: int, text: str, **details: Any) -> None:
         t_ns = time.monotonic_ns()
         self.repeats = repeats
-        self._journal.add_event("plan", t_ns, {"repeats": repeats, "text": text, **found}, ended_ns=t_ns)
+        self._journal.add_event("plan", t_ns, {"repeats": repeats, "text": text, **details}, ended_ns=t_ns)
         self._journal.commit()
 
     def _spent_s(self, attempts: Sequence[Attempt]) -> float:
@@ -108,10 +108,15 @@ class StoppingRule:
             by_start.setdefault(attempt.session_id, []).append(attempt)
         own = self._journal.session.id
         ends_ns = {
-            start: time.monotonic_ns() if start == own else max(each.ended_ns or each.started_ns for each in found)
-            for start, found in by_start.items()
+            start: time.monotonic_ns()
+            if start == own
+            else max(attempt.ended_ns or attempt.started_ns for attempt in group)
+            for start, group in by_start.items()
         }
-        return sum(ends_ns[start] - min(each.started_ns for each in found) for start, found in by_start.items()) / 1e9
+        return (
+            sum(ends_ns[start] - min(attempt.started_ns for attempt in group) for start, group in by_start.items())
+            / 1e9
+        )
 
 
 def _named(steps: Sequence[str]) -> str:
@@ -121,12 +126,12 @@ def _named(steps: Sequence[str]) -> str:
 def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
     """Return how long each completed repeat took."""
     finished, counting = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
-    found = []
+    seconds = []
     for repeat in dict.fromkeys(cell.repeat for cell in manifest.cells):
         ids = [cell.id for cell in manifest.cells if cell.repeat == repeat]
         if finished.issuperset(ids):
             spans = [(counting[id].started_ns, counting[id].ended_ns or counting[id].started_ns) for id in ids]
             interleaved_ns = max(until for _, until in spans) - min(since for since, _ in spans)
             sequential_ns = sum(until - since for since, until in spans)
-            found.append((interleaved_ns if manifest.interleave == "slices" else sequential_ns) / 1e9)
-    return found
+            seconds.append((interleaved_ns if manifest.interleave == "slices" else sequential_ns) / 1e9)
+    return seconds

@@ -127,29 +127,29 @@ class Conductor:
         subjects = [side.subject for side in self.orders.sides]
         for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
             first = self._warm_ns is None
-            found = self._measure() if first and self._by_work else self._block(block, subjects)
-            if found is None:
+            slices = self._measure() if first and self._by_work else self._block(block, subjects)
+            if slices is None:
                 return
             if first:
                 self._warm_ns = self._warm_part()
             else:
-                self._unsent.extend(msgspec.json.encode(made) + b"\n" for made in found)
+                self._unsent.extend(msgspec.json.encode(slice) + b"\n" for slice in slices)
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
         """Return the slices of a block, or None if it was not completed."""
         rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
-        found = []
+        slices = []
         for place, subject in enumerate(block.order):
             if self._over():
                 return None
-            made = self._slice(block, place, subjects.index(subject), rounds)
-            if made is None:
+            slice = self._slice(block, place, subjects.index(subject), rounds)
+            if slice is None:
                 return None
-            found.append(made)
+            slices.append(slice)
         if self._by_work:
             self._follow()
-        return found
+        return slices
 
     def _measure(self) -> list[Slice] | None:
         """Work mode, instead of the first block: measure the rounds that the base makes in a slice.
@@ -238,7 +238,7 @@ class Conductor:
         first = server.counts()
         server.quota += rounds
         opened_ns = server.open()
-        begun = early = [each._replace(ended_ns=opened_ns) for each in first]
+        begun = early = [end._replace(ended_ns=opened_ns) for end in first]
         if self._warm_ns:
             begun = self._next_ends(server, self._warm_ns)
             early = self._next_ends(server, EARLY_NS)
@@ -251,7 +251,7 @@ class Conductor:
         self._await_quiet(server)
         client_gate.pause(page, time.monotonic_ns())
         last = server.counts()
-        ends = [each.ended_ns for each in last]
+        ends = [end.ended_ns for end in last]
         imbalance_ns = max(ends) - min(ends) if rounds else 0
         if rounds:
             due_ns = max(ends)
@@ -263,7 +263,7 @@ class Conductor:
         cpu_ns, runq_ns = server.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,
-            counted_from_ns=min(each.ended_ns for each in begun),
+            counted_from_ns=min(end.ended_ns for end in begun),
             counted_ns=counted_ns,
             ops=ops,
             rows=sum(end.rows - start.rows for start, end in zip(begun, last, strict=True)),
@@ -312,11 +312,11 @@ class Conductor:
         time.sleep(after_ns / 1e9)
         ends = []
         for slot in server.side.primary_slots:
-            then = found = count(server.page, slot)
-            while found.statements == then.statements and not server.ended and not server.used_quota(slot):
+            before = now = count(server.page, slot)
+            while now.statements == before.statements and not server.ended and not server.used_quota(slot):
                 time.sleep(POLL_S)
-                found = count(server.page, slot)
-            ends.append(found)
+                now = count(server.page, slot)
+            ends.append(now)
         return ends
 
     def _await_rounds(self, server: SlicedServer) -> bool:

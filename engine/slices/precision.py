@@ -46,8 +46,8 @@ class PrecisionRule:
 
     def add(self, slices: Iterable[Slice]) -> None:
         """Take the slices that have ended since the last call."""
-        for each in slices:
-            self._blocks[each.side].setdefault(each.block, []).append(each)
+        for slice in slices:
+            self._blocks[slice.side].setdefault(slice.block, []).append(slice)
 
     def watch(self) -> None:
         """Check the width once a second; end the step when it is small enough."""
@@ -76,8 +76,8 @@ class PrecisionRule:
         ]
         sides: list[Sums] = [
             (
-                [sum(each.ops for each in side[block]) for block in whole],
-                [sum(each.counted_ns for each in side[block]) for block in whole],
+                [sum(slice.ops for slice in side[block]) for block in whole],
+                [sum(slice.counted_ns for slice in side[block]) for block in whole],
             )
             for side in self._blocks
         ]

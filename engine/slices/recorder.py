@@ -36,8 +36,8 @@ class SliceRecord:
             self._waiting.popleft()  # one that is not known by now will never be
         return kept
 
-    def _counted(self, each: Slice) -> Slice | None:
-        if each.turn < 0:
-            return each
-        before, after = slice_times.told(self._page, each.turn - 1), slice_times.told(self._page, each.turn)
-        return None if before is None or after is None else each._replace(ops=after - before, cpu_ops=after - before)
+    def _counted(self, slice: Slice) -> Slice | None:
+        if slice.turn < 0:
+            return slice
+        before, after = slice_times.told(self._page, slice.turn - 1), slice_times.told(self._page, slice.turn)
+        return None if before is None or after is None else slice._replace(ops=after - before, cpu_ops=after - before)

@@ -53,11 +53,11 @@ def count(page: Page, slot: int) -> Count:
     """Read until no statement ended in between, so that counts and time belong together."""
     while True:
         ended_ns = page.word(slot, Word.LAST_ENDED_NS)
-        found = Count(page.word(slot, Word.STATEMENTS), page.word(slot, Word.ROWS), ended_ns)
-        if page.word(slot, Word.LAST_ENDED_NS) == ended_ns and (ended_ns or not found.statements):
-            return found
+        counts = Count(page.word(slot, Word.STATEMENTS), page.word(slot, Word.ROWS), ended_ns)
+        if page.word(slot, Word.LAST_ENDED_NS) == ended_ns and (ended_ns or not counts.statements):
+            return counts
         if page.word(slot, Word.STATE) >= State.DONE:  # it may have been killed while it counted
-            return found
+            return counts
         time.sleep(0)
 
 
@@ -89,12 +89,12 @@ class Processes:
         for pid in pids - self._files.keys():
             with suppress(OSError):
                 self._files[pid] = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
-        found = {}
+        usage = {}
         for pid, file in self._files.items():
             with suppress(OSError):
                 cpu, runq, *_ = os.pread(file, 64, 0).split()
-                found[pid] = int(cpu), int(runq)
-        return found
+                usage[pid] = int(cpu), int(runq)
+        return usage
 
 
 @dataclass(slots=True)
