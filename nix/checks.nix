@@ -149,7 +149,7 @@ in
         } tests/engine";
     runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
     attached =
-      tests "Runs of servers and clients that are elsewhere, or beside another load" "attached"
+      tests "Runs of external servers, of remote clients and with background workloads" "attached"
         (runsOf apart.attached);
     interleaved = tests "Runs of servers side by side" "interleaved" (runsOf apart.interleaved);
     faults = tests "What ends runs" "faults" (runsOf apart.faults);
@@ -158,7 +158,7 @@ in
     );
     pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
     slices =
-      tests "What drives servers in turns, and when it ends" "slices"
+      tests "What interleaves servers, and when it ends" "slices"
         "tests/engine/slices ${runsOf apart.slices}";
     screens =
       tests "The tests of the terminal, without one" "screens"

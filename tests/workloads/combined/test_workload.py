@@ -148,7 +148,7 @@ def test_a_role_is_of_one_load_only(tmp_path: Any) -> None:
     ("name", "told"),
     [
         ("insert+pgbench-select+pgbench-select", "pgbench-select is named twice"),
-        ("pgbench-tpcb+insert", "insert cannot be beside another workload; name it first"),
+        ("pgbench-tpcb+insert", "insert cannot be a background workload; name it first"),
     ],
 )
 def test_what_cannot_be_together_is_refused(name: str, told: str) -> None:
