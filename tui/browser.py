@@ -1,10 +1,10 @@
-"""`python -m tui.browser [RUN]`: the interface in a browser, for `bench serve`, which has checked what it hands over.
+"""`python -m tui.browser [RUN]`: the interface in a browser, for `bench serve`, which has checked the arguments.
 
-A page is a terminal, whose interface is a process of its own, as in any other terminal. Who may open it can do what the
-user can who serves it: start runs, stop them. Other users of the machine reach a port on loopback as well, and so does
-what runs in a browser's other pages. Therefore nothing but the library's own files is given without the token, nothing
-at all under a name that is not this server's (a stranger's name may lead here), and each page has one websocket, by a
-word of its own.
+A page is a terminal, whose interface is a process of its own, as in any other terminal. Anyone who can open it can do
+what the user who serves it can: start runs, stop them. Other users of the machine reach a port on loopback as well, and
+so do a browser's other pages. Therefore only the library's own files are served without the token, nothing at all under
+a name that is not this server's (a stranger's name may resolve to this address), and each page has one websocket, by a
+secret of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.core.errors import UserError
 from engine.core.text import visible, write
 from tui import MODES
 
-TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: arguments of a process are seen by all
+TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: all users see the arguments of a process
 ENDING_S = 5.0  # for the interfaces to end, before they are killed
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FONT = (8, 16, 40)  # pixels: least, usual, most
@@ -64,13 +64,13 @@ class Interface(AppService):
             words[0],
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=websocket.close,  # type: ignore[arg-type]  # what it returns is not looked at
+            close=websocket.close,  # type: ignore[arg-type]  # its result is ignored
             download_manager=server.download_manager,
         )
         self._words = words
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
-        """Without the shell that the library would start it through."""
+        """Start the interface without the shell that the library would use."""
         pipe = asyncio.subprocess.PIPE
         environment = self._build_environment(width, height)
         self._process = await asyncio.create_subprocess_exec(
@@ -80,12 +80,12 @@ class Interface(AppService):
         return self._process
 
     async def run(self) -> None:
-        """Passes on what it shows; tells the page when it has ended, however it did."""
+        """Pass its output on, and tell the page when it has ended, however it did."""
         await super().run()
         await self.remote_close()
 
     async def ended(self) -> None:
-        """Waits for its end; it is killed where it does not come."""
+        """Wait for its end, and kill it if it does not end."""
         if self._process is not None:
             try:
                 await asyncio.wait_for(self._process.wait(), ENDING_S)
@@ -93,20 +93,19 @@ class Interface(AppService):
                 self.kill()
 
     def kill(self) -> None:
-        """Ends it where it does not answer."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
 
 class BrowserServer(Server):
-    """Serves interfaces to those who know the token; `close` ends all of them."""
+    """Serves interfaces to clients that know the token; `close` ends all of them."""
 
     def __init__(self, words: list[str], token: str, title: str, host: str = "localhost") -> None:
         super().__init__(words[0], title=title, templates_path=Path(__file__).parent)
         self._words = words
         self._token = token.encode()
         self._names = {"localhost", host.lower(), socket.gethostname().lower()}
-        self._pages: list[str] = []  # the words of those that have no websocket yet, the newest last
+        self._pages: list[str] = []  # secrets of those without a websocket yet, the newest last
         self._open: dict[Interface, web.WebSocketResponse] = {}
         self._ending = False
 
@@ -125,10 +124,10 @@ class BrowserServer(Server):
 
     @web.middleware
     async def _by_name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses who came by another's name. Any port will do, since a tunnel may have its own, and any number."""
+        """Refuse requests for another host name; any port will do, since a tunnel may have its own, and any address."""
         try:
-            asked = URL.build(scheme="http", authority=request.host)
-            known = asked.host is not None and (asked.host in self._names or _is_number(asked.host))
+            url = URL.build(scheme="http", authority=request.host)
+            known = url.host is not None and (url.host in self._names or _is_address(url.host))
             origin = URL(request.headers.get("Origin", f"{request.scheme}://{request.host}"))
             same = origin.authority == URL.build(scheme=origin.scheme, authority=request.host).authority
         except ValueError:
@@ -138,7 +137,7 @@ class BrowserServer(Server):
         return await handler(request)
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The page, which then opens the websocket."""
+        """Serve the page, which then opens the websocket."""
         if not hmac.compare_digest(request.query.get("token", "").encode(errors="replace"), self._token):
             raise web.HTTPForbidden(text=REFUSED)
         if len(self._open) >= MOST_PAGES:
@@ -158,7 +157,7 @@ class BrowserServer(Server):
         return page
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """An interface, from when the page opens to when either of the two ends."""
+        """Run an interface until it or its page ends."""
         page = request.match_info["page"]
         if page not in self._pages:
             raise web.HTTPForbidden(text=REFUSED)
@@ -174,11 +173,13 @@ class BrowserServer(Server):
             if self._ending:
                 return websocket
             await interface.start(columns, rows)
-            with suppress(AssertionError, AttributeError, LookupError, TypeError, ValueError):  # not what a page sends
+            with suppress(
+                AssertionError, AttributeError, LookupError, TypeError, ValueError
+            ):  # a page's malformed messages
                 await self._process_messages(websocket, interface)
         finally:
             try:
-                with suppress(Exception):  # what its output held; it is over
+                with suppress(Exception):  # errors of its output; it is over
                     await asyncio.wait_for(interface.stop(), ENDING_S)
                 await interface.ended()
             finally:
@@ -187,15 +188,15 @@ class BrowserServer(Server):
         return websocket
 
     async def close(self) -> None:
-        """Ends the interfaces, and waits until they have ended."""
+        """End the interfaces, and wait until they have ended."""
         self._ending = True
         await asyncio.gather(*(websocket.close() for websocket in self._open.values()), return_exceptions=True)
         while self._open:
             await asyncio.sleep(0.02)
 
 
-def _is_number(host: str) -> bool:
-    """Whether it is an address rather than a name, which could be a stranger's that leads here."""
+def _is_address(host: str) -> bool:
+    """Whether `host` is an address: a name could be a stranger's that resolves to this server."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False
@@ -210,10 +211,10 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     response.headers.update(HEADERS)
 
 
-async def serve(server: BrowserServer, host: str, port: int, said: Callable[[int], object]) -> int:
-    """Serves until a signal, whose number is returned; `said` is called with the port once it can be opened.
+async def serve(server: BrowserServer, host: str, port: int, started: Callable[[int], object]) -> int:
+    """Serve until a signal, and return its number; `started` is called with the port once it is open.
 
-    Raises UserError where nothing can listen there.
+    Raises UserError if the port cannot be opened.
     """
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     for number in SIGNALS:
@@ -225,7 +226,7 @@ async def serve(server: BrowserServer, host: str, port: int, said: Callable[[int
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             raise UserError(f"cannot listen on {host}, port {port}: {_reason(error)}") from None
-        said(runner.addresses[0][1])
+        started(runner.addresses[0][1])
         signalled = await ended
         await server.close()
         return signalled
@@ -235,14 +236,14 @@ async def serve(server: BrowserServer, host: str, port: int, said: Callable[[int
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "another process listens there; --port 0 takes a free one"
-    number = error.errno or 0  # below 0 of a name that leads to no address
-    known = os.strerror(number) if number > 0 else error.strerror or str(error)
-    return known.lower()
+        return "another process listens there; --port 0 picks a free port"
+    number = error.errno or 0  # below 0 for a name that does not resolve
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+    return reason.lower()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -250,7 +251,7 @@ def is_loopback(host: str) -> bool:
 
 
 def address(host: str, port: int, token: str) -> str:
-    """What is opened in a browser."""
+    """URL to open in a browser."""
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
             host = socket.gethostname()
@@ -258,7 +259,7 @@ def address(host: str, port: int, token: str) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Serves until it is interrupted. `words` are the arguments, unless those of the process."""
+    """Serve until interrupted; `words` replace the arguments of the process."""
     parser = argparse.ArgumentParser(prog="bench serve", description="The terminal interface of bench in a browser.")
     parser.add_argument("run", nargs="?", help="run directory to show")
     parser.add_argument("--out", required=True, help="folder that holds the runs")
@@ -266,25 +267,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--glyphs", default="braille")
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", required=True, type=int)
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     given = os.environ.pop(TOKEN, "")
     token = given or secrets.token_urlsafe(24)
-    options = (f"--out={asked.out}", f"--screen={asked.screen}", f"--glyphs={asked.glyphs}")
-    command = [sys.executable, "-m", "tui", *([asked.run] if asked.run else []), *options]
-    server = BrowserServer(command, token, f"bench on {socket.gethostname()}", asked.host)
+    options = (f"--out={arguments.out}", f"--screen={arguments.screen}", f"--glyphs={arguments.glyphs}")
+    command = [sys.executable, "-m", "tui", *([arguments.run] if arguments.run else []), *options]
+    server = BrowserServer(command, token, f"bench on {socket.gethostname()}", arguments.host)
 
     def say(port: int) -> None:
-        shown = address(asked.host, port, "TOKEN" if given else token)
+        shown = address(arguments.host, port, "TOKEN" if given else token)
         write(visible(f"open {shown}{' with your token' if given else ''}; Ctrl-C ends it, runs continue"), sys.stdout)
-        if not is_loopback(asked.host):
+        if not is_loopback(arguments.host):
             words = (
-                "? not encrypted: who reads the network's traffic learns the token; safer without --host, through "
+                "? not encrypted: anyone who reads the network traffic learns the token; safer without --host, through "
                 f"`ssh -L {port}:localhost:{port} {socket.gethostname()}`"
             )
             write(visible(words), sys.stderr)
 
     try:
-        return 128 + asyncio.run(serve(server, asked.host, asked.port, say))
+        return 128 + asyncio.run(serve(server, arguments.host, arguments.port, say))
     except UserError as error:
         write(visible(f"bench: {error}"), sys.stderr)
         return 2

@@ -41,7 +41,7 @@ from tests.support.totals import planned_as
 from tui.app import Bench
 from tui.glyphs import SETS
 from tui.widgets.chart import RateChart
-from tui.widgets.taken import Axis
+from tui.widgets.column_cache import Axis
 from workloads import histogram
 
 SECOND_NS = 1_000_000_000

@@ -162,7 +162,7 @@ def test_a_page_with_the_token_gets_the_interface_which_ends_with_the_server(tmp
                     assert second.wait(30) == 2
                     assert refusal.splitlines() == [
                         f"bench: cannot listen on 127.0.0.1, port {port}: another process listens there; "
-                        "--port 0 takes a free one"
+                        "--port 0 picks a free port"
                     ]
                 server.send_signal(signal.SIGINT)
                 while (await websocket.receive()).type is not aiohttp.WSMsgType.CLOSE:

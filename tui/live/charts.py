@@ -27,11 +27,11 @@ from tui.widgets import axes
 from tui.widgets import interleaved_chart as drawing
 from tui.widgets.axis_row import axis_row, placed
 from tui.widgets.chart import Ghost
+from tui.widgets.column_cache import Axis, ColumnCache, Points
 from tui.widgets.heat_map import heat
 from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
 from tui.widgets.scaled_chart import SCALE_CELLS, ScaledChart
-from tui.widgets.taken import Axis, Points, Taken
 from tui.widgets.wait_strip import legend, strip_of
 
 ROOMY = (110, 38)  # columns, rows: a terminal of this size has a second chart and the waits
@@ -78,7 +78,7 @@ class Charts:
         self.ribbon, self.axis, self.waits = Lines(id="ribbon"), Lines(id="axis"), Lines(id="waits")
         self.upper = (self.rates, self.sides, self.heat, self.axis, self.ribbon)
         self.lower = (self.times, self.closing, self.second_head, self.second, self.waits)
-        self._heat, self._waits = Taken(Tally), _ByRole()
+        self._heat, self._waits = ColumnCache(Tally), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
         self.ghost: Ghost | None = None  # the one that is drawn
         self.figure = 0  # of the machine that the second chart shows
@@ -219,13 +219,13 @@ class _ByRole:
     """Columns of several series by role."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, Taken[Tally]] = {}
+        self._caches: dict[str, ColumnCache[Tally]] = {}
 
     def of(
         self, rows: Mapping[str, Points], axis: Axis, cells: int
     ) -> dict[str, Sequence[Mapping[int | str, float] | None]]:
         return {
-            name: self._taken.setdefault(name, Taken(Tally)).of(points, axis, max(0, cells)).columns
+            name: self._caches.setdefault(name, ColumnCache(Tally)).of(points, axis, max(0, cells)).columns
             for name, points in rows.items()
         }
 

@@ -6,7 +6,7 @@ from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tui.widgets import axes
 from tui.widgets.axes import WINDOWS
-from tui.widgets.taken import Axis
+from tui.widgets.column_cache import Axis
 
 NO_STEP = "no step has started yet"
 LEAST_NS = 2 * SECOND_NS  # that is zoomed to: a tick comes once a second

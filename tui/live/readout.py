@@ -12,7 +12,7 @@ from tui.live.pointer import Pointer, column_of
 from tui.marks import Line, Span, line
 from tui.widgets import axes
 from tui.widgets.chart import Ghost
-from tui.widgets.taken import Points
+from tui.widgets.column_cache import Points
 from tui.widgets.wait_strip import most_of
 
 

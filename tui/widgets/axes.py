@@ -8,7 +8,7 @@ from engine.view.events import until_ns
 from engine.view.interleaved_step import Abreast
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tui.widgets.taken import Axis
+from tui.widgets.column_cache import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
 # The axis of a step whose length is not planned grows in these steps, instead of creeping.

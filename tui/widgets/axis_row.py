@@ -8,7 +8,7 @@ from engine.view.events import until_ns
 from engine.view.step_series import SECOND_NS
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
-from tui.widgets.taken import Axis
+from tui.widgets.column_cache import Axis
 
 STEPS_S = (
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800, 2592000

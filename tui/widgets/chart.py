@@ -10,9 +10,9 @@ from engine.core.format import short
 from engine.view.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
+from tui.widgets.column_cache import Axis, ColumnCache, Points
 from tui.widgets.lines import Plain, changed
 from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
-from tui.widgets.taken import Axis, Points, Taken
 
 FADED = 5  # tenths, of the lowest row: the higher, the brighter
 
@@ -44,7 +44,7 @@ class RateChart(Plain):
         self._resized = resized  # called when the chart has another size and is to be shown again
         self.top = 0.0  # the value at the upper edge
         self.foot = 0.0  # and at the lower
-        self._taken, self._past, self._ahead = Taken(Envelope), Taken(Envelope), Taken(Envelope)
+        self._points, self._past, self._ahead = ColumnCache(Envelope), ColumnCache(Envelope), ColumnCache(Envelope)
         self._drawn: tuple[object, ...] = ()
         self._rows: list[Line] = []
 
@@ -68,7 +68,7 @@ class RateChart(Plain):
         if cells <= 0 or rows <= 0:
             return
         many = cells * columns_per_cell(self.glyphs)
-        front: Sequence[Span | None] = self._taken.of(points, axis, many).columns
+        front: Sequence[Span | None] = self._points.of(points, axis, many).columns
         back = self._behind(ghost, axis, many) if ghost is not None else []
         if ghost is not None:
             base = None
@@ -145,7 +145,7 @@ class RateChart(Plain):
     def clear(self) -> None:
         self._rows = []
         self._drawn = ()
-        for columns in (self._taken, self._past, self._ahead):
+        for columns in (self._points, self._past, self._ahead):
             columns.forget()
         self.refresh()
 

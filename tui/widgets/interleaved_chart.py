@@ -13,8 +13,8 @@ from engine.view.slice_series import Course, SoFar
 from tui.glyphs import Glyphs
 from tui.marks import SIDES, Line, joined
 from tui.widgets.chart import nice
+from tui.widgets.column_cache import Axis, Points
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
-from tui.widgets.taken import Axis, Points
 
 STEPS = 8  # round steps from the lowest to the highest line, at most
 LEAST_RANGE = 0.02  # of the greatest value: smaller differences are drawn as none

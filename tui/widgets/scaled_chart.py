@@ -10,8 +10,8 @@ from engine.core.format import short
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
 from tui.widgets.chart import Ghost, RateChart
+from tui.widgets.column_cache import Axis, Points
 from tui.widgets.lines import Lines
-from tui.widgets.taken import Axis, Points
 
 SCALE_CELLS = 7  # left of the charts and the ribbon, whose columns are the same moments
 MIDDLE_ROWS = 5  # a chart of this many rows has a value in the middle, too

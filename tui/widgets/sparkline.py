@@ -4,8 +4,8 @@ from bisect import bisect_right
 
 from engine.view.envelope import Envelope
 from tui.glyphs import Glyphs
+from tui.widgets.column_cache import Points
 from tui.widgets.raster import columns_per_cell, filled
-from tui.widgets.taken import Points
 
 
 def sparkline(points: Points, at: float, length: float, cells: int, glyphs: Glyphs) -> str:

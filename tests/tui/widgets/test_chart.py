@@ -17,8 +17,8 @@ from tui.glyphs import SETS
 from tui.marks import STYLES
 from tui.widgets.axes import WINDOWS, window
 from tui.widgets.chart import RateChart, nice
+from tui.widgets.column_cache import Axis
 from tui.widgets.ribbon import ribbon
-from tui.widgets.taken import Axis
 
 ROWS, CELLS = 8, 80
 

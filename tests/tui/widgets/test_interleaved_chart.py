@@ -8,8 +8,8 @@ from engine.view.slice_series import Course, SoFar
 from engine.view.step_series import SECOND_NS, Series
 from tui.glyphs import SETS
 from tui.marks import SIDES, Line
+from tui.widgets.column_cache import Axis
 from tui.widgets.interleaved_chart import closing, columns, labels, limits, lines, ratio_labels
-from tui.widgets.taken import Axis
 
 ASCII = SETS["ascii"]
 

@@ -16,9 +16,9 @@ from tui.glyphs import SETS, Glyphs
 from tui.live.pointer import column_of, moment_of
 from tui.marks import Line, width
 from tui.widgets.axis_row import APART, axis_row, ticks, time_words
+from tui.widgets.column_cache import Axis, ColumnCache
 from tui.widgets.heat_map import heat
 from tui.widgets.sparkline import sparkline
-from tui.widgets.taken import Axis, Taken
 from tui.widgets.wait_strip import legend, strip_of
 from workloads import histogram
 
@@ -59,7 +59,7 @@ def test_whatever_was_counted_is_seen_on_the_heat_map(
 def test_columns_that_grow_are_those_that_are_made_at_once(
     pieces: list[tuple[int, float]], columns: int, first: int
 ) -> None:
-    points, taken = Weighed(), Taken(Tally)
+    points, taken = Weighed(), ColumnCache(Tally)
     for length, value in pieces:
         until = (points.until[-1] if points.until else 0) + length
         points.add(until, length, {"a": value, length % 3: 1.0})

@@ -42,6 +42,7 @@ def test_in_a_small_terminal_the_row_gives_way(recording: Path) -> None:
 
 
 def test_other_keys_stand_there_too(recording: Path) -> None:
+    keys.settings_file().parent.mkdir(parents=True)
     keys.settings_file().write_text('"app.history" = "f5"\n')
 
     async def script(pilot: Pilot[Any]) -> None:
