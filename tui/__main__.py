@@ -71,12 +71,12 @@ def main(words: Sequence[str] | None = None) -> int:
     app.context.replayed = (options.cell, options.step) if options.cell else None
     if options.guide:
         from tui.demo.guide import GuidedBench
-        from tui.demo.tour import minute, stalled
+        from tui.demo.tour import stalled, stops_of
 
         app = GuidedBench(options.out, options.run, glyphs.choose(options.glyphs), options.screen, theme=theme)
         assert options.run is not None
         first = stalled(options.run)
-        app.guide(minute(first))
+        app.guide(stops_of(first))
         app.context.replayed = first[:2]
     app.run()
     if app.return_code == LOST:

@@ -23,7 +23,7 @@ from textual.pilot import Pilot
 from engine.cli.demo import RECORDING
 from engine.journal.archive import unpack
 from tui.demo.guide import GuideBox, GuidedBench
-from tui.demo.tour import minute, stalled
+from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
 
 SIZE = (100, 30)
@@ -51,7 +51,7 @@ def frames() -> list[str]:
         app = GuidedBench(Path(folder), run, SETS["block"], "live")
         cell, step, _ = of = stalled(run)
         app.context.replayed, app.context.show_cost = (cell, step), False
-        stops = tuple(replace(stop, seconds=STAYS_S) for stop in minute(of))
+        stops = tuple(replace(stop, seconds=STAYS_S) for stop in stops_of(of))
         app.guide(stops)
 
         def told() -> str:

@@ -21,7 +21,7 @@ MOST_CELLS = 8  # shown at once in 24 rows
 
 
 class CellsScreen(BenchScreen):
-    """The detail of one ratio; a cell of it can be opened in Live."""
+    """The details of one ratio; a cell can be opened in Live."""
 
     TITLE_WORD: ClassVar[str] = "CELLS"
     DEFAULT_CSS = "CellsScreen #about { height: 1fr; }"

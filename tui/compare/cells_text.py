@@ -33,14 +33,13 @@ LEAST_CELLS = 1 + 4 + NAME_CELLS + 10 + 7 + STALL_CELLS + SLA_CELLS  # what is a
 
 
 def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]:
-    """All cells of both sides by run and repeat, the base's first; those without a mate too."""
+    """All cells of both sides by run and repeat, the baseline's first, including those without a partner."""
     base = comparison.baseline_of(subject.name)
     both = [*comparison.of(base, step), *comparison.of(subject.name, step)]
     return sorted(both, key=lambda cell: (cell.run, cell.repeat, cell.subject != base))
 
 
 def heading(comparison: Comparison, row: Row, columns: int) -> Line:
-    """The names above the cells' figures."""
     rate = "time" if comparison.primary_metric(row.step) == TIME else comparison.units.get(row.step, "ops/s")
     text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
     text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
@@ -50,7 +49,7 @@ def heading(comparison: Comparison, row: Row, columns: int) -> Line:
 def table(
     comparison: Comparison, subject: Subject, found: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
 ) -> list[Line]:
-    """A line per cell."""
+    """Return a line per cell."""
     base = comparison.baseline_of(subject.name)
     judged = comparison.primary_metric(found[0].step) if found else RATE
     rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
@@ -76,7 +75,7 @@ def table(
 
 
 def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
-    """All that is known of one cell's step: SLA, stalls with their causes, roles, where it lies, what was built how."""
+    """Describe one cell's step: SLA, stalls with causes, roles, its folder, and how its build was made."""
     lines = folded(f"{cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", columns, "strong")
     lines += _sla(cell, columns)
     for stall in cell.stalls:
@@ -101,7 +100,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
-    """The answer, why a verdict was withheld, all findings of the step, and every check of the two sides."""
+    """Return the answer, the reason of a withheld verdict, all findings of the step, and all checks of both sides."""
     found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines = folded(comparison.answer_for(subject.name), columns, "strong")
     if found is not None:
@@ -121,7 +120,7 @@ def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> 
 
 
 def window(lines: Sequence[Line], top: int, height: int, columns: int, glyphs: Glyphs) -> list[Line]:
-    """The lines from `top` on; the last one says how many are below."""
+    """Return the lines from `top` on; the last one says how many are below."""
     shown = [fit(each, columns, glyphs.ellipsis) for each in lines[top : top + height]]
     below = len(lines) - top - height
     if below > 0 and shown:
@@ -154,12 +153,11 @@ def _sla(cell: CellStep, columns: int) -> list[Line]:
         f"SLA: {sla.achieved_per_s:,.1f} of {sla.target_per_s:,.0f} rows/s inserted, {sla.required_per_s:,.0f} required"
     )
     state: Span = ("ok ", "better") if sla.passed else ("x missed ", "sla")
-    whole = "" if sla.reference_passed == sla.passed else "; judged by whole seconds the result differs"
+    whole = "" if sla.reference_passed == sla.passed else "; by whole seconds the result differs"
     return [fit(line(" ", state, text + whole), columns)]
 
 
 def _stall(stall: StallRecord, columns: int) -> list[Line]:
-    """A stall: what and how long, then its causes, the likeliest first."""
     text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} rows/s"
     text += f", {stall.missed_rows:,} rows not done" if stall.missed_rows > 0 else ""
     text += f", in flight {stall.max_in_flight_ns / 1e9:.1f} s" if stall.max_in_flight_ns else ""

@@ -38,7 +38,7 @@ LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconc
 
 
 def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
-    """What is compared, and how: what matters most first, for where it is cut."""
+    """The comparison and its design; the most important words first, since the line may be cut."""
     pairs = comparison.pairs
     turns = "ABBA" if comparison.design == "cells" else f"in {comparison.design}"
     by_pairs = f"{pairs} pairs {turns}  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
@@ -58,7 +58,7 @@ def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
 
 
 def answer(comparison: Comparison, subject: Subject, columns: int, most: int, glyphs: Glyphs) -> list[Line]:
-    """What was asked of the chosen subject, answered, in at most so many lines; `enter` shows it whole."""
+    """The answer about the chosen subject in at most `most` lines; `enter` shows all of it."""
     found = folded(comparison.answer_for(subject.name), columns, "strong")
     if len(found) > most:
         found[most - 1] = fit((*found[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # it goes on
@@ -66,7 +66,7 @@ def answer(comparison: Comparison, subject: Subject, columns: int, most: int, gl
 
 
 def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:
-    """Every cell's value in a line of the table: the base's first, and as many others as fit, the chosen among them."""
+    """The values of every cell in a line of the table: the baseline's first, then the subjects that fit."""
     others = [subject.name for subject in comparison.others]
     place = others.index(chosen.name) if chosen is not None else 0
     room = max(1, height - 1)
@@ -89,7 +89,7 @@ def further_dots(
     comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
     glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
-    """Every cell's value in other lines of the table, those of the same step first, as far as there is room."""
+    """The values of every cell in other lines of the table, those of the same step first, as far as there is room."""
     made: list[Line] = []
     for other in sorted(rows, key=lambda other: other.step != row.step):
         if (
@@ -106,8 +106,9 @@ def further_dots(
 
 
 def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
-    """What may be behind a step's ratio: the two causes that make most of the difference in time per operation, stalls,
-    phases, and the figures per operation, those that differ first."""
+    """Possible reasons for a step's ratio: the two causes with the largest share of the difference, stalls, phases, and
+    the figures per operation, largest difference first.
+    """
     base = comparison.baseline_of(subject.name)
     lines = [
         *_cause_lines(comparison, row.step, subject.name),
@@ -131,7 +132,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
 
 
 def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
-    """The checks of whether the cells are comparable: those that failed come first, in whole sentences."""
+    """The checks of comparability in whole sentences, the failed ones first."""
     checks = comparison.checks(subject.name)
     lines: list[Line] = []
     for check in checks:
@@ -168,7 +169,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
 
 
 def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
-    """Why a verdict was withheld, or what else must be known of this line; the legend where there is nothing."""
+    """The reason of a withheld verdict, or another note on this line; otherwise the legend."""
     found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     if found is not None and found.remarks and found.ratio is not None:
         return line((f" {'; '.join(found.remarks)}", "sla" if found.verdict == "withheld" else "dim"))
@@ -185,23 +186,21 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
 
 
 def explained(comparison: Comparison, row: Row) -> Line:
-    """What the line's figure is."""
     return line((f" {name_of(comparison, row)}: {text}" if (text := meaning(comparison, row)) else "", "dim"))
 
 
 def judged_by(comparison: Comparison, row: Row) -> str:
-    """The metric whose verdict a line is about: what is counted bears on what the step is judged by."""
+    """The primary metric of a line: figures per operation bear on it."""
     return comparison.primary_metric(row.step) if row.metric in (STALLS, SLA) else row.metric
 
 
 def legend(glyphs: Glyphs) -> Line:
-    """What the signs mean."""
     signs = {"better": glyphs.better, "worse": glyphs.worse}
     return line((" " + "  ".join(f"{signs.get(name, name)} {words}" for name, words in LEGEND), "dim"))
 
 
 def nothing(comparison: Comparison) -> list[Line]:
-    """What is shown where no cell can be compared."""
+    """Say that no cell can be compared."""
     if not comparison.others:
         return [line(" there is nothing to compare with the base")]
     lines = [line(" no cell has finished yet: nothing to compare")] if not comparison.cells else []
@@ -210,7 +209,6 @@ def nothing(comparison: Comparison) -> list[Line]:
 
 
 def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
-    """A line that begins a part of the screen."""
     text = f" {text} "[: max(0, columns - 4)]
     right = f" {right} " if right else ""
     rest = columns - 1 - len(text) - len(right) - 1
@@ -222,14 +220,13 @@ def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
 
 
 def rules(row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
-    """What begins the two parts side by side at the foot."""
     wide = columns // 2
     why = rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs)
     return (*why, (" ", ""), *rule("Comparable?", columns - wide, glyphs))
 
 
 def roles(cells: Iterable[CellStep]) -> tuple[str, ...]:
-    """The roles of cells, those that did most first."""
+    """The roles of cells, busiest first."""
     done: Counter[str] = Counter()
     for cell in cells:
         done.update({role: int(figures.get("statements") or 0) for role, figures in cell.roles.items()})
@@ -250,7 +247,6 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
 
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    """The causes with their shares of the difference, what is left, and what may lie in that."""
     found = comparison.attribution(subject, step)
     if found is None or not (*found.causes, *found.further, *found.not_known):
         return []
@@ -265,7 +261,7 @@ def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
-    """The longest stall of each side that has any, with its likeliest cause."""
+    """The longest stall of each side, with its likeliest cause."""
     lines = []
     for name in (subject, base):
         stalls = [stall for cell in comparison.of(name, step) for stall in cell.stalls]
@@ -278,7 +274,7 @@ def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, col
 
 
 def _phases(comparison: Comparison, step: str, base: str, subject: str, glyphs: Glyphs) -> str:
-    """How the time of statements splits on both sides: `plan 20%→31%`."""
+    """Shares of statement time on both sides: `plan 20%→31%`."""
 
     def shares(name: str) -> dict[str, float]:
         found = [cell.phases for cell in comparison.of(name, step) if cell.phases]

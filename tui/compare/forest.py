@@ -17,20 +17,20 @@ LABEL_CELLS = 5  # at most, of a value at the axis
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From 1/(1+reach) to 1+reach over so many cells, an odd number: 1 is in the middle one."""
+    """A logarithmic axis from 1/(1+reach) to 1+reach over an odd number of cells; 1 is in the middle one."""
 
     reach: float
     margin: float
     cells: int
 
     def place(self, ratio: float) -> int:
-        """The cell of a ratio; below 0, or `cells` and more, where it is beyond the axis."""
+        """The cell of a ratio; below 0, or `cells` and more, beyond the axis."""
         share = math.log(ratio) / math.log1p(self.reach) if ratio > 0 else -2.0
         return self.cells // 2 + round(max(-2.0, min(2.0, share)) * (self.cells // 2))
 
 
 def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
-    """The shortest axis that holds every ratio, most of the intervals' ends, and the margin."""
+    """Return the shortest axis that holds every ratio, most ends of intervals, and the margin."""
     found = [ratio for ratio in ratios if ratio.ratio]
     points = [_distance(ratio.ratio) for ratio in found]
     ends = sorted(_distance(end) for ratio in found for end in (ratio.low, ratio.high) if end is not None)
@@ -41,7 +41,7 @@ def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
 
 
 def _distance(ratio: float | None) -> float:
-    """How far a ratio is from 1, by the factor."""
+    """Distance of a ratio from 1, as a factor."""
     return abs(math.log(ratio)) if ratio and ratio > 0 else math.inf
 
 
@@ -57,7 +57,7 @@ def ticks(on: Axis) -> Line:
 
 
 def whisker(on: Axis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
-    """One interval: its ends, its ratio, `<` or `>` where it goes on beyond the axis. `others` are marked as points."""
+    """Draw one interval: its ends, its ratio, `<` or `>` where it leaves the axis. `others` are marked as points."""
     row: list[Span] = [(" ", "")] * on.cells
     edge = math.log1p(on.margin) / math.log1p(on.reach) * (on.cells // 2)
     band = max(1, round(edge)) if on.margin else 0

@@ -36,7 +36,7 @@ WORDS, LONG_WORDS = 14, 20
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How wide the columns are: 0 for one that is left out. `subjects` are those from `first` on that fit."""
+    """Widths of the columns, 0 for one that is left out. `subjects` are those from `first` on that fit."""
 
     step: int
     base: int
@@ -49,7 +49,7 @@ class Layout:
 
 
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
-    """Widths for so many cells across; scrolled from `first` so far that the chosen subject is seen."""
+    """Fit the columns into `cells`, scrolled from `first` until the chosen subject is visible."""
     step, others = step_cells(comparison), comparison.others
     base = BASE_CELLS if columns >= 80 else NARROW_BASE
     room = columns - step - METRIC_CELLS - LEAST_AXIS
@@ -95,13 +95,12 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
 
 
 def ratios(comparison: Comparison, rows: Sequence[Row]) -> list[Ratio]:
-    """All that the axis is to hold: of every line and subject, so that it stays while one moves."""
+    """Every ratio of every line and subject, so that the axis is stable while scrolling."""
     found = (comparison.ratio(s.name, row.step, row.metric) for row in rows for s in comparison.others)
     return [ratio for ratio in found if ratio is not None]
 
 
 def header(comparison: Comparison, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs) -> Line:
-    """The names above the columns, and the values at the axis."""
     spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
     if at.base:
         spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
@@ -132,7 +131,7 @@ def table(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """The lines from `top` on; the chosen subject's intervals are drawn, of the others their ratios."""
+    """Return the lines from `top` on, with the chosen subject's intervals drawn and the ratios of the others."""
     return [
         _row(comparison, row, at, on, cursor[1], glyphs, here=place == cursor[0])
         for place, row in enumerate(shown[top : top + height], top)
@@ -191,7 +190,6 @@ def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:
 
 
 def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: bool) -> list[Span]:
-    """Stalls or SLA of each subject; of a single one in all the room that an interval takes."""
     spans: list[Span] = [(" " * at.value, "")]
     for place, width in enumerate(at.subjects, at.first):
         room = width + (at.bounds + at.words if len(comparison.others) == 1 else 0)
@@ -202,7 +200,7 @@ def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: 
 
 
 def small(comparison: Comparison, rows: Sequence[Row], columns: int, glyphs: Glyphs) -> list[Line]:
-    """The rates' verdicts with their intervals drawn, for a terminal that has no room for more."""
+    """The verdicts on rates with their intervals, for a small terminal."""
     step = step_cells(comparison)
     name = min(16, max((len(subject.name) for subject in comparison.others), default=0)) + 1
     cells = columns - step - name - RATIO_CELLS - WORDS - 1

@@ -31,7 +31,7 @@ MEANINGS = {
 
 
 def meaning(comparison: Comparison, row: Row) -> str:
-    """What a line's figure is; empty for one of a further load."""
+    """Explain a line's figure in a sentence; empty for a background workload's."""
     text = MEANINGS.get(row.metric, "")
     unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")
     op = {"xact": "transaction"}.get(OPS.get(unit, ""), OPS.get(unit, "operation"))
@@ -39,5 +39,5 @@ def meaning(comparison: Comparison, row: Row) -> str:
 
 
 def label(subject: ComparedSubject) -> str:
-    """What `bench flame` calls a subject."""
+    """A subject's name as `bench flame` takes it."""
     return f"{subject.subject.name}/{subject.config}"

@@ -11,7 +11,7 @@ from tui.widgets.ribbon import ribbon as strip
 
 
 def columns(track: Track, end: float, count: int) -> list[Span | None]:
-    """The least and the greatest of each column of an axis from 0 to `end`; None where there is no data."""
+    """Lowest and highest value of each column of an axis from 0 to `end`; None in a column without data."""
     least = end * 1e-9
     points = zip(track.until, track.length, track.value, strict=True)
     # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
@@ -20,7 +20,7 @@ def columns(track: Track, end: float, count: int) -> list[Span | None]:
 
 
 def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) -> tuple[list[Line], float]:
-    """The rows of the chart, the highest first, and the value at its upper edge."""
+    """Draw the chart: its rows, the highest first, and the value at its upper edge."""
     end = max(base.end, other.end)
     top = nice(max(base.greatest, other.greatest))
     if end <= 0 or cells <= 0 or rows <= 0:
@@ -46,13 +46,12 @@ def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) ->
 
 
 def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
-    """The stalls of a rate over the same axis: `!` where there was one, dots where it ran, blank after its end."""
+    """Draw the stalls of a rate over the same axis: `!` in a stall, dots while it ran, blank after its end."""
     stalls = [(from_, min(until, end)) for from_, until in track.stalls]
     return ((f"{label} ", mark), *strip(cells, (0.0, end), track.end, stalls))
 
 
 def scale(end: float, by_work: bool, cells: int, words: tuple[str, str]) -> Line:
-    """What the axis measures, from its begin to its end."""
     left = "0"
     right = f"{end:,.0f} {words[1]}" if by_work else f"{three(end)} {words[0]}"
     return line((f"{left}{right:>{max(1, cells - len(left))}}", "dim"))

@@ -21,11 +21,11 @@ from tui.widgets.lines import Lines
 from workloads.base import COUNTED_IN_ROWS
 
 LABEL_CELLS = 6
-UNITS = {"query": "queries/s", **dict.fromkeys(COUNTED_IN_ROWS, "rows/s")}  # of roles that a step is not judged by
+UNITS = {"query": "queries/s", **dict.fromkeys(COUNTED_IN_ROWS, "rows/s")}  # of roles without the primary metric
 
 
 class OverlayScreen(BenchScreen):
-    """The charts. `pairs` are cells of the base and of the other subject; it begins with the one of that place."""
+    """The charts of `pairs` of cells, the baseline's and the other subject's, beginning with the pair at `place`."""
 
     TITLE_WORD: ClassVar[str] = "OVERLAY"
     DEFAULT_CSS = "OverlayScreen #chart { height: 1fr; }"

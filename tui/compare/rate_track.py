@@ -16,7 +16,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A rate over an axis: each value held from `until - length` to `until`. `stalls` are spans of the same axis."""
+    """A rate over an axis: each value holds from `until - length` to `until`. `stalls` are spans of the same axis."""
 
     until: tuple[float, ...]
     length: tuple[float, ...]
@@ -26,25 +26,22 @@ class Track:
 
     @property
     def end(self) -> float:
-        """Where it ends on the axis; 0 of nothing."""
         return self.until[-1] if self.until else 0.0
 
     @property
     def median(self) -> float | None:
-        """The middle one of its values."""
         return median(self.value) if self.value else None
 
     @property
     def greatest(self) -> float:
-        """The highest of its values."""
         return max(self.value, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One cell's step as recorded: the rate of each kind of role, and when any of them was stalled (ns).
+    """One cell's step as recorded: the rate of each kind of role, and its stalls (ns).
 
-    Lengths of a step that was `sliced` are without the pauses of its server, which lie between its intervals.
+    In a `sliced` step the lengths do not include the pauses of the server, which lie between intervals.
     """
 
     started_ns: int
@@ -55,7 +52,7 @@ class Recorded:
 
 
 def recorded(run: Path, cell: str, step: str) -> Recorded:
-    """Reads a step of a finished cell. Raises UserError when the run is damaged or has no such step."""
+    """Read a step of a finished cell. Raises UserError if the run is damaged or has no such step."""
     with JournalReader(run) as reader:
         attempt = outcome.chosen(reader.manifest, reader.attempts(origins=False)).get(cell)
         done = attempt is not None and attempt.state == "finished"
@@ -76,14 +73,14 @@ def recorded(run: Path, cell: str, step: str) -> Recorded:
 
 
 def kinds(sides: Sequence[Recorded]) -> list[str]:
-    """The kinds of role that moved on any side, the step's own first."""
+    """The kinds of role that made progress on either side, the step's own first."""
     own = next((side.primary_role for side in sides if side.primary_role), "")
     moved = {kind for side in sides for kind, series in side.rates.items() if any(series.value)}
     return sorted(moved, key=lambda kind: (kind != own, kind))
 
 
 def track(side: Recorded, kind: str, by: str) -> Track:
-    """One side's rate of a kind of role by time or by work done."""
+    """One side's rate of a kind of role, by time or by work done."""
     series = side.rates.get(kind)
     if series is None:
         return Track((), (), (), ())
@@ -99,7 +96,7 @@ def track(side: Recorded, kind: str, by: str) -> Track:
 
 
 def by_time(points: Sequence[tuple[int, int, float]], started_ns: int, stalls: Iterable[tuple[int, int]]) -> Track:
-    """On the axis of seconds since the step began; points are (until_ns, length_ns, per second)."""
+    """Place points (until_ns, length_ns, per second) on an axis of seconds since the step began."""
     return Track(
         tuple((until - started_ns) / SECOND_NS for until, _, _ in points),
         tuple(length / SECOND_NS for _, length, _ in points),
@@ -109,19 +106,18 @@ def by_time(points: Sequence[tuple[int, int, float]], started_ns: int, stalls: I
 
 
 def by_own_time(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
-    """On the axis of seconds in which its server was driven: that of a server that pauses while others are driven."""
+    """Place points on an axis of the seconds in which this server ran, without its pauses."""
     return _added(points, [length / SECOND_NS for _, length, _ in points], stalls)
 
 
 def by_work(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
-    """On the axis of operations done. A second in which nothing moved has no length there, but keeps its place."""
+    """Place points on an axis of operations done. A second without progress has no length, but keeps its place."""
     return _added(points, [value * length / SECOND_NS for _, length, value in points], stalls)
 
 
 def _added(
     points: Sequence[tuple[int, int, float]], amounts: Sequence[float], stalls: Iterable[tuple[int, int]]
 ) -> Track:
-    """On the axis of what the intervals add up to: so much each."""
     done, ends = 0.0, []
     for amount in amounts:
         done += amount
@@ -130,7 +126,7 @@ def _added(
     times = [until for until, _, _ in points]
 
     def at(t_ns: int) -> float:
-        """How much there was by a time: what an interval adds is spread evenly over it."""
+        """Progress at a time, spread evenly over each interval."""
         for place, until in enumerate(times):
             if t_ns <= until:
                 length_ns = points[place][1]

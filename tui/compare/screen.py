@@ -98,13 +98,13 @@ class CompareScreen(BenchScreen):
         ]
 
     def on_screen_resume(self) -> None:
-        """What went wrong before may go well now."""
+        """Try again: an earlier failure may be gone."""
         if self._found is None:
             self._problem = ""
         self.draw()
 
     def look(self) -> None:
-        """Compares anew when other runs are selected, or cells have finished since."""
+        """Compare again if other runs are selected, or cells have finished since."""
         if not self.is_active:  # nor is it while the interface closes
             return
         runs = self._selected
@@ -144,20 +144,20 @@ class CompareScreen(BenchScreen):
 
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
-        """The comparison with the line and the subject at the cursor, where there are any."""
+        """The comparison with the line and the subject at the cursor, if any."""
         shown = self._shown
         if shown is None or not self._rows or not shown.others:
             return None
         return shown, self._rows[self._cursor[0]], shown.others[self._cursor[1]]
 
     def action_move(self, down: int, right: int) -> None:
-        """Chooses another line or subject; in the dots, up and down choose the subject."""
+        """Choose another line or subject; among the dots, up and down choose the subject."""
         if down and self.focused is not None and self.focused.id == "dots":
             down, right = 0, down
         self._move_to(self._cursor[0] + down, self._cursor[1] + right)
 
     def action_page(self, by: int) -> None:
-        """As far as the table is high, less a line."""
+        """Move by the height of the table, less a line."""
         self._move_to(self._cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self._cursor[1])
 
     def _click(self, row: int) -> None:
@@ -165,7 +165,6 @@ class CompareScreen(BenchScreen):
             self._move_to(self._top + row - 1, self._cursor[1])
 
     def _move_to(self, place: int, subject: int) -> None:
-        """Chooses a line and a subject, or the nearest there are."""
         others = self._found.others if self._found is not None else ()
         self._cursor = (max(0, min(place, len(self._rows) - 1)), max(0, min(subject, len(others) - 1)))
         self.draw()
@@ -229,7 +228,7 @@ class CompareScreen(BenchScreen):
             self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Slices are there where a step was driven in them."""
+        """Offer slices only for a step that was interleaved."""
         return self._in_slices if action == "slices" else True
 
     @property
@@ -337,7 +336,6 @@ class CompareScreen(BenchScreen):
         )
 
     def _table(self, found: Comparison, height: int) -> list[Line]:
-        """The heading and so many lines from the top one on."""
         columns, glyphs, chosen = self.size.width, self.glyphs, self._cursor[1]
         shown = (self._cursor, self._top, height, glyphs)
         if self._digits:
@@ -384,7 +382,7 @@ class CompareScreen(BenchScreen):
         return (*(str(run) for run in self._runs), *(("--base", self._base) if self._base else ()))
 
     def _tell(self, problem: str) -> None:
-        """Says what is wrong: instead of a comparison, or below the one that is there."""
+        """Show an error: instead of a comparison, or below the one that is shown."""
         if problem != self._problem:
             if self._found is not None:
                 self.bench.say(problem, "warning")
@@ -392,7 +390,7 @@ class CompareScreen(BenchScreen):
             self.draw()
 
     def _arrange(self, *, stay: bool = True) -> None:
-        """Makes the lines anew, and stays on the chosen one where it is still there."""
+        """Rebuild the lines, and stay on the chosen one if it still exists."""
         if self._found is None:
             return
         place, subject = self._cursor

@@ -21,15 +21,12 @@ THICK = 2  # so many blocks a column are drawn as four dots of braille each: one
 
 
 def end_s(pair: SlicedPair) -> float:
-    """Where the axis of time ends."""
     blocks = [block.at_s + block.length_s for block in pair.blocks]
     return max([*blocks, *(second.at_s + second.length_s for second in pair.machine)], default=0.0)
 
 
 def scale(pair: SlicedPair) -> tuple[float, float]:
-    """The ratios at the lower and the upper edge, round ones: 1, most of the blocks and the running ratio's end lie
-    between.
-    """
+    """Round ratios for both edges, such that 1, most blocks and the end of the running ratio lie between."""
     ratios = sorted(block.ratio for block in pair.blocks if block.ratio is not None)
     cut = int(OUTSIDE * len(ratios))
     inner = ratios[cut : len(ratios) - cut]
@@ -42,7 +39,7 @@ def scale(pair: SlicedPair) -> tuple[float, float]:
 
 
 def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The rows of the chart of ratios, with their scale at the left, the highest first."""
+    """Draw the chart of ratios with its scale at the left, the highest row first."""
     end, (low, high) = end_s(pair), scale(pair)
     if not pair.blocks or end <= 0 or cells <= 0 or rows <= 0:
         return [line((" " * LABEL_CELLS + "no block is whole: there is no ratio to draw", "dim"))]
@@ -84,7 +81,7 @@ def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
 
 
 def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The rows of the chart of what others did, on the same axis of time; from 0 to all CPUs of the machine."""
+    """Draw the CPUs that other processes used, on the same axis of time, from 0 to all CPUs of the machine."""
     end = end_s(pair)
     if not pair.machine or end <= 0 or cells <= 0 or rows <= 0:
         return [line((" " * LABEL_CELLS + "the machine's CPUs were not sampled", "dim"))]
@@ -96,13 +93,12 @@ def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
 
 
 def axis(pair: SlicedPair, cells: int) -> Line:
-    """What the axis measures."""
     right = f"{three(end_s(pair))} s of the clock"
     return line((f"{'':{LABEL_CELLS}}0{right:>{max(1, cells - 1)}}", "dim"))
 
 
 def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[Line]:
-    """What the blocks came to, and how far they can be trusted, in as many lines as it takes."""
+    """Summarise the blocks and how far they can be trusted, in as many lines as needed."""
     if pair.ratio is None:
         came_to = line((" no ratio: a server did nothing in its slices", "warning"))
     else:
@@ -112,15 +108,16 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
         came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{typical}", (blocks, "dim"))
     if pair.left_out:
         return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
-    leak = f"CPU in the other's slices {_percent(pair.base_spill_over_share)}, {_percent(pair.other_spill_over_share)}"
+    spill_over = (
+        f"CPU in the other's slices {_percent(pair.base_spill_over_share)}, {_percent(pair.other_spill_over_share)}"
+    )
     if check is None or not check.ratios:
-        return [came_to, *folded(f"self-check: too few blocks to tell; {leak}", columns)]
+        return [came_to, *folded(f"self-check: too few blocks to tell; {spill_over}", columns)]
     errors = f"self-check: errors {check.f:.2f} times as large as computed ({check.ratios} ratios)"
-    return [came_to, *folded(f"{errors}; {leak}", columns, "warning" if check.suspect else "")]
+    return [came_to, *folded(f"{errors}; {spill_over}", columns, "warning" if check.suspect else "")]
 
 
 def legend(glyphs: Glyphs) -> Line:
-    """What the signs of the chart of ratios mean."""
     dot, mean = ("⠛", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
     return line(
         (f" {dot} a block, at the edge: beyond  ", "dim"),
@@ -132,7 +129,7 @@ def legend(glyphs: Glyphs) -> Line:
 
 
 def heading(pair: SlicedPair) -> str:
-    """What stands above the chart of what others did, and how much that was."""
+    """The heading of the chart of other processes, with their mean."""
     if not pair.machine:
         return "others on this machine"
     length = sum(second.length_s for second in pair.machine) or 1.0
@@ -144,7 +141,6 @@ def heading(pair: SlicedPair) -> str:
 
 
 def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
-    """The running ratio in each column of the axis from the first block on."""
     found: dict[int, float] = {}
     for block in pair.blocks:
         if block.running is not None:

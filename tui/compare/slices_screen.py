@@ -66,7 +66,6 @@ class SlicesScreen(BenchScreen):
 
     @property
     def pair(self) -> SlicedPair | None:
-        """The pair that is shown."""
         pairs = self._found.of(self._subject.name) if self._found is not None else ()
         return pairs[self._place] if self._place < len(pairs) else None
 

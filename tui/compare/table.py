@@ -64,7 +64,7 @@ RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worri
 METRIC_CELLS = 13
 BASE_CELLS = 12
 RATIO_CELLS = 19  # sign, ratio, interval, and a blank
-DOUBLE_CELLS = 8  # of an A/A: sign, ratio, and a blank
+CONTROL_CELLS = 8  # of an A/A control: sign, ratio, and a blank
 VALUE_CELLS = 8  # the subject's own value, where there is still room
 WORD_CELLS = 26  # what the whole interval takes more, a verdict in words, and a blank
 
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How wide the columns are, and which subjects' fit: those from `first` on."""
+    """Widths of the columns, and how many subjects fit from `first` on."""
 
     step: int
     base: int
@@ -91,9 +91,9 @@ class Layout:
 
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
-    """The lines: those of the shown metrics that hold something and have every wanted word, in the order of `sort`.
+    """The lines of the shown metrics that have a value and contain every word of `wanted`, ordered by `sort`.
 
-    Where rates are shown, so are the figures of further loads.
+    Rates of background workloads are shown along with rates.
     """
     further = [metric.name for metric in comparison.metrics if "." in metric.name] if RATE in shown else []
     every = [Row(step, metric) for step in comparison.steps for metric in (*shown, *further)]
@@ -106,12 +106,12 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
 
 
 def name_of(comparison: Comparison, row: Row) -> str:
-    """What a line's metric is called where there is little room."""
+    """A line's metric where there is little room."""
     unit = comparison.units.get(row.step, SHORT[RATE])
     if row.metric == RATE:
         return unit
     load, _, figure = row.metric.rpartition(".")
-    if load:  # of one beside the step's own
+    if load:  # of a background workload
         own = titles(comparison).get(row.metric, figure).rpartition(" ")[2]
         return f"{load.rpartition('-')[2][:6]} {'p99' if figure == P99 else own}"[: METRIC_CELLS - 1]
     per = f"/{OPS.get(unit.removesuffix('/s'), 'op')}"
@@ -120,30 +120,29 @@ def name_of(comparison: Comparison, row: Row) -> str:
 
 
 def title_of(comparison: Comparison, row: Row) -> str:
-    """What it is called where there is room: as `bench compare` does."""
+    """A line's metric where there is room, as `bench compare` names it."""
     if row.metric in PRIMARY_METRICS:
         return name_of(comparison, row)
     return titles(comparison).get(row.metric, SHORT.get(row.metric, row.metric))
 
 
 def titles(comparison: Comparison) -> dict[str, str]:
-    """What `bench compare` calls the metrics, by their names."""
+    """The names of metrics in `bench compare`."""
     return {metric.name: metric.title for metric in comparison.metrics}
 
 
 def choices(comparison: Comparison | None) -> list[tuple[str, str]]:
-    """The metrics that can be shown, each with its title."""
     known = titles(comparison) if comparison is not None else {}
     return [(name, {**known, STALLS: STALLS, SLA: "insert rate kept up"}.get(name, name)) for name in SHORT]
 
 
 def step_cells(comparison: Comparison) -> int:
-    """How wide the names of steps are, with the cursor before and a blank behind them."""
+    """Width of the column of steps, with the cursor and a blank."""
     return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
 
 
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
-    """Widths for so many cells across; scrolled from `first` so far that the chosen subject is seen."""
+    """Fit the columns into `cells`, scrolled from `first` until the chosen subject is visible."""
     step = step_cells(comparison)
     others = comparison.others
     room = columns - step - METRIC_CELLS
@@ -160,7 +159,6 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
 
 
 def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> Line:
-    """The names above the columns."""
     spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
     if at.base:
         spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
@@ -184,7 +182,7 @@ def table(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """The lines from `top` on; `cursor` is the chosen line and subject."""
+    """Return the lines from `top` on; `cursor` is the chosen line and subject."""
     lines: list[Line] = []
     for place, row in enumerate(shown[top : top + height], top):
         here = place == cursor[0]
@@ -208,7 +206,7 @@ def table(
 
 
 def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cells: int, *, words: bool) -> list[Span]:
-    """What stands in a subject's column: sign, ratio, interval, and the verdict in words where there is room."""
+    """A subject's column: sign, ratio, interval, and the verdict in words where there is room."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, subject.name, cells)]
     found = comparison.ratio(subject.name, row.step, row.metric)
@@ -224,7 +222,7 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
 
 
 def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
-    """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty for what has none."""
+    """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty without a verdict."""
     if ratio.verdict == "inconclusive" and not ratio.flagged:
         if ratio.more_pairs is None:
             return "not known"
@@ -233,14 +231,13 @@ def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
 
 
 def base_cell(comparison: Comparison, row: Row) -> list[Span]:
-    """The base's own value."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, comparison.base, BASE_CELLS - 1)]
     return [(figure_text(row.metric, comparison.median(comparison.base, row.step, row.metric)), "base")]
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
-    """Stalls or SLA of a subject in so many cells: `! 7.5 s in 2/3` or `! 2/3`, `x 71% 2/6` or `x 2/6`, `  ok 6/6`."""
+    """Stalls or SLA of a subject, as `cells` allow: `! 7.5 s in 2/3`, `! 2/3`, `x 71% 2/6`, `x 2/6`, `  ok 6/6`."""
     cells = comparison.of(subject, row.step)
     if row.metric == STALLS:
         stalled = [cell for cell in cells if cell.stalls]
@@ -264,17 +261,17 @@ def figure_text(metric: str, value: float | None) -> str:
 
 
 def sign(ratio: Ratio, glyphs: Glyphs) -> str:
-    """The sign of a verdict, as `bench compare` prints it."""
+    """The sign of a verdict, as in `bench compare`."""
     return {"better": glyphs.better, "worse": glyphs.worse}.get(ratio.sign, ratio.sign)
 
 
 def ratio_text(ratio: float) -> str:
-    """Three decimals in five cells; without them from 100 on."""
+    """A ratio in five cells: three decimals, fewer from 100 on."""
     return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.2f}" if ratio < 99.995 else f"{ratio:5.0f}"
 
 
 def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
-    """The interval in at most ten cells: `.926-.942`, `.995-1.013`, `1.07-1.09`; or whole as `bench compare` has it."""
+    """An interval in at most ten cells: `.926-.942`, `.995-1.013`, `1.07-1.09`; or whole, as in `bench compare`."""
     if ratio.low is None or ratio.high is None:
         return ""
     if whole:
@@ -285,7 +282,7 @@ def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
 
 
 def padded(spans: Iterable[Span], cells: int) -> list[Span]:
-    """Spans filled up, or cut, to so many cells."""
+    """Pad or cut spans to a width."""
     kept = list(fit(tuple(spans), cells))
     missing = cells - sum(len(text) for text, _ in kept)
     if missing > 0 and kept:
@@ -332,7 +329,7 @@ def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
 
 
 def _width(subject: Subject, ratio: int) -> int:
-    return DOUBLE_CELLS if subject.control == "aa" and ratio == RATIO_CELLS else ratio
+    return CONTROL_CELLS if subject.control == "aa" and ratio == RATIO_CELLS else ratio
 
 
 def _needed(others: Sequence[Subject], ratio: int) -> int:
@@ -340,7 +337,7 @@ def _needed(others: Sequence[Subject], ratio: int) -> int:
 
 
 def _fitting(others: Sequence[Subject], room: int, ratio: int) -> int:
-    """How many of them fit; at least one, cut if need be."""
+    """Number of columns that fit; at least one."""
     count = 0
     for subject in others:
         room -= _width(subject, ratio)

@@ -15,14 +15,14 @@ from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
 BETWEEN_KEYS_S = 0.35
-PATIENCE = 60  # looks for what is awaited
+PATIENCE = 60  # attempts to find the awaited words
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What is pressed, what is said once `until` is on the screen, and how long that stays.
+    """Keys to press, words to say once `until` is on the screen, and how long they stay.
 
-    `replay` is a cell and a step to be played before. `top`: the lower part of the screen is what is told of.
+    `replay` is a cell and a step to be played first. `top`: the words are about the lower part of the screen.
     """
 
     seconds: float
@@ -34,7 +34,7 @@ class Stop:
 
 
 class GuideBox(Lines):
-    """What the guide says, over the screen in front."""
+    """The guide's words, over the screen in front."""
 
     DEFAULT_CSS = """
     GuideBox { layer: guide; dock: bottom; width: 100%; height: auto; margin: 0 0 1 0; padding: 0 1;
@@ -45,12 +45,12 @@ class GuideBox(Lines):
 
 
 class GuidedBench(Bench):
-    """Goes from stop to stop by itself."""
+    """The application with a guide that moves from stop to stop."""
 
     CSS = Bench.CSS + "BenchScreen { layers: default guide; }"
 
     def guide(self, stops: Sequence[Stop], pace: float = 1.0) -> None:
-        """To be called before it runs; all times are multiplied by the pace."""
+        """Set the stops before the application runs; all times are multiplied by the pace."""
         self._stops = tuple(stops)
         self._pace = pace
         self._stop = -1
@@ -59,17 +59,17 @@ class GuidedBench(Bench):
         self._own: list[events.Key] = []  # keys that it has pressed and that are under way
 
     def on_mount(self) -> None:
-        """Begins once the first screen is there."""
+        """Begin once the first screen is there."""
         self._after(BETWEEN_KEYS_S, self._go_on)
 
     def _after(self, seconds: float, act: Callable[[], object]) -> None:
-        """Does the next thing after a while, unless something else comes first."""
+        """Do the next thing after a delay, unless something else comes first."""
         if self._waits is not None:
             self._waits.stop()
         self._waits = self.set_timer(seconds * self._pace, act)
 
     async def on_event(self, event: events.Event) -> None:
-        """The user's keys while the guide talks."""
+        """Handle the user's keys while the guide is active."""
         if not isinstance(event, events.Key) or event.is_forwarded or not self.guided:
             await super().on_event(event)
         elif any(event is own for own in self._own):
@@ -86,7 +86,6 @@ class GuidedBench(Bench):
 
     @property
     def guided(self) -> bool:
-        """Whether the guide is still at it."""
         return self._stop < len(self._stops)
 
     def _go_on(self) -> None:
@@ -107,7 +106,7 @@ class GuidedBench(Bench):
         self._press(stop.keys)
 
     def _press(self, keys: Sequence[str]) -> None:
-        """One after the other, as fast as one can follow; the words when all are pressed."""
+        """Press keys one after the other, then show the words."""
         if not self.guided:
             return
         if not keys:
@@ -118,12 +117,12 @@ class GuidedBench(Bench):
         self.post_message(event)
         self._after(BETWEEN_KEYS_S, lambda: self._press(keys[1:]))
 
-    def _await(self, looks: int) -> None:
-        """Tells once there is what to tell of, or nothing more is to be expected."""
+    def _await(self, attempts: int) -> None:
+        """Show the words once their subject is on the screen, or after enough attempts."""
         if not self.guided:
             return
-        if looks and self._stops[self._stop].until not in self.screen_text():
-            self._after(BETWEEN_KEYS_S, lambda: self._await(looks - 1))
+        if attempts and self._stops[self._stop].until not in self.screen_text():
+            self._after(BETWEEN_KEYS_S, lambda: self._await(attempts - 1))
         else:
             self.call_later(self._tell)
 
@@ -149,7 +148,6 @@ class GuidedBench(Bench):
             await box.remove()
 
     async def _end(self) -> None:
-        """Leaves the screen as it is to the user."""
         self._stop = len(self._stops)
         if self._waits is not None:
             self._waits.stop()

@@ -13,7 +13,7 @@ Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, what 
 
 
 def stalled(run: Path) -> Stalled:
-    """The step of a run that has most stalls: it is played first."""
+    """The step of a run with the most stalls, which is played first."""
     with JournalReader(run) as reader:
         found = [
             (attempt.cell, step.name, incidents_of(reader.events(step.id, kinds=("stall",))))
@@ -22,38 +22,37 @@ def stalled(run: Path) -> Stalled:
         ]
     most = max(found, key=lambda each: len(each[2]), default=None)
     if most is None or not most[2]:
-        raise UserError(f"{run.name}: it has no stall, which the guide would show")
+        raise UserError(f"{run.name}: the run has no stall for the guide to show")
     return most
 
 
-def minute(of: Stalled) -> tuple[Stop, ...]:
-    """The stops."""
-    cell, _, incidents = of
-    first, last = (incident_words(each, FAR_NS).removeprefix("STALL ") for each in (incidents[0], incidents[-1]))
+def stops_of(step: Stalled) -> tuple[Stop, ...]:
+    cell, _, stalls = step
+    first, last = (incident_words(stall, FAR_NS).removeprefix("STALL ") for stall in (stalls[0], stalls[-1]))
     return (
         Stop(
             7,
-            "Two builds of PostgreSQL under one load, recorded on a small machine. Their servers are up side by side "
-            "and are driven in turns of 50 ms, so that what disturbs one disturbs the other. Each has its signs.",
+            "Two builds of PostgreSQL under one workload, recorded on a small machine. Their servers are up side by "
+            "side and take turns in slices of 50 ms, so that what disturbs one disturbs the other. Each has its marks.",
             until="REPLAY",
         ),
         Stop(
             6,
-            "A stall: the client has work, and nothing moves. It is marked within two seconds, with its cause. "
-            f"The first here is of {first}.",
+            "A stall: the client has work, but nothing moves. It is marked within two seconds, with its cause. "
+            f"The first one here: {first}.",
             ("g", "0", "enter", "n", "space"),  # the replay may have passed the first one, and would go on to the next
             until="1 stall",
         ),
         Stop(
             8,
-            f"The last, of {last}. Enter shows all that is known of it.",
-            (*("n",) * (len(incidents) - 1), "enter"),
+            f"The last one: {last}. Enter shows everything known about it.",
+            (*("n",) * (len(stalls) - 1), "enter"),
             until="blocked in",
         ),
         Stop(
             9,
-            "A query step. The ratio so far stands below the chart, with a 95 % interval that holds however often one "
-            "looks. It closes while the step runs.",
+            "A query step. The ratio so far stands below the chart, with a 95 % interval that stays valid however "
+            "often you check it. It narrows while the step runs.",
             ("escape",),
             until="qr100",
             replay=(cell, QUERIES),
@@ -67,21 +66,21 @@ def minute(of: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             7,
-            "Every cell is a dot. Beside them is what may be behind a difference, and whether the two can be compared.",
+            "Every cell is a dot. Below are possible causes of a difference, and whether the builds are comparable.",
             ("end", "up", "up", "up"),
             until="every cell",
             top=True,
         ),
         Stop(
             7,
-            "The blocks of a step, two turns of each server: their ratios over time, and how that of all settles.",
+            "The blocks of a step, two slices of each server: their ratios over time, and how the total settles.",
             ("l",),
             until="blocks",
         ),
         Stop(
             6,
             "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
-            "A frame with ▼ takes more of each query than in the base, and than chance explains.",
+            "A frame with ▼ takes more of each query than in the baseline, by more than chance explains.",
             ("escape", "f", "enter"),
             until="takes more",
         ),
@@ -93,8 +92,8 @@ def minute(of: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             6,
-            "History holds all runs. Launch (1) starts one of your own: choose two builds, press enter. The guide ends "
-            "here, and all keys are yours.",
+            "History lists all runs. Launch (1) starts one of your own: choose two builds and press enter. The guide "
+            "ends here, and all keys are yours.",
             ("escape", "5"),
             until="HISTORY",
         ),

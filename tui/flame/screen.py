@@ -23,7 +23,7 @@ from tui.widgets.lines import Lines
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whose stacks: of a step in a run, of a build (`base`) against another one (`other`), or of one cell."""
+    """Which stacks to show: of a step in a run, of a build (`base`) against another (`other`), or of one cell."""
 
     run: Path
     step: str
@@ -34,7 +34,7 @@ class Asked:
     offcpu: bool = False
 
     def arguments(self, role: str) -> tuple[str, ...]:
-        """As `bench flame` has them."""
+        """The arguments of `bench flame`."""
         own = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
         named = [part for name, value in own if value is not None for part in (name, value)]
         of = ("--offcpu",) if self.offcpu else ()
@@ -108,7 +108,7 @@ class FlameScreen(BenchScreen):
         self.draw()
 
     async def _ask(self, role: str) -> None:
-        """The two against each other; where one of them has no samples, the one that has."""
+        """Ask for both builds; if one has no samples, for the other alone."""
         asked = self._asked
         ways = [asked]
         if asked.other is not None:
@@ -149,7 +149,7 @@ class FlameScreen(BenchScreen):
         self.draw()
 
     def _step(self, where: str) -> None:
-        """To the caller, to the widest of what it calls, or to the box beside it."""
+        """Move to the caller, to its widest callee, or to a neighbour."""
         place = tree.place_of(self._rows, self._chosen)
         if place is None:
             self._chosen = self._zoomed
@@ -185,7 +185,7 @@ class FlameScreen(BenchScreen):
             self.draw()
 
     def action_back(self) -> None:
-        """Out of what was zoomed into; of the whole graph back to where it was opened."""
+        """Zoom out; from the whole graph, return to the previous screen."""
         if self._zoomed is not self._root and not self._by_function:
             self._zoomed, self._top = self._root, 0
             self.draw()
@@ -230,7 +230,7 @@ class FlameScreen(BenchScreen):
         self._go_to(self._found[self._match])
 
     def _go_to(self, frame: Frame) -> None:
-        """Chooses a frame, and zooms out as far as it takes to see it."""
+        """Choose a frame, zooming out as far as needed to see it."""
         self._chosen = frame
         while frame not in self._zoomed.path() and self._zoomed not in frame.path():
             self._zoomed = self._zoomed.parent or self._root
@@ -244,7 +244,7 @@ class FlameScreen(BenchScreen):
         self.draw()
 
     def _is_list(self) -> bool:
-        """Whether functions are listed; says then what a key is of that only the graph has."""
+        """Whether functions are listed; if so, say that a key applies to the graph only."""
         if self._by_function:
             self.bench.say("that is a key of the graph: v shows it")
         return self._by_function
@@ -267,16 +267,16 @@ class FlameScreen(BenchScreen):
         self._read()
 
     def action_offcpu(self) -> None:
-        """Between what the processes did on their CPUs and what they waited for off them."""
+        """Switch between time on CPUs and time waiting off them."""
         self._asked = self._answered = replace(self._asked, offcpu=not self._asked.offcpu)
         self._read()
 
     def action_page(self) -> None:
-        """The same as a page for a browser."""
+        """Open the graph as a page in a browser."""
         self.bench.ask_bench(self._answered.arguments(self._role), "drawing the page")
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses a frame; a double click zooms into it."""
+        """Choose a frame; a second click zooms into it."""
         region = self.query_one("#graph").region
         x, y = event.screen_x - region.x, event.screen_y - region.y
         if self._graph is None or not 0 <= y < region.height:
@@ -295,7 +295,7 @@ class FlameScreen(BenchScreen):
     # -- painting
 
     def _lay_out(self) -> None:
-        """Lays the frames out, unless they are: an arrow moves over thousands of them."""
+        """Lay out the frames, unless they are: arrow keys move over thousands of them."""
         of = (self._zoomed, self.size.width, self._side)
         if of != self._laid:
             self._laid, self._rows = of, tree.layout(*of)
@@ -335,7 +335,6 @@ class FlameScreen(BenchScreen):
         self.refresh_small()
 
     def _frames(self, graph: FlameGraph, height: int) -> tuple[list[Line], list[Line]]:
-        """The rows of boxes, scrolled to the chosen one, and that one in words."""
         self._lay_out()
         place = tree.place_of(self._rows, self._chosen)
         if place is None:

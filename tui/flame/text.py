@@ -14,25 +14,25 @@ NAME_CELLS = 60  # at most; bars have what is over
 
 
 def change_mark(change: float) -> str:
-    """The mark of a change by its part of all samples."""
+    """The style of a change by its share of all samples."""
     if abs(change) < PALE:
         return ""
     return f"{'more' if change > 0 else 'less'}{'_little' if abs(change) < DEEP else ''}"
 
 
 def change_sign(change: float, glyphs: Glyphs) -> str:
-    """More work is drawn as what got worse is: downwards."""
+    """The sign of a change: more work points down, like a worse result."""
     return "" if abs(change) < PALE else glyphs.worse if change > 0 else glyphs.better
 
 
 def certain_mark(change: float, glyphs: Glyphs, *, certain: bool) -> tuple[str, str]:
-    """How a change is written, and its sign: neither for what may be chance."""
+    """The style and sign of a change; both empty if it may be chance."""
     sign = change_sign(change, glyphs) if certain else ""
     return ("dim" if not sign else "worse" if change > 0 else "better"), sign
 
 
 def percent(part: float) -> str:
-    """`12 %`, `1.3 %`, `0.04 %`."""
+    """A share as `12 %`, `1.3 %`, `0.04 %`."""
     size = abs(part)
     return (
         f"{part:.0%}".replace("%", " %") if size >= 0.1 else f"{part:.{1 if size >= 0.01 else 2}%}".replace("%", " %")
@@ -40,12 +40,11 @@ def percent(part: float) -> str:
 
 
 def signed(part: float) -> str:
-    """A change, with its sign."""
     return f"{'+' if part >= 0 else '-'}{percent(abs(part))}"
 
 
 def counted(graph: FlameGraph, many: int) -> str:
-    """`1,234 samples`, `12.345 s off the CPU`."""
+    """The number of samples, `1,234 samples`, or time, `12.345 s off the CPU`."""
     return f"{many / 1e6:,.3f} s off the CPU" if graph.offcpu else f"{many:,} samples"
 
 
@@ -59,7 +58,7 @@ def row(
     *,
     differential: bool,
 ) -> Line:
-    """One depth: each frame a box with its name, as far as it has room; `*` stands before the names of those found."""
+    """One depth: each frame a box with as much of its name as fits; `*` before those that were found."""
     spans: list[Span] = []
     at = 0
     for place, box in enumerate(boxes):
@@ -79,7 +78,7 @@ def row(
 
 
 def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyphs) -> list[Line]:
-    """The chosen frame in words: its whole name, its share, its own, and what changed."""
+    """Describe the chosen frame: its whole name, its share, its own share, and its change."""
     total = root.samples(side) or 1.0
     head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}".replace("%", " %"))
     own = frame.own_other if side == "other" else frame.own_base
@@ -96,7 +95,7 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
 
 
 def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
-    """What is drawn, and what its signs are, in two lines."""
+    """Two lines: what is drawn, and the meaning of its signs."""
     if graph.other is None:
         all_of_it = counted(graph, graph.base.samples) + ("" if graph.offcpu else " on CPU")
         text = f" {graph.base.name}: {all_of_it}; a frame is as wide as its part of them"
@@ -124,7 +123,7 @@ def functions(
     columns: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """The functions from `top` on: what they took themselves, base against other, as a bar and in digits."""
+    """The functions from `top` on with their own samples, baseline against other, as a bar and in digits."""
     differential = graph.other is not None
     whole = (root.other if differential else root.base) or 1.0
     heads = ("base", "other", "change") if differential else ("itself", "with calls")

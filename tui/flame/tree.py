@@ -18,7 +18,7 @@ MOST_FRAMES = 400  # of one stack; deeper ones are cut
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A function as it was called here: samples in it and in what it called, and in itself alone.
+    """A function in one call chain: samples in it with its callees, and in itself alone.
 
     `certain`: the first of these changed by more than chance.
     """
@@ -37,18 +37,18 @@ class Frame:
 
     @property
     def change(self) -> float:
-        """How much more the other takes than the base, in samples of the other."""
+        """Samples of the other side beyond those of the baseline."""
         return self.other - self.base
 
     def path(self) -> list[Frame]:
-        """From the outermost frame to this one."""
+        """The chain from the outermost frame to this one."""
         found = [self]
         while (parent := found[-1].parent) is not None:
             found.append(parent)
         return found[::-1]
 
     def below(self) -> Iterator[Frame]:
-        """This one and all below it, a caller before what it calls."""
+        """This frame and its descendants, callers first."""
         waiting = [self]
         while waiting:
             frame = waiting.pop()
@@ -57,7 +57,6 @@ class Frame:
 
 
 def tree(graph: FlameGraph) -> Frame:
-    """All samples, of both sides."""
     root = Frame("all")
     for text, base, other in graph.stacks:
         scaled, at = base * graph.scale, root
@@ -82,7 +81,7 @@ def tree(graph: FlameGraph) -> Frame:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A frame on the screen: from a column up to another one."""
+    """A frame on the screen, between two columns."""
 
     start: int
     end: int
@@ -90,7 +89,7 @@ class Box:
 
 
 def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
-    """The rows of boxes below and with a frame that is as wide as the screen; larger frames further left."""
+    """Rows of boxes, the first one the frame that fills the screen; larger frames further left."""
     rows: list[list[Box]] = []
     level: list[tuple[float, Frame]] = [(0.0, zoomed)]
     scale = cells / zoomed.samples(side) if zoomed.samples(side) > 0 else 0.0
@@ -112,7 +111,7 @@ def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
 
 
 def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | None:
-    """In which row and as the how manieth box a frame is drawn."""
+    """Row and index of the box of a frame."""
     for y, boxes in enumerate(rows):
         for x, box in enumerate(boxes):
             if box.frame is frame:
@@ -121,18 +120,17 @@ def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | N
 
 
 def matching(root: Frame, wanted: str) -> list[Frame]:
-    """The frames whose name holds a text, upper or lower case alike."""
+    """The frames whose name contains a text, ignoring case."""
     text = wanted.lower()
     return [frame for frame in root.below() if frame.parent is not None and text in frame.name.lower()] if text else []
 
 
 def named(root: Frame, name: str) -> list[Frame]:
-    """The frames of one function."""
     return [frame for frame in root.below() if frame.parent is not None and frame.name == name]
 
 
 def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
-    """The part of all samples that is in any of these frames: those within another one count once."""
+    """Share of all samples in any of these frames; nested frames count once."""
     known, total = {id(frame) for frame in found}, 0.0
     for frame in found:
         if not any(id(above) in known for above in frame.path()[:-1]):
@@ -142,8 +140,9 @@ def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function wherever it was called: samples in itself, which may have changed by more than chance (`certain`), and
-    with what it called."""
+    """A function over all call chains: samples in itself, which may have changed by more than chance (`certain`), and
+    with its callees.
+    """
 
     name: str
     own_base: float
@@ -158,7 +157,7 @@ class Function:
 
 
 def functions(root: Frame, certain: Collection[str] = (), *, differential: bool) -> list[Function]:
-    """All functions: those that changed with certainty first, the largest change before; of one side what took most."""
+    """All functions: certain changes first, the largest before; for one side, the busiest first."""
     sums: dict[str, list[float]] = {}
     waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
     while waiting:

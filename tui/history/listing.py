@@ -28,7 +28,7 @@ CELL_SORTS: dict[str, Callable[[CellStep], object]] = {
 class Listing:
     """The rows of the view, either `runs` or `cells`, as of the last `gather`.
 
-    `opened` is the run whose cells are listed; with `all_cells` those of all runs that the filter leaves are.
+    `opened` is the run whose cells are listed; `all_cells` lists those of all runs that pass the filter.
     """
 
     cache: RunCache
@@ -39,13 +39,12 @@ class Listing:
     cells: list[CellStep] = field(default_factory=list)
     _words: tuple[row_filter.Word, ...] = ()
     _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # of cells?
-    _slices: dict[Path, str] = field(default_factory=dict)  # of the runs that were driven in them: how long they are
+    _slices: dict[Path, str] = field(default_factory=dict)  # length of the slices of interleaved runs
     # What the cursor is on, and where that is, of each thing that was listed.
     _at: dict[tuple[Path | None, bool], tuple[object, int]] = field(default_factory=dict)
 
     @property
     def of_cells(self) -> bool:
-        """Whether cells are listed, not runs."""
         return self.all_cells or self.opened is not None
 
     @property
@@ -58,7 +57,6 @@ class Listing:
 
     @property
     def rows(self) -> Sequence[RunSummary | CellStep]:
-        """What is listed."""
         return self.cells if self.of_cells else self.runs
 
     @property
@@ -66,18 +64,18 @@ class Listing:
         return len(self.rows)
 
     def read(self, folder: Path) -> None:
-        """Reads a run's line, and how it was driven."""
+        """Read a run's line, and its slices."""
         self.cache.read(folder)
         if length := slices_of(folder):
             self._slices[folder] = length
 
     @property
     def slices(self) -> dict[Path, str]:
-        """How long the slices are of those runs that are listed and were driven in them."""
+        """Length of the slices of each listed run that was interleaved."""
         return {run.folder: self._slices[run.folder] for run in self.runs if run.folder in self._slices}
 
     def gather(self) -> None:
-        """Takes what has been read into the rows; the cursor stays on what it was on, wherever that has moved."""
+        """Take in what has been read; the cursor stays on its row, wherever that has moved."""
         self.runs = row_filter.runs(map(self._marked, self.cache.runs), self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]
@@ -92,28 +90,27 @@ class Listing:
         self.move_to(place)
 
     def move_to(self, place: int) -> None:
-        """Puts the cursor on a row, or on the nearest there is."""
+        """Move the cursor to a row, or to the nearest one."""
         place = max(0, min(place, self.count - 1))
         self._at[self.opened, self.all_cells] = (self._known(place), place)
 
     def show(self, opened: Path | None, *, all_cells: bool = False) -> None:
-        """Lists something else: a run's cells, all cells, or the runs."""
+        """List a run's cells, all cells, or the runs."""
         self.opened, self.all_cells = opened, all_cells
         self.gather()
 
     def find(self, text: str) -> None:
-        """Filters. Raises UserError for words that are none."""
+        """Filter the rows. Raises UserError for invalid words."""
         self._words, self.filter = row_filter.words(text), text
         self.gather()
 
     def next_sort(self) -> None:
-        """The next order."""
         names = list(CELL_SORTS if self.of_cells else RUN_SORTS)
         self._sorts[self.of_cells] = names[(names.index(self.sort) + 1) % len(names)]
         self.gather()
 
     def unread(self) -> list[Path]:
-        """The runs whose cells are listed and have not been read."""
+        """The runs whose cells are listed but not read yet."""
         wanted = [self.opened] if self.opened is not None else [run.folder for run in self.runs if self.all_cells]
         return [folder for folder in wanted if self.cache.cells(folder) is None]
 
@@ -125,18 +122,17 @@ class Listing:
         return run_of(row) if row is not None else None
 
     def _marked(self, run: RunSummary) -> RunSummary:
-        """The run, its load marked where that is unlike others of the name."""
+        """The run, its load marked if other runs of that name had another."""
         length = self._slices.get(run.folder)
         return replace(run, load=f"{run.load}, slices {length}") if length else run
 
     def _flagged(self, row: CellStep) -> CellStep:
-        """The same of a cell's step."""
         length = self._slices.get(row.run.folder)
         flags = (*row.flags, (f"slices {length}", "dim"))
         return replace(row, run=self._marked(row.run), flags=flags) if length else row
 
     def _known(self, place: int) -> object:
-        """What a row is known by when it is read again."""
+        """The identity of a row across reads."""
         if place >= self.count:
             return None
         row = self.rows[place]
@@ -144,5 +140,5 @@ class Listing:
 
 
 def run_of(row: RunSummary | CellStep) -> RunSummary:
-    """The run that a row is, or is of."""
+    """The run of a row."""
     return row.run if isinstance(row, CellStep) else row

@@ -26,7 +26,7 @@ class Word:
     not_: bool
 
     def holds(self, facts: Facts) -> bool:
-        """Whether a row has it. A row that knows nothing of `name`, such as a run of `rep`, has it."""
+        """Whether a row matches. A row that lacks `name`, such as a run for `rep`, matches."""
         if self.name and self.name not in facts:
             return True
         asked = (self.name,) if self.name else facts
@@ -34,7 +34,7 @@ class Word:
 
 
 def words(text: str) -> tuple[Word, ...]:
-    """The words of a filter as it is typed. Raises UserError for a name that there is not."""
+    """Parse a filter. Raises UserError for an unknown name."""
     found = []
     for typed in text.split():
         bare = typed.removeprefix("!")
@@ -66,12 +66,12 @@ def _run_facts(run: RunSummary) -> dict[str, Sequence[str]]:
 
 
 def of_run(run: RunSummary) -> Facts:
-    """What a run can be found by: it has the steps and builds of all its cells."""
+    """The facts of a run: it has the steps and builds of all its cells."""
     return {**_run_facts(run), "kernel": (run.kernel,), "build": run.builds, "step": run.steps}
 
 
 def of_cell(row: CellStep) -> Facts:
-    """What a cell's step can be found by."""
+    """The facts of a cell's step."""
     return {
         **_run_facts(row.run),
         "cell": (row.cell,),
@@ -84,10 +84,10 @@ def of_cell(row: CellStep) -> Facts:
 
 
 def runs(rows: Iterable[RunSummary], wanted: Sequence[Word]) -> list[RunSummary]:
-    """The runs for which all words hold."""
+    """The runs that match all words."""
     return [row for row in rows if all(word.holds(facts) for facts in (of_run(row),) for word in wanted)]
 
 
 def cells(rows: Iterable[CellStep], wanted: Sequence[Word]) -> list[CellStep]:
-    """The steps of cells for which all words hold."""
+    """The steps of cells that match all words."""
     return [row for row in rows if all(word.holds(facts) for facts in (of_cell(row),) for word in wanted)]

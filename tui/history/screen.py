@@ -26,7 +26,7 @@ AT_ONCE = 12  # runs read before the next painting
 
 
 class HistoryScreen(BenchScreen):
-    """The runs; one run's cells and steps; those of all runs."""
+    """The runs; the cells and steps of one run; those of all runs."""
 
     TITLE_WORD: ClassVar[str] = "HISTORY"
     WHOLE: ClassVar[tuple[int, int]] = LEAST  # its columns give way
@@ -68,7 +68,7 @@ class HistoryScreen(BenchScreen):
         return self._unread
 
     def look(self) -> None:
-        """Reads what has changed, in a thread; nothing while another screen is in front."""
+        """Read what has changed, in a thread; nothing while another screen is in front."""
         if not self._reading and self.bench.current_mode == "history":
             self._reading = True
             self.run_worker(self._read(), group="history", exit_on_error=False)
@@ -94,7 +94,6 @@ class HistoryScreen(BenchScreen):
             self.gather()
 
     def gather(self) -> None:
-        """Takes in what was read, and draws it."""
         self._unread = False
         self.listing.gather()
         self.draw()
@@ -179,7 +178,7 @@ class HistoryScreen(BenchScreen):
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enter opens a run, and replays a cell; runs are removed where runs are seen."""
+        """Offer actions by row: enter opens a run or replays a cell; only runs can be deleted."""
         if action in ("open", "all_cells", "delete"):
             return not self.listing.of_cells
         return self.listing.of_cells if action in ("replay", "back") else True
@@ -189,7 +188,7 @@ class HistoryScreen(BenchScreen):
         return self.row_jumps("rows", self.listing.count - top, lambda row: self._go_to(top + row), heading=0)
 
     def on_rows_clicked(self, event: Rows.Clicked) -> None:
-        """Puts the cursor there; a second click opens the run, or replays the cell."""
+        """Move the cursor; a second click opens the run, or replays the cell."""
         self._go_to(event.place)
         if event.twice and self.listing.of_cells:
             self.action_replay()
@@ -224,7 +223,7 @@ class HistoryScreen(BenchScreen):
         self.look()
 
     def _run(self) -> RunSummary | None:
-        """The run of the row at the cursor; says so where there is none."""
+        """The run of the row at the cursor; if there is none, say so."""
         run = self.listing.current_run()
         if run is None:
             self.bench.say("there is no run to choose", "warning")
@@ -244,7 +243,7 @@ class HistoryScreen(BenchScreen):
             self.bench.look_at(run.folder)
 
     def action_compare(self) -> None:
-        """Compares the run at the cursor; without one, what was compared before."""
+        """Compare the run at the cursor; without one, compare the same runs as before."""
         run = self.listing.current_run()
         if run is None or run.folder in (self.context.run, *self.context.compared):
             self.bench.action_open("compare")
@@ -252,7 +251,7 @@ class HistoryScreen(BenchScreen):
             self.bench.compare_runs([run.folder])
 
     def action_pick(self) -> None:
-        """Picks a run, or no more; the second one is compared with the first."""
+        """Pick a run, or drop it; the second one is compared with the first."""
         run = self._run()
         if run is None:
             return

@@ -30,7 +30,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `cells` wide, 0 for all that is left; shown where the screen has at least `least` columns."""
+    """One column: `cells` wide, 0 for the remaining room; shown on screens of at least `least` columns."""
 
     title: str
     cells: int
@@ -40,8 +40,8 @@ class Column:
 
 
 def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = False) -> tuple[Column, ...]:
-    """The columns of the table of runs on so wide a screen; one more where some were driven in `slices`: on a narrow
-    one the builds need that room, and a row's own line tells of slices. Tags take the place of the host there.
+    """The columns of the table of runs on a screen of this width, with one for `slices` if a run has any and the screen
+    is wide; on a narrow one the builds need that room. Tags replace the host there.
     """
     every = list(_RUNS)
     if tagged and NARROW <= columns < WIDE:
@@ -57,13 +57,13 @@ def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = Fals
 
 
 def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:
-    """The columns of the table of cells' steps; those that are the same within a run are left out for one."""
+    """The columns of the table of cells' steps; those that are equal within a run are left out for one run."""
     left_out = ("host", "kernel") if one_run and columns < 110 else ()
     return tuple(column for column in _CELLS if column.least <= columns and column.title not in left_out)
 
 
 def when(t_ns: int, year: int) -> str:
-    """`11-20 03:12`, or `2025-11-20` in another year; local time."""
+    """Local time as `11-20 03:12`, or `2025-11-20` in another year."""
     at = time.localtime(t_ns / 1e9)
     return time.strftime("%m-%d %H:%M" if at.tm_year == year else "%Y-%m-%d", at)
 
@@ -74,7 +74,7 @@ def year_of(t_ns: int) -> int:
 
 
 def stalled(count: int, seconds: float) -> Span:
-    """`14s x2`: how long, in how many pieces."""
+    """Total and number of stalls: `14s x2`."""
     if not count:
         return ("-", "dim")
     return (f"!{span(seconds) if seconds >= 9.5 else f'{seconds:.1f}s'}" + (f" x{count}" if count > 1 else ""), "worse")
@@ -101,7 +101,6 @@ _RUNS: tuple[Column, ...] = (
 
 
 def _flags(row: CellStep, _: int) -> Span:
-    """The flags without their reasons, which the row's own line tells."""
     return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
@@ -134,7 +133,6 @@ def _widths(shown: Sequence[Column], columns: int) -> list[int]:
 
 
 def heading(shown: Sequence[Column], columns: int, glyphs: Glyphs) -> Line:
-    """The titles of the columns."""
     titles = (
         _padded(column.title, width, column.right, glyphs)
         for column, width in zip(shown, _widths(shown, columns), strict=True)
@@ -152,7 +150,6 @@ def row_line(
     at: bool,
     picked: bool,
 ) -> Line:
-    """A row; `at` is the cursor on it."""
     spans: list[Span] = [(">" if at else " ", "chosen"), ("*" if picked else " ", "strong")]
     for column, width in zip(shown, _widths(shown, columns), strict=True):
         text, own = column.text(row, year)
@@ -168,7 +165,7 @@ def _padded(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
 
 
 def about(row: Row, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Two lines about a row: what it is called, and what a run was, or where in a cell's step were stalls."""
+    """Two lines about a row: its name, and the run's design or the stalls of a cell's step."""
     if isinstance(row, CellStep):
         named = line((f" {row.cell} {row.step}", "strong"), *((f"  {text}", mark) for text, mark in row.flags))
         told = ribbon(row, columns)
@@ -187,7 +184,7 @@ def _told(run: RunSummary) -> Line:
 
 
 def ribbon(row: CellStep, columns: int) -> Line:
-    """The whole step as one row, stalls marked."""
+    """The whole step as one row, with its stalls marked."""
     if row.ended_ns is None or row.ended_ns <= row.started_ns:
         return line((" not finished" if row.step else " has no step", "dim"))
     left, right = " 00:00:00 ", f" {clock((row.ended_ns - row.started_ns) / 1e9)} "
@@ -197,12 +194,12 @@ def ribbon(row: CellStep, columns: int) -> Line:
 
 
 def counted(number: int, word: str) -> str:
-    """`1 run`, `2 runs`."""
+    """A number with its noun: `1 run`, `2 runs`."""
     return f"{number} {word}{'s' if number != 1 else ''}"
 
 
 def title(heading: str, filter_text: str, sort: str, note: str, columns: int) -> Line:
-    """The first row: what is listed, the filter, the order."""
+    """The first row: the list, the filter, the order."""
     left, right = f" HISTORY  {heading}", f"sort {sort} "
     asked = (f"  filter: {filter_text}" if filter_text else "") + (f"  {note}" if note else "")
     # What is listed gives way to the filter: rows that are missing without a word are taken for gone.

@@ -34,7 +34,7 @@ Change = Callable[[], Request]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose from: rows as `bench list` gives them, and `bench probes list`."""
+    """What can be chosen: rows as `bench list` gives them, and `bench probes list`."""
 
     builds: tuple[Row, ...] = ()
     configs: tuple[Row, ...] = ()
@@ -48,7 +48,7 @@ class Choices:
 
     @classmethod
     def of(cls, record: dict[str, list[Row]]) -> Choices:
-        """From the JSON of `bench list choices`."""
+        """Parse the JSON of `bench list choices`."""
         return cls(**{name: tuple(record.get(name, ())) for name in cls.__slots__})
 
     @property
@@ -57,21 +57,19 @@ class Choices:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """The workloads by name, and what each is."""
         return {str(row["workload"]): str(row["description"]) for row in self.loads}
 
     def options_of(self, plan: Request) -> tuple[Option, ...]:
-        """The options of the plan's workload."""
         return tuple(msgspec.convert(row, Option) for row in self.options if row["workload"] == plan.workload)
 
     def values(self, plan: Request, option: Option) -> tuple[str, ...]:
-        """The words that an option can be: its choices, or those of the workload's named sizes."""
+        """The values of an option: its choices, or those of the workload's named sizes."""
         if option.choices or option.kind != "str" or option.many:
             return option.choices
         return tuple(dict.fromkeys(str(row[option.name]) for row in self._sizes(plan) if option.name in row))
 
     def usual(self, plan: Request) -> Row:
-        """The named size that the plan's options come to; an empty one where they have sizes of their own."""
+        """The named size that matches the plan's options; empty where they match none."""
         options = {option.name: option for option in self.options_of(plan)}
         excluded = {name for own in plan.options if own in options for name in options[own].excludes}
         if any(options[name].kind == "str" for name in excluded if name in options):
@@ -79,7 +77,7 @@ class Choices:
         return next((row for row in self._sizes(plan) if self._fits(row, plan, options)), {})
 
     def load(self, plan: Request) -> str:
-        """The workload, or its named plan, and at which size: `insert g24b quick`."""
+        """The workload, or its named plan, with its size: `insert g24b quick`."""
         if "preset" in plan.options:
             return str(plan.options["preset"])
         row = self.usual(plan)
@@ -87,11 +85,9 @@ class Choices:
         return " ".join((plan.workload, *(str(row[option.name]) for option in options if option.name in row)))
 
     def preset(self, plan: Request) -> Row | None:
-        """The row of the plan's preset."""
         return next((row for row in self.presets if row["preset"] == plan.options.get("preset")), None)
 
     def steps(self, plan: Request) -> tuple[str, ...]:
-        """All steps that the plan's workload has."""
         preset = self.preset(plan)
         if preset is not None:
             return tuple(preset["steps"])
@@ -106,7 +102,7 @@ class Choices:
         return tuple(row for row in self.workloads if row["workload"] == plan.workload)
 
     def _fits(self, row: Row, plan: Request, options: Mapping[str, Option]) -> bool:
-        """Whether a row of sizes has the words that the plan has, or would have by default."""
+        """Whether a row of sizes matches the plan's options and defaults."""
         return all(
             row[name] == plan.options.get(name, option.default or option.unset)
             for name, option in options.items()
@@ -116,10 +112,10 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A line to type, and the plan that it makes; `take` raises UserError for what cannot be.
+    """A line to type, and the plan that results; `take` raises UserError for an invalid line.
 
-    What `check` refuses stays on the screen to be mended: `take` does that too, unless something is not to stay there.
-    `forms` says what may be typed, and what holds where nothing is.
+    A line that `check` refuses stays on the screen to be corrected; `take` may keep it there, too. `forms` describes
+    valid lines and the default.
     """
 
     text: str
@@ -131,10 +127,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing in a panel. `box` is what stands before its name, `text` what comes after it, `aside` where there is
-    room; `detail` is shown below while the cursor is on it. `mark` is that of its box or text.
+    """One item of a panel. `box` stands before its name, `text` after it, `aside` where there is room; `detail` is
+    shown below while the cursor is on it. `mark` is the style of its box or text.
 
-    `toggle` is what space does, `lesser` and `greater` what left and right do, `question` what is typed for it.
+    Space does `toggle`, left and right do `lesser` and `greater`; `question` is asked for a typed value.
     """
 
     name: str
@@ -158,11 +154,9 @@ def _box(chosen: bool) -> str:
 
 
 def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
-    """The user's own installs, then the builds, the newest first, by major; only those with `wanted` in their label,
-    or chosen.
-    """
+    """The user's own installs, then the builds by major, newest first; only those chosen or with `wanted` in them."""
     own = {build: {"label": name_of(build), "version": "", "patches": [],
-                   "provenance": "running already" if is_external(build) else build.partition("=")[2]}
+                   "provenance": "external server" if is_external(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     known = sorted(offer.builds, key=lambda row: version_key(str(row["version"])), reverse=True)
     rows: dict[str, Row] = own | {str(row["label"]): row for row in known}
@@ -190,7 +184,6 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
 
 
 def configs(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The configs, and files of the user's own."""
     names = tuple(str(row["name"]) for row in offer.configs)
     described = {str(row["name"]): str(row["description"]) for row in offer.configs}
     # The one that is usual is the last of its table, and the first that a person looks for.
@@ -209,7 +202,7 @@ def configs(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The kernels: the running one, those that are booted in guests, and those of the user's own."""
+    """The running kernel, those booted in guests, and the user's own."""
     rows = {str(row["kernel"]): (str(row["release"]), str(row["state"])) for row in offer.kernels}
     own = {kernel: ("", "a file of your own") for kernel in plan.kernels if kernel not in rows}
     for kernel, (release, state) in {**rows, **own}.items():
@@ -226,7 +219,7 @@ def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def probes(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The probes that can be asked for; a costly one all the time, in windows, or where it is cheap."""
+    """The probes; a costly one can run all the time, in windows, or within a budget."""
     asked = {name.partition(":")[0]: name.partition(":")[2] for name in plan.probes}
     if "default" in asked:
         asked |= {"sched": "", "stacks": ""}
@@ -247,7 +240,7 @@ def probes(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterator[Item]:
-    """The steps; `planned` are those that will be run, which the chosen ones may stand on."""
+    """The steps; `planned` are those that will run, including those that chosen steps need."""
     every = offer.steps(plan)
     fixed, named = offer.preset(plan) is not None, steps_of(plan)
     for step in every:
@@ -271,7 +264,7 @@ SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
 def checks(found: Sequence[Row]) -> tuple[Item, ...]:
-    """The checks before the start, the worst first."""
+    """The preflight checks, the worst first."""
     ordered = sorted(found, key=lambda row: ("fail", "warn", "ok").index(row["status"]))
     items = []
     for row in ordered:
@@ -283,7 +276,7 @@ def checks(found: Sequence[Row]) -> tuple[Item, ...]:
 
 
 def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuring: str) -> tuple[Row, ...]:
-    """What the plan itself needs: room, if it is known how much there is, and a machine on which nobody measures."""
+    """Checks of the plan itself: disk space, if known, and no other run on this machine."""
     found: list[Row] = []
     if needed_bytes and free_bytes is not None:
         enough = free_bytes >= needed_bytes
@@ -310,7 +303,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
 
 
 def unfinished(offer: Choices) -> tuple[Row, ...]:
-    """The runs that can be gone on with."""
+    """The runs that can be resumed."""
     return tuple(
         row
         for row in offer.runs

@@ -10,12 +10,12 @@ from textual.binding import Binding
 
 from tui.keys import key
 from tui.launch.choices import Item
-from tui.launch.text import Grid, Look, grid, place_of
+from tui.launch.text import Grid, PanelForm, grid, place_of
 from tui.widgets.lines import Lines
 
 
 class Panel(Lines, can_focus=True):
-    """`draw` is called when it has to be drawn anew: its focus, its cursor or its size has changed."""
+    """A list of items with a cursor; calls `draw` when its focus, cursor or size changes."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("up,k", "move(-1)", "up", "launch.up", show=False),
@@ -27,10 +27,10 @@ class Panel(Lines, can_focus=True):
     ]
 
     def __init__(
-        self, look: Look, items: Callable[[], Sequence[Item]], draw: Callable[[Panel], object], *, id: str
+        self, form: PanelForm, items: Callable[[], Sequence[Item]], draw: Callable[[Panel], object], *, id: str
     ) -> None:
         super().__init__(id=id, resized=self._draw_anew)
-        self.look, self.items, self.draw = look, items, draw
+        self.form, self.items, self.draw = form, items, draw
         self.cursor = 0
         self.top = 0  # the row that was seen first when it was drawn last
 
@@ -40,7 +40,7 @@ class Panel(Lines, can_focus=True):
 
     @property
     def item(self) -> Item | None:
-        """The one at the cursor."""
+        """The item at the cursor."""
         items = self.items()
         return items[min(self.cursor, len(items) - 1)] if items else None
 
@@ -49,7 +49,7 @@ class Panel(Lines, can_focus=True):
         self.draw(self)
 
     def move_to(self, place: int) -> None:
-        """Puts the cursor on an item, or on the nearest there is."""
+        """Move the cursor to an item, or to the nearest one."""
         self.cursor = max(0, min(place, len(self.items()) - 1))
         self.draw(self)
 
@@ -64,11 +64,11 @@ class Panel(Lines, can_focus=True):
 
     @property
     def grid(self) -> Grid:
-        """Its columns and the rows that are seen, which stay where they are as long as the cursor is among them."""
-        return grid(self.look, len(self.items()), self.cursor, *self.size, self.top)
+        """Columns and visible rows; the rows stay in place while the cursor is among them."""
+        return grid(self.form, len(self.items()), self.cursor, *self.size, self.top)
 
     async def on_click(self, event: events.Click) -> None:
-        place = place_of(self.look, self.items(), self.grid, self.size.width, event.x, event.y)
+        place = place_of(self.form, self.items(), self.grid, self.size.width, event.x, event.y)
         if place is not None:
             self.move_to(place)
             await self.run_action("screen.choose")
@@ -80,7 +80,7 @@ class Panel(Lines, can_focus=True):
         self._turn(-1)
 
     def _turn(self, by: int) -> None:
-        if self.look.inline:
+        if self.form.inline:
             self.move_to(self.cursor + by)
         else:
             self.action_move(by)

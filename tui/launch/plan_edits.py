@@ -15,7 +15,7 @@ _VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 
 
 def keep(request: Request, path: Path) -> None:
-    """Writes a plan file. Raises UserError when it cannot be written, or names a config that may not be in it."""
+    """Write a plan file. Raises UserError if it cannot be written, or names a config that may not be in it."""
     kept = replace(request, configs=tuple(_beside(path, config) for config in request.configs))
     try:
         path.write_text(tomli_w.dumps(kept.entries()), "utf-8")
@@ -24,7 +24,7 @@ def keep(request: Request, path: Path) -> None:
 
 
 def _beside(plan: Path, config: str) -> str:
-    """A config as a plan file names it: of a file its place below the plan's folder, where alone it is read from."""
+    """A config as a plan file names it: a file relative to the plan's folder, the only place it is read from."""
     if "/" not in config and Path(config).suffix not in (".conf", ".toml"):
         return config
     place, folder = Path(config).absolute(), plan.absolute().parent
@@ -34,7 +34,7 @@ def _beside(plan: Path, config: str) -> str:
 
 
 def with_build(request: Request, build: str, order: Sequence[str]) -> Request:
-    """With a build, or without it where it was there; in the order of the list, the user's own installs last."""
+    """Add a build, or remove it; builds are in the order of the list, the user's own installs last."""
     base = request.base_build
     if build in request.builds:
         left = tuple(other for other in request.builds if other != build)
@@ -45,36 +45,36 @@ def with_build(request: Request, build: str, order: Sequence[str]) -> Request:
 
 
 def with_base(request: Request, build: str, order: Sequence[str]) -> Request:
-    """With a build as the base, which it is then among."""
+    """Make a build the baseline; it is added if missing."""
     return _based(request if build in request.builds else with_build(request, build, order), build)
 
 
 def _based(request: Request, base: str | None) -> Request:
-    """With a base, which goes without saying where it is the first."""
+    """Set the baseline; None where it is the first build anyway."""
     return replace(request, base=None if base in request.builds[:1] else base)
 
 
 def with_config(request: Request, config: str, order: Sequence[str]) -> Request:
-    """With a config, or without it; one is always there."""
+    """Add a config, or remove it; one always remains."""
     return replace(request, configs=_toggled(request.configs, config, order) or request.configs)
 
 
 def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
-    """With a kernel, or without it; one is always there."""
+    """Add a kernel, or remove it; one always remains."""
     return replace(request, kernels=_toggled(request.kernels, kernel, order) or request.kernels)
 
 
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
-    """With an option of the workload, which then takes the place of others; None takes it away."""
+    """Set an option of the workload, which replaces those it conflicts with; None removes it."""
     dropped = (name, *(excludes if value is not None else ()))
     kept = {other: own for other, own in request.options.items() if other not in dropped}
     return replace(request, options=kept if value is None else {**kept, name: value})
 
 
 def with_workload(request: Request, workload: str, preset: str | None = None) -> Request:
-    """With another workload as it usually is, or with a named plan of it; the number of clients stays, if it is one.
+    """Choose another workload with its defaults, or a named plan of it; the number of clients stays, if it is one.
 
-    A named plan of another workload may have numbers of its own.
+    A named plan of another workload may set its own numbers.
     """
     clients = request.options.get("clients") if workload == request.workload or preset is None else None
     kept = {"clients": clients} if isinstance(clients, int) else {}
@@ -83,19 +83,19 @@ def with_workload(request: Request, workload: str, preset: str | None = None) ->
 
 
 def repeats_of(request: Request, estimate: Mapping[str, Any] | None) -> int:
-    """Cells per build. Where none are asked for, the engine decides with the design: only its estimate knows."""
+    """Cells per build; taken from the estimate where the plan leaves the number to the engine."""
     if request.repeats is not None or estimate is None or not request.subjects:
         return request.planned_repeats
     return int(estimate["cell_count"]) // request.subjects
 
 
 def steps_of(request: Request) -> tuple[str, ...]:
-    """The steps that were chosen; none for all of them."""
+    """The chosen steps; empty for all of them."""
     return tuple(request.options.get("steps", ()))
 
 
 def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
-    """With a step, or without it; all of them is the same as naming none."""
+    """Add a step, or remove it; choosing every step is the same as naming none."""
     left = _toggled(steps_of(request) or all_steps, step, all_steps)
     if not left:
         raise UserError("a run has at least one step")
@@ -103,7 +103,7 @@ def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
 
 
 def version_key(version: str) -> tuple[int, int, int]:
-    """By what versions are ordered: 17beta1 comes before 17.0."""
+    """Sort key of versions: 17beta1 comes before 17.0."""
     found = _VERSION.match(version)
     if found is None:
         return (0, 0, 0)
@@ -113,12 +113,12 @@ def version_key(version: str) -> tuple[int, int, int]:
 
 
 def with_only_step(request: Request, step: str) -> Request:
-    """With this step alone, and those it stands on; with all of them where it was alone already."""
+    """Choose this step alone and those it needs; all steps, if it was alone already."""
     return with_option(request, "steps", None if steps_of(request) == (step,) else [step])
 
 
 def with_probe(request: Request, probe: str, modes: Sequence[str]) -> Request:
-    """With the next of a probe's modes (`""` is all the time), and after the last without it."""
+    """Switch a probe to its next mode (`""` is all the time), and off after the last."""
     names = [f"{probe}:{mode}" if mode else probe for mode in modes]
     others = tuple(name for name in request.probes if name not in names and name != "none")
     place = next((names.index(name) for name in request.probes if name in names), -1)

@@ -17,11 +17,11 @@ from workloads.quantity import EXAMPLES
 
 SCALE = "scale"
 LONG = 10_000  # from here on a number is rather typed with a letter for its zeros
-ELSEWHERE = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
+OTHER_PANELS = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
 
 
 def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
-    """The workload, and its options."""
+    """The workload and its options."""
     presets = {str(row["preset"]): str(row["workload"]) for row in offer.presets if not row.get("title")}
     preset = offer.preset(plan)
     names = tuple(dict.fromkeys((*offer.descriptions, plan.workload)))
@@ -33,7 +33,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     detail = f"{description}; left and right choose another, or a named plan"
     first = _choice("workload", plan.options.get("preset", plan.workload), (*names, *presets), detail, chosen)
     others = _at_once(plan)
-    options = [option for option in offer.options_of(plan) if option.name not in ELSEWHERE]
+    options = [option for option in offer.options_of(plan) if option.name not in OTHER_PANELS]
     if preset is not None:
         fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
         own = [option.name for option in options if isinstance(preset.get(option.name), str)]
@@ -50,7 +50,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 
 
 def _at_once(plan: Request) -> tuple[Item, ...]:
-    """The workloads that begin with the plan's, where there are others than it by itself, and the others' options."""
+    """The workloads that start together with the plan's, if any, and their options."""
 
     def take(text: str) -> Request:
         try:
@@ -68,35 +68,36 @@ def _at_once(plan: Request) -> tuple[Item, ...]:
     return (
         Item("variants" if len(plan.variants) > 1 else "at once", text=typed,
              detail=f"{typed}: loads on one server at once" + (", compared with the first" if "," in typed else ""),
-             question=Question(f"{plan.workload} with others beside it, with commas between", typed, take)),
+             question=Question(f"{plan.workload} and background workloads, separated by commas", typed, take)),
         Item("with", text=words or "-", mark="" if words else "dim",
-             detail="with: options of the loads beside the first: NAME=VALUE",
-             question=Question("options of the loads beside the first: NAME=VALUE, with spaces between", words,
+             detail="with: options of the background workloads: NAME=VALUE",
+             question=Question("options of the background workloads: NAME=VALUE, separated by spaces", words,
                                lambda text: replace(plan, with_options=tuple(text.split())))),
     )  # fmt: skip
 
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:
-    """How it is measured; what is left open is as the estimate has it, once there is one."""
+    """How the run measures; values that the plan leaves open come from the estimate."""
     own = {option.name: option for option in options_of(Request)}
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     interleave = (estimate or {}).get("interleave", plan.interleave)
     step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
         _number("repeats", repeats_of(plan, estimate),
-                "cells per build; a verdict needs 3; better 4 or 6, so that each is first as often",
+                "cells per build; a verdict needs 3; better 4 or 6, so that each build is first equally often",
                 lambda value: replace(plan, repeats=value or 1, until_known=False), own["repeats"], step=step,
                 least=step),
-        _yes("A/A", plan.aa, "runs the base against itself too: the noise floor of this host",
+        _yes("A/A", plan.aa, "also runs the baseline against itself: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
         _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
-                "slices: servers side by side, driven in turns in all steps but index builds; cells: one server at a "
+                "slices: servers side by side, interleaved in all steps but index builds; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
-        _yes("until known", plan.until_known, "ends as soon as all is known: looks after 4, 6 and 8 pairs in slices",
+        _yes("until known", plan.until_known, "ends once every verdict is known: interim analyses "
+             "after 4, 6 and 8 pairs in slices",
              lambda value: replace(plan, until_known=value, repeats=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
-             detail="minutes: time for the whole run, which ends before the pair that would take longer; empty: none",
+             detail="minutes: time for the whole run, which ends before a pair that would exceed it; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
                                lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)),
                                _forms(own["minutes"], "as much as the repeats take"))),
@@ -111,7 +112,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
                 lambda value: replace(plan, seed=value or 0), own["seed"], step=1),
         Item("settings", text=" ".join(plan.overrides) or "-",
              detail=f"settings on top of every config: {' '.join(plan.overrides) or 'none'}",
-             question=Question("settings on top of every config: NAME=VALUE, with spaces between",
+             question=Question("settings on top of every config: NAME=VALUE, separated by spaces",
                                " ".join(plan.overrides),
                                lambda text: replace(plan, overrides=tuple(text.split())))),
         _yes("keep", plan.keep, "keeps every cell's cluster instead of removing it",
@@ -123,13 +124,13 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
 
 
 def _running(plan: Request) -> tuple[Item, ...]:
-    """What there is to say of servers that are running already, where there are any."""
+    """Fields for external servers, if the plan has any."""
     if not (plan.external or plan.accept_foreign_load or plan.scratch_database):
         return ()
     place = plan.scratch_database or ""
     return (
         _yes("accept load", plan.accept_foreign_load,
-             "verdicts on servers that are running already, though others may use them meanwhile",
+             "verdicts on external servers, although others may use them meanwhile",
              lambda value: replace(plan, accept_foreign_load=value)),
         Item("scratch db", text=place or "-", mark="" if place else "dim",
              detail="scratch db: an empty database to work in there, where the role may not create one",
@@ -139,7 +140,6 @@ def _running(plan: Request) -> tuple[Item, ...]:
 
 
 def _option(option: Option, plan: Request, offer: Choices) -> Item:
-    """The field of a workload's option."""
     value = plan.options.get(option.name)
     detail = option.text[:1].lower() + option.text[1:].removesuffix(".")
     words = option.name.replace("_", " ")
@@ -228,7 +228,7 @@ def _yes(words: str, value: bool, detail: str, take: Callable[[bool], Request]) 
 
 
 def _forms(option: Option, usual: str = "", *, may_be_empty: bool = True) -> str:
-    """What may be typed for an option, with an example, and its default: `usual` where that depends on others."""
+    """Describe valid input for an option, with an example and the default; `usual` names one that depends on others."""
     long = option.kind in ("int", "float") and (option.most is None or option.most >= LONG)
     such = f", such as {EXAMPLES[option.unit]}" if long or option.unit else ""
     default = usual or option.unset or ("" if option.default in (None, "", ()) else f"{option.default}")
@@ -237,7 +237,7 @@ def _forms(option: Option, usual: str = "", *, may_be_empty: bool = True) -> str
 
 
 def _given(words: str, option: Option, text: str) -> Any:
-    """What was typed for an option, None for nothing. Raises UserError, in prose, for what it cannot be."""
+    """Parse what was typed for an option, None for nothing. Raises UserError, in prose, for an invalid value."""
     try:
         value = option.parsed(text)
     except ValueError as error:
@@ -249,6 +249,6 @@ def _given(words: str, option: Option, text: str) -> Any:
 
 
 def _percent(option: Option, text: str) -> float:
-    """A share that is typed in percent, with or without the sign."""
+    """Parse a share in percent, with or without the sign."""
     value = _given("margin", option, text if text.rstrip().endswith("%") else f"{text}%")
     return float(value)

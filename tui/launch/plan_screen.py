@@ -24,7 +24,7 @@ from tui.launch import text as launch_text
 from tui.launch.choices import Choices, Item
 from tui.launch.item_panel import Panel
 from tui.launch.plan_edits import with_build, with_config
-from tui.launch.text import Look
+from tui.launch.text import PanelForm
 from tui.marks import Line
 from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import LineScreen
@@ -33,21 +33,21 @@ from tui.widgets.lines import Lines
 
 WIDEST_COLUMNS = 170
 SETTLED_S = 0.3  # after the last change before it is counted what the plan comes to
-LOOKS: dict[str, Look] = {
-    "ready": Look("ready", columns=3, inline=True),
-    "builds": Look("builds", "b base + own / find", wide_columns=2, wide_at=80, name_cells=13, groups=True),
-    "configs": Look("configs", "+ file", aside_at=20),
-    "kernels": Look("kernels"),
-    "probes": Look("probes"),
-    "load": Look("workload", fields=True),
-    "steps": Look("steps", "x only this", columns=2, wide_columns=2),
-    "design": Look("design", fields=True),
-    "checks": Look("preflight", "c looks again", columns=3, wide_columns=5),
+FORMS: dict[str, PanelForm] = {
+    "ready": PanelForm("ready", columns=3, inline=True),
+    "builds": PanelForm("builds", "b base + own / find", wide_columns=2, wide_at=80, name_cells=13, groups=True),
+    "configs": PanelForm("configs", "+ file", aside_at=20),
+    "kernels": PanelForm("kernels"),
+    "probes": PanelForm("probes"),
+    "load": PanelForm("workload", fields=True),
+    "steps": PanelForm("steps", "x only this", columns=2, wide_columns=2),
+    "design": PanelForm("design", fields=True),
+    "checks": PanelForm("preflight", "c checks again", columns=3, wide_columns=5),
 }
 
 
 class PlanScreen(BenchScreen):
-    """A plan in the making; `LaunchScreen` does something with it."""
+    """A plan that is being edited; `LaunchScreen` acts on it."""
 
     LOOK_S: ClassVar[float] = 2.0
     HORIZONTAL_BREAKPOINTS = [*BenchScreen.HORIZONTAL_BREAKPOINTS, (WIDEST_COLUMNS, "-widest")]  # noqa: RUF012
@@ -110,7 +110,7 @@ class PlanScreen(BenchScreen):
 
     def parts(self) -> Sequence[Widget]:
         def panel(id: str, items: Callable[[], Iterable[Item]]) -> Panel:
-            return Panel(LOOKS[id], lambda: tuple(items()), self._draw, id=id)
+            return Panel(FORMS[id], lambda: tuple(items()), self._draw, id=id)
 
         return [
             Lines(id="head"),
@@ -140,12 +140,12 @@ class PlanScreen(BenchScreen):
         return launch_text.small(self.plan, self.estimate, self.trouble, self.check_items(), self.offer)
 
     def on_mount(self) -> None:
-        """Asks what there is, then how the machine is; shows meanwhile what is known."""
+        """Ask for choices, then for the state of the machine; meanwhile show what is known."""
         self.offer = Choices(builds=ready_plans.recent(self.context.out))
         self.ask_choices()
 
     def look(self) -> None:
-        """Whether another run is measuring."""
+        """Check whether another run is measuring."""
         measuring = runs.measuring(self.context.out)
         if measuring != self.measuring:
             self.measuring, self.refused = measuring, ""
@@ -159,8 +159,8 @@ class PlanScreen(BenchScreen):
 
     @work(group="choices", exclusive=True, exit_on_error=False)
     async def ask_choices(self, look: bool = True) -> None:
-        """Asks `bench` what there is to choose from, which probes there are, and how fit the machine is, one after the
-        other: probes take longer than the rest, and the last looks how busy the machine is.
+        """Ask `bench` for choices, probes and the state of the machine, one after the other: probes take longest, and
+        the last one measures how busy the machine is.
         """
         out = ("--out", str(self.context.out))
         try:
@@ -180,12 +180,12 @@ class PlanScreen(BenchScreen):
         await self._look()
 
     def progress(self, text: str) -> None:
-        """Says what is being done; nothing when it is over."""
+        """Show a notice while something is being done; empty when it is over."""
         self.doing = text
         self._draw_head()
 
     async def _look(self) -> None:
-        """The preflight: `bench doctor` fails where a check does, and says the same on its standard output."""
+        """Run the preflight: `bench doctor` exits with an error if a check fails, and prints the same either way."""
         code, answer, complaint = await bench.run("doctor", "--out", str(self.context.out), "--json")
         try:
             self.checks = tuple(json.loads(answer))
@@ -194,7 +194,7 @@ class PlanScreen(BenchScreen):
         self.draw()
 
     def change(self, plan: Request, estimate: dict[str, Any] | None = None) -> None:
-        """Takes a plan and shows it; a moment later it is counted what it comes to, unless that is known."""
+        """Take a plan and show it; its estimate follows a moment later, unless given."""
         if plan == self.plan and estimate is None:
             return
         self.plan = plan
@@ -226,7 +226,7 @@ class PlanScreen(BenchScreen):
         return launch_choices.steps(self.plan, self.offer, (self.estimate or {}).get("steps", ()))
 
     def check_items(self) -> tuple[Item, ...]:
-        """What the machine was found to be, and what the plan itself needs."""
+        """The state of the machine, and what the plan itself needs."""
         needed, free = ((self.estimate or {}).get(name, 0) for name in ("needed_bytes", "free_bytes"))
         own = launch_choices.own_checks(self.plan, needed, free, self.measuring)
         named = {check["name"] for check in own}
@@ -234,7 +234,7 @@ class PlanScreen(BenchScreen):
 
     @on(events.Resize)
     def _come_back(self) -> None:
-        """The small page hides what had the focus, which then nothing has."""
+        """Restore the focus that the small page took away."""
 
         def focus() -> None:
             if self.focused is None and self._stood_on is not None:
@@ -249,7 +249,7 @@ class PlanScreen(BenchScreen):
         self.refresh_small()
 
     def show_build(self, name: str) -> None:
-        """Takes the cursor of the builds, which are all shown, to one of them."""
+        """Move the cursor of the builds, all of which are shown, to one of them."""
         self._find = ""
         builds = self.query_one("#builds", Panel)
         names = [item.name for item in builds.items()]
@@ -268,7 +268,7 @@ class PlanScreen(BenchScreen):
         panel.top = grid[1].start
         panel.show(
             launch_text.panel(
-                panel.look, items, panel.cursor, grid, cells, self.glyphs, focused=focused, note=note,
+                panel.form, items, panel.cursor, grid, cells, self.glyphs, focused=focused, note=note,
                 instead="" if known else "looking",
             )
         )  # fmt: skip
@@ -297,7 +297,7 @@ class PlanScreen(BenchScreen):
             self.bench.complain(error)
 
     def action_change(self, by: int) -> None:
-        """A field's value less or more; in a grid the item to the left or right."""
+        """Decrease or increase a field's value; in a grid, move to the item at the left or right."""
         panel = self._panel
         if panel is None or panel.item is None:
             return
@@ -308,7 +308,7 @@ class PlanScreen(BenchScreen):
             panel.move_to(panel.cursor + by)
 
     def action_choose(self) -> None:
-        """Chooses the item, or asks for the field's value."""
+        """Choose the item, or ask for the field's value."""
         item = self._item
         if item is None:
             return
@@ -330,7 +330,7 @@ class PlanScreen(BenchScreen):
             self.bench.say("b makes the build under the cursor the base: go to the builds first (tab)", "dim")
 
     def action_only(self) -> None:
-        """The step under the cursor alone; once more: all."""
+        """Choose only the step under the cursor; once more: all steps."""
         item = self._item
         if item is not None and item.only is not None:
             self._take(item.only)
@@ -352,7 +352,7 @@ class PlanScreen(BenchScreen):
             self.bench.ask_user(LineScreen(question, check=ready_plans.named), build)
 
     def action_find(self) -> None:
-        """Finds builds while it is typed."""
+        """Filter builds while typing."""
         self.add_class("-finding")
         self.query_one(FindLine).begin(self._find)
 
@@ -368,11 +368,11 @@ class PlanScreen(BenchScreen):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """All builds can be shown again where only some are."""
+        """Offer to show all builds while they are filtered."""
         return bool(self._find) if action == "all_builds" else True
 
     def action_all_builds(self) -> None:
-        """Shows all builds, with the cursor on the same one."""
+        """Show all builds, with the cursor on the same one."""
         at = self.query_one("#builds", Panel).item
         self.show_build(at.name if at is not None else "")
         self.draw()

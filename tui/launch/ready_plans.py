@@ -21,9 +21,9 @@ RECENT = 5  # runs
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A plan by its name, with its time where that is all there is to say of its size: a preset with a title.
+    """A plan by its name, with its time where that says enough about its size: a preset with a title.
 
-    `entries` are those of a plan file that differ from the defaults.
+    `entries` are the entries of a plan file that differ from the defaults.
     """
 
     name: str
@@ -34,17 +34,16 @@ class Ready:
 
     @property
     def title(self) -> str:
-        """`quick look: 10 minutes`."""
+        """The name with its time: `quick look: 10 minutes`."""
         return f"{self.name}: {self.time}" if self.time else self.name
 
     def made(self, plan: Request) -> Request:
-        """This plan for the builds, configs and kernels of another one."""
+        """Apply this plan to the builds, configs and kernels of another one."""
         kept = ("builds", "base", "configs", "kernels", "overrides", "allow_concurrent")
         return replace(request_of(self.entries), **{name: getattr(plan, name) for name in kept})
 
 
 def plans(offer: Choices) -> tuple[Ready, ...]:
-    """The presets that have a title, in their order."""
     rows = sorted((row for row in offer.presets if row.get("title")), key=lambda row: int(row["place"]))
     return tuple(
         Ready(str(row["title"]), str(row["time"]), str(row["question"]), {**row["fields"], **row["options"]},
@@ -54,7 +53,7 @@ def plans(offer: Choices) -> tuple[Ready, ...]:
 
 
 def recent(out: Path) -> tuple[Row, ...]:
-    """Builds of the newest runs, which are known before `bench` has said which there are."""
+    """Builds of the newest runs, known before `bench` has listed any."""
     found: dict[str, Row] = {}
     for run in runs_in(out)[:RECENT]:
         with suppress(UserError):
@@ -67,7 +66,7 @@ def recent(out: Path) -> tuple[Row, ...]:
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
-    """The newest release of each of the newest majors, the oldest first; from source where that can be had."""
+    """The newest release of each of the newest majors, oldest first; from source where possible."""
     found: dict[int, tuple[tuple[int, int, int], bool, str]] = {}
     for row in offer.builds:
         key = version_key(str(row["version"]))
@@ -79,13 +78,13 @@ def newest(offer: Choices, majors: int) -> tuple[str, ...]:
 
 
 def _here(row: Row) -> bool:
-    """Whether a build needs no archive that could not be fetched."""
+    """Whether a build can be had on this machine: no archive that could not be fetched is needed."""
     archive = row.get("tarball")
     return not archive or Path(str(archive.get("path", ""))).exists()
 
 
 def items(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The ready plans; the one that the plan is now is chosen."""
+    """The ready plans; the one that equals the plan is chosen."""
     for ready in plans(offer):
         chosen = bool(plan.builds) and ready.made(plan) == plan
         yield Item(
@@ -114,7 +113,7 @@ def _question(ready: Ready, plan: Request, offer: Choices) -> Question:
 
 
 def named(typed: str) -> str:
-    """Raises UserError for what is no build of the user's own."""
+    """Raise UserError unless the text names a build of the user's own."""
     name, _, place = typed.partition("=")
     if not name or not place:
         raise UserError(
@@ -124,6 +123,6 @@ def named(typed: str) -> str:
 
 
 def own(typed: str) -> str:
-    """A build of the user's own as it is typed. Raises UserError for what is none, or has a password in it."""
+    """Parse a build of the user's own. Raises UserError if it is invalid or contains a password."""
     refuse_password(named(typed))
     return typed

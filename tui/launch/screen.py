@@ -23,7 +23,7 @@ from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
 class LaunchScreen(PlanScreen):
-    """A plan, and what is done with it: started, shown, kept, taken up again."""
+    """A plan, and what is done with it: started, shown, saved, resumed."""
 
     TITLE_WORD: ClassVar[str] = "LAUNCH"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -33,7 +33,7 @@ class LaunchScreen(PlanScreen):
         key("w", "save", "save", "launch.save"),
         key("o", "load", "open", "launch.open"),
         key("r", "resume", "resume", "launch.resume"),
-        key("c", "check", "look at the machine again", "launch.check", show=False),
+        key("c", "check", "check the machine again", "launch.check", show=False),
     ]
 
     def action_check(self) -> None:
@@ -44,7 +44,7 @@ class LaunchScreen(PlanScreen):
     # -- starting
 
     def action_start(self, whatever: bool) -> None:
-        """Starts the run, unless the preflight says that it should not be."""
+        """Start the run, unless the preflight blocks it."""
         self.look()
         blocks = [item.name for item in self.check_items() if item.box == "x"]
         if self.trouble:
@@ -86,7 +86,7 @@ class LaunchScreen(PlanScreen):
         self.progress(f"starting: {text.removeprefix('starting ')}")
 
     def _refuse_another(self) -> None:
-        """Says that another run is measuring for as long as it does; it is what Live shows, where it can be found."""
+        """Say that another run is measuring while it does, and show it in Live if it can be found."""
         self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts all the same"
         if self.measuring != runs.ELSEWHERE:
             self.bench.select(self.context.out / self.measuring)
@@ -113,7 +113,7 @@ class LaunchScreen(PlanScreen):
         self._do("looking for unfinished runs", choose())
 
     def _watch(self, run: Path) -> None:
-        """Opens Live on a run; on another screen a notice is shown instead."""
+        """Open Live on a run; from another screen, only show a notice."""
         self.ask_choices(look=False)
         if self.is_current:
             self.bench.look_at(run)
@@ -124,7 +124,7 @@ class LaunchScreen(PlanScreen):
     # -- looking and keeping
 
     def action_dry_run(self) -> None:
-        """Shows the cells in their order; builds what is missing, but starts nothing."""
+        """Show the cells in their order; missing builds are made, but nothing is started."""
         if not self.plan.builds:
             self.bench.say("no build is chosen: there is nothing to run", "warning")
             return
@@ -139,7 +139,7 @@ class LaunchScreen(PlanScreen):
         self._do("preparing the builds for a dry run", ask())
 
     def action_save(self, name: str = "", wrong: str = "") -> None:
-        """Asks for a file and writes the plan; what was typed stays where that is `wrong`."""
+        """Ask for a file and write the plan; with `wrong` the line that was typed stays."""
 
         def save(path: Path) -> None:
             try:
@@ -164,7 +164,7 @@ class LaunchScreen(PlanScreen):
             self.bench.say("no build is chosen: there is no plan to save", "warning")
 
     def action_load(self, name: str = "", wrong: str = "") -> None:
-        """Asks for a plan file and opens it; what was typed stays where that is `wrong`."""
+        """Ask for a plan file and open it; with `wrong` the line that was typed stays."""
 
         async def load(path: Path) -> None:
             try:
@@ -193,7 +193,7 @@ class LaunchScreen(PlanScreen):
         return str(self.context.out)
 
     def _do(self, doing: str, work: Coroutine[Any, Any, None]) -> None:
-        """Does something that takes a while, unless something is done already; says what it does, and what failed."""
+        """Do something that takes a while, unless something is under way; show a notice, and what failed."""
         if self.doing:
             work.close()
             self.bench.say(f"wait: {self.doing}", "warning")

@@ -21,10 +21,10 @@ ASIDE_CELLS = 36  # a panel as wide as this has room for a few words after each 
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a panel's items are laid out: in `columns` of a grid, as fields (name, then value), or `inline`: beside the
-    title, in one row. Names of `name_cells` put what comes after them into a column; `groups` stand before them, and
-    words aside begin at `aside_at`. A panel of `wide_at` cells has `wide_columns`.
+class PanelForm:
+    """Layout of a panel's items: in `columns` of a grid, as fields (name, then value), or `inline`, in the row of the
+    title. Texts follow names of `name_cells`; `groups` stand before names, texts aside start at `aside_at`. A panel of
+    `wide_at` cells has `wide_columns`.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Look:
 
 
 def panel(
-    look: Look,
+    form: PanelForm,
     items: Sequence[Item],
     cursor: int,
     grid: Grid,
@@ -51,30 +51,30 @@ def panel(
     note: str = "",
     instead: str = "",
 ) -> list[Line]:
-    """A panel: its title with a rule, then the items that its grid shows, row by row; without any `instead`."""
+    """Draw a panel: its title with a rule, then the items that its grid shows; `instead` if it has none."""
     waits = [line((f" {instead}", "dim"))] if instead and not items else []
-    if look.inline:
-        found = _inline(look, items, cursor, focused=focused)
+    if form.inline:
+        found = _inline(form, items, cursor, focused=focused)
         return [fit((*found, *(waits[0] if waits else ())), cells, glyphs.ellipsis)]
     columns, seen = grid
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
-    lines = [_title(look, cells - 1, glyphs, focused, note, place)]
+    lines = [_title(form, cells - 1, glyphs, focused, note, place)]
     each = (cells - 1) // columns
     for row in seen:
         spans: list[tuple[str, str]] = []
         for number in range(row * columns, min(len(items), (row + 1) * columns)):
-            item = _item(items[number], focused and number == cursor, look, each, glyphs)
+            item = _item(items[number], focused and number == cursor, form, each, glyphs)
             spans += [*item, (" " * max(0, each - width(item)), "")]
         lines.append(tuple(spans))
     return lines + waits
 
 
-def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
-    """How a panel of that size lays so many items out: from its `top` row on, unless the cursor's is not seen then."""
-    if look.inline:
+def grid(form: PanelForm, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
+    """Lay out items in a panel of this size, from row `top` on, scrolled if the cursor would not be visible."""
+    if form.inline:
         return max(1, count), range(1)
-    columns = max(1, min(look.wide_columns if cells >= look.wide_at else look.columns, count))
+    columns = max(1, min(form.wide_columns if cells >= form.wide_at else form.columns, count))
     deep, room = -(-count // columns), max(1, rows - 1)
     at = cursor // columns
     if not top <= at < top + room:
@@ -83,8 +83,8 @@ def grid(look: Look, count: int, cursor: int, cells: int, rows: int, top: int = 
     return columns, range(top, min(deep, top + room))
 
 
-def _inline(look: Look, items: Sequence[Item], cursor: int, *, focused: bool) -> Line:
-    spans: list[tuple[str, str]] = [(f"{'>' if focused else ' '}{look.title} ", "chosen" if focused else "strong")]
+def _inline(form: PanelForm, items: Sequence[Item], cursor: int, *, focused: bool) -> Line:
+    spans: list[tuple[str, str]] = [(f"{'>' if focused else ' '}{form.title} ", "chosen" if focused else "strong")]
     for number, item in enumerate(items):
         at = focused and number == cursor
         name = "cursor" if at else "chosen" if item.mark == "chosen" else ""
@@ -92,11 +92,11 @@ def _inline(look: Look, items: Sequence[Item], cursor: int, *, focused: bool) ->
     return tuple(spans)
 
 
-def place_of(look: Look, items: Sequence[Item], grid: Grid, cells: int, x: int, y: int) -> int | None:
-    """The item that is drawn in a cell of its panel; None where there is none."""
-    if look.inline:
-        ends = (width(_inline(look, items[: number + 1], 0, focused=True)) for number in range(len(items)))
-        begins = width(_inline(look, (), 0, focused=True))
+def place_of(form: PanelForm, items: Sequence[Item], grid: Grid, cells: int, x: int, y: int) -> int | None:
+    """The item that is drawn in a cell of its panel, if any."""
+    if form.inline:
+        ends = (width(_inline(form, items[: number + 1], 0, focused=True)) for number in range(len(items)))
+        begins = width(_inline(form, (), 0, focused=True))
         return next((number for number, end in enumerate(ends) if begins <= x < end), None) if y == 0 else None
     columns, seen = grid
     row = seen.start + y - 1  # below the title
@@ -107,9 +107,7 @@ def place_of(look: Look, items: Sequence[Item], grid: Grid, cells: int, x: int, 
 def head(
     plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str, refused: str = ""
 ) -> list[Line]:
-    """Two lines: what the plan comes to, and how small an effect it can show; or what is wrong with it, or why it was
-    not started.
-    """
+    """Two lines: the plan's size and smallest visible effect; or what is wrong, or why it did not start."""
     first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
     if plan.base_build is not None:
         first.append((f"  base {name_of(plan.base_build)}", "base"))
@@ -155,13 +153,13 @@ def detail(item: Item | None, cells: int) -> list[Line]:
 
 
 def counted(checks: Sequence[Item]) -> str:
-    """`15 ok  3 ?  1 x`."""
+    """Summary such as `15 ok  3 ?  1 x`."""
     signs = [item.box for item in checks]
     return "  ".join(f"{signs.count(sign)} {sign}" for sign in ("ok", "?", "x") if sign in signs)
 
 
 def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
-    """The dry run: the command, the cells in their order, and what is to be known of them."""
+    """The dry run: the command, the cells in their order, and notes on them."""
     manifest = prospect["manifest"]
     lines = [line(("the same by hand", "strong"))]
     words = _wrapped(command(plan), 66)
@@ -215,34 +213,34 @@ def small(
     return lines
 
 
-def _title(look: Look, cells: int, glyphs: Glyphs, focused: bool, note: str, place: str) -> Line:
-    name = f"{'>' if focused else ' '}{look.title} "
+def _title(form: PanelForm, cells: int, glyphs: Glyphs, focused: bool, note: str, place: str) -> Line:
+    name = f"{'>' if focused else ' '}{form.title} "
     facts = " ".join(part for part in (note, place) if part)
     if len(name) + len(facts) + 1 > cells:
         facts = place
     facts = f"{facts} " if facts else ""
     room = max(0, cells - len(name) - len(facts))
-    hint = f" {look.hint} " if focused and look.hint and len(look.hint) + 3 <= room else ""
+    hint = f" {form.hint} " if focused and form.hint and len(form.hint) + 3 <= room else ""
     rule = glyphs.rule * (room - len(hint))
     title = line((name, "chosen" if focused else "strong"), (facts, "dim"), (rule, "dim"), (hint, "key"))
     return fit(title, cells, glyphs.ellipsis)
 
 
-def _item(item: Item, at: bool, look: Look, cells: int, glyphs: Glyphs) -> Line:
+def _item(item: Item, at: bool, form: PanelForm, cells: int, glyphs: Glyphs) -> Line:
     sign = ">" if at else " "
     cursor = "cursor" if at else ""
-    if look.fields:
+    if form.fields:
         value = f"< {item.text} >" if at and item.lesser is not None else item.text
         return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
     name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
-    group = ((f"{item.group:<4}", "strong"),) if look.groups else ()
-    name = f" {item.shown or item.name}".ljust(look.name_cells + 1)
+    group = ((f"{item.group:<4}", "strong"),) if form.groups else ()
+    name = f" {item.shown or item.name}".ljust(form.name_cells + 1)
     spans = line((sign, cursor), *group, (item.box, item.mark), (name, name_mark))
     if item.text and cells - width(spans) > 3:
-        gap = "  " if look.columns == 1 else " "
+        gap = "  " if form.columns == 1 else " "
         spans = (*spans, (gap + item.text, "dim"))
     if item.aside and cells >= ASIDE_CELLS:
-        spans = (*spans, (" " * max(1, look.aside_at - width(spans)) + item.aside, "dim"))
+        spans = (*spans, (" " * max(1, form.aside_at - width(spans)) + item.aside, "dim"))
     return fit(spans, cells - 1, glyphs.ellipsis)
 
 

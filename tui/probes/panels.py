@@ -26,9 +26,9 @@ STACKS, OFFCPU = "stacks", "offcpu"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What is shown: a step up to `at_ns`, of which `end_ns` is recorded. `replay` says that it is played.
+    """A step up to `at_ns`, of which `end_ns` is recorded; `replay` if it is played.
 
-    `series` is the chosen probe's, None without data; `others` are the probes of which the step has any.
+    `series` is the chosen probe's, None without data; `others` are the probes with data in this step.
     """
 
     place: Place
@@ -47,12 +47,11 @@ class Moment:
 
     @property
     def after_ns(self) -> int:
-        """From when on frames are in the histograms."""
+        """Start of the window that histograms cover."""
         return self.at_ns - self.window_s * SECOND_NS if self.window_s else 0
 
     @property
     def sums(self) -> Sums:
-        """What histograms are made of."""
         if self.series is None:
             return Sums()
         if self.window_s:
@@ -61,15 +60,13 @@ class Moment:
 
 
 def room(height: int, probes: int) -> tuple[int, int]:
-    """The rows of bars and of the strip on a screen so high: both have a heading, and there are title, table, axis,
-    remarks and keys."""
+    """Rows for bars and for the strip on a screen of this height; the rest is title, table, axis, remarks and keys."""
     over = max(0, height - (1 + 1 + probes + 1 + BAR_ROWS + 3 + REMARK_ROWS + 1))
     bars = min(BARS_MOST, BAR_ROWS + over // 2)
     return bars, 1 + over - (bars - BAR_ROWS)
 
 
 def title(moment: Moment, role: str, columns: int) -> Line:
-    """Whose step it is, and where in it."""
     step, cell = moment.place.step, moment.place.cell
     at = clock((min(moment.at_ns, moment.end_ns) - step.started_ns) / 1e9)
     how = "REPLAY" if moment.replay else "REC" if moment.running and step.ended_ns is None else "recorded"
@@ -114,7 +111,7 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
 
 
 def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The functions that the samples of a whole step were in; while it lasts, how many samples there are."""
+    """The functions sampled in a finished step; while it lasts, the number of samples."""
     rate = sums.figures.get("samples", 0) / sums.seconds
     told = f"  {short(rate)} samples/s; f opens the flame graph"
     heading = line((f" {moment.probe}, {role}", "strong"), (told, "dim"))
@@ -130,7 +127,7 @@ def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyp
 def panels_and_strip(
     moment: Moment, columns: int, height: int, probes: int, glyphs: Glyphs
 ) -> tuple[list[Line], list[Line]]:
-    """What the chosen probe counted, and that over time, which has the rows that the former leaves empty."""
+    """The chosen probe's figures, and the same over time in the rows that they leave empty."""
     bars, strip_rows = room(height, probes)
     shown = panels(moment, columns, bars, glyphs)
     while strip_rows > 1 and shown and not shown[-1]:  # in 24 rows nothing moves
@@ -179,7 +176,7 @@ def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Lin
 
 
 def _field(sums: Sums) -> str:
-    """What of a probe is drawn over time: its first histogram, else what says most."""
+    """The field that is drawn over time: the first histogram, or else the most telling one."""
     for name in sums.histograms:
         return name
     return next((name for name in ("runq_us", "plan_us", "samples", "n") if name in sums.figures), "processes")

@@ -38,7 +38,7 @@ OFF_TILL = {"window": "off until window", "budget": "off, if cheap", "stalls": "
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """One probe as the table shows it. `remarks` are whole lines, each with what to do."""
+    """One probe in the table. `remarks` are whole lines, each with a remedy."""
 
     probe: str
     needs: tuple[str, ...]
@@ -52,7 +52,7 @@ class ProbeRow:
 
 
 def reason(text: str) -> str:
-    """Two words for a line that says why a probe is not available."""
+    """Two words that sum up why a probe is not available."""
     return next((words for pattern, words in REASONS if re.search(pattern, text)), "not here")
 
 
@@ -63,10 +63,10 @@ def probe_rows(
     events: Sequence[EventRow],
     totals: StepTotals | None,
 ) -> list[ProbeRow]:
-    """The table of probes at a moment.
+    """Return the table of probes at a moment.
 
     `listed` are the rows of `bench probes list --json`, `fresh` the frames just before the moment, `events` those of
-    the cell so far. `totals` are given at the end of a step: then a probe is on if it was in any part of it.
+    the cell so far. `totals` are given at the end of a step: then a probe counts as on if it was on in any part of it.
     """
     modes = {
         name.partition(":")[0]: name.partition(":")[2] for name in (*observers, *(totals.observers if totals else ()))
@@ -133,7 +133,7 @@ def _remark(event: EventRow) -> str:
 
 
 def cost_words(listed: Mapping[str, Any]) -> str:
-    """What a probe costs: server CPU per operation as measured here with its interval, else what is known of it."""
+    """The cost of a probe: server CPU per operation as measured here with its interval, or else a known estimate."""
     measured = [
         one for one in listed.get("measured") or () if one.get("metric") == "server_cpu_us_per_op" and one["ratio"]
     ]
@@ -147,7 +147,7 @@ def cost_words(listed: Mapping[str, Any]) -> str:
 
 
 def _counted(frame: Any) -> float:
-    """How often a probe fired for a frame's role in a second, as far as what it counts tells that."""
+    """How often a probe fired per second for a frame's role, as far as its counts tell."""
     data, seconds = frame.data, frame.dt_ns / 1e9
     counts = [sum(count for _, count in value) for value in data.values() if isinstance(value, list)]
     counts += [

@@ -38,7 +38,7 @@ UNASKED: tuple[Mapping[str, Any], ...] = tuple(
 
 
 class ProbesScreen(BenchScreen):
-    """The probes of the selected run: in its newest step, at the moment that is played, or in another step."""
+    """The probes of the selected run: in its newest step, at the moment of a replay, or in another step."""
 
     TITLE_WORD: ClassVar[str] = "PROBES"
     LOOK_S: ClassVar[float] = 1.0
@@ -68,7 +68,6 @@ class ProbesScreen(BenchScreen):
         self._forget()
 
     def _forget(self) -> None:
-        """Nothing is known of a run."""
         self._places: list[Place] = []
         self._step: int | None = None  # chosen by the user; None: the newest, or the one that is played
         self._news: News | None = None
@@ -92,7 +91,7 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def look(self) -> None:
-        """Reads on, in a thread; nothing while another screen is in front."""
+        """Read on, in a thread; nothing while another screen is in front."""
         if self.context.run != self._run:
             self._run = self.context.run
             self._forget()
@@ -153,7 +152,7 @@ class ProbesScreen(BenchScreen):
                 series.take(news.frames)
 
     def _stacks_of(self, place: Place, role: str) -> FlameGraph | str:
-        """The stacks of a role in a finished step; asked for once, empty until they are there."""
+        """The stacks of a role in a finished step; asked for once, empty until they arrive."""
         if place.step.ended_ns is None:
             return "stacks are added up when the step ends: what its functions took will be here"
         asked = self._flame(place, role)
@@ -176,7 +175,7 @@ class ProbesScreen(BenchScreen):
     # -- what is shown
 
     def _place(self) -> Place | None:
-        """The step that is meant: the user's, the one that is played, or the newest."""
+        """The shown step: the user's choice, the replayed one, or the newest."""
         if not self._places:
             return None
         wanted = self._step
@@ -185,14 +184,13 @@ class ProbesScreen(BenchScreen):
         return next((place for place in self._places if place.step.id == wanted), self._places[-1])
 
     def _at_ns(self, place: Place) -> int:
-        """The moment in it: that of the replay, else as far as it has come."""
+        """The moment of the replay, or else the end of what is recorded."""
         position = self.context.position if self.context.replayed is not None else None
         if position is not None and position[0] == place.step.id:
             return position[1]
         return Wanted().at_ns
 
     def _series_of(self, place: Place) -> ProbeSeries:
-        """The frames to be shown, empty ones where others were shown before."""
         if self._series is not None and self._series.step.id != place.step.id:
             self._news, self._series, self._roles = None, None, set()
         probe = self._row_name()
@@ -203,7 +201,7 @@ class ProbesScreen(BenchScreen):
         return self._series
 
     def _row_name(self) -> str:
-        """The chosen probe; at first the one that says most of those that are there."""
+        """The chosen probe; at first the most telling one with data."""
         names = [str(row["probe"]) for row in self._listed]
         if self._chosen in names:
             return self._chosen
@@ -302,7 +300,7 @@ class ProbesScreen(BenchScreen):
             self._again()
 
     def _again(self) -> None:
-        """Shows what is chosen now, and reads what that needs."""
+        """Show the current choice, and read what it needs."""
         self._wanted()
         self.draw()
         self.look()
@@ -326,7 +324,7 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def action_flame(self) -> None:
-        """What the processes of the step were doing on their CPUs, by role."""
+        """Open the flame graph of this step, by role."""
         place = self._place()
         if place is None:
             self.bench.say(self._no_run(), "warning")
@@ -346,7 +344,7 @@ class ProbesScreen(BenchScreen):
         self.app.push_screen(FlameScreen(asked, shown if shown in roles else roles[0]))
 
     def action_step(self, by: int) -> None:
-        """Another step of the run; beyond the newest it is followed again."""
+        """Go to another step of the run; beyond the newest, follow the run again."""
         place = self._place()
         if place is None:
             self.bench.say(self._no_run(), "warning")
@@ -390,7 +388,7 @@ class ProbesScreen(BenchScreen):
         self.bench.ask_user(AskScreen(question), measure)
 
     def _build(self) -> tuple[str, ...]:
-        """The build to measure with: that of the step that is shown."""
+        """The build to measure with: that of the shown step."""
         place = self._place()
         return ("--pg", place.cell.subject.build) if place is not None else ()
 

@@ -54,16 +54,16 @@ def size_us(value: int) -> str:
 
 
 def bucket_words(low: int, high: int) -> str:
-    """The values of buckets `low` to `high`: `64-128`, `1k-2k`, `0`."""
+    """The range of buckets `low` to `high`: `64-128`, `1k-2k`, `0`."""
     if high == 0:
         return "0"
     return f"{size_us(0 if low == 0 else 1 << (low - 1))}-{size_us(1 << high)}"
 
 
 def grouped(histogram: Histogram, rows: int) -> list[tuple[int, int, int]]:
-    """Buckets in so many rows at most: (lowest bucket, highest, count), neighbours put together as often as need be.
+    """Group buckets into at most `rows` rows of (lowest bucket, highest, count) by merging neighbours.
 
-    What is empty is left out, so that a tail far away is next to the bulk.
+    Empty buckets are left out, so that a distant tail is next to the bulk.
     """
     together = 1
     while True:
@@ -79,7 +79,7 @@ def grouped(histogram: Histogram, rows: int) -> list[tuple[int, int, int]]:
 def bars(
     histogram: Histogram, stalled: Mapping[int, str], cells: int, rows: int, *, log: bool, glyphs: Glyphs
 ) -> list[Line]:
-    """A histogram as text bars; a bucket of `stalled` gets its word, the time of the stall that filled it."""
+    """A histogram as text bars; a bucket in `stalled` is labelled with the time of the stall that filled it."""
     groups = grouped(histogram, rows)
     most = max((count for _, _, count in groups), default=1)
     room = max(4, cells - 9 - 7 - (11 if stalled else 0))
@@ -102,10 +102,10 @@ def bars(
 def stalled_buckets(
     frames: Sequence[ProbeFrame], field: str, histogram: Histogram, stalls: Sequence[EventRow], wall_ns: int
 ) -> dict[int, str]:
-    """The buckets of a histogram that were mostly filled while something stood still, with the time of that stall.
+    """The buckets of a histogram that were mostly filled during a stall, with the time of that stall.
 
-    `frames` are those of the histogram, or of it those around the stalls. `wall_ns` is to be added to monotonic time to
-    have the wall clock's.
+    `frames` are those of the histogram, or the part of them around stalls. `wall_ns` added to monotonic time gives
+    wall-clock time.
     """
     within: Histogram = {}
     times: dict[int, str] = {}
@@ -124,12 +124,11 @@ def _overlaps(frame: ProbeFrame, stall: EventRow) -> bool:
 
 
 def named(field: str) -> str:
-    """What a histogram is of."""
     return NAMES.get(field, field.removesuffix("_us"))
 
 
 def summary(name: str, histogram: Histogram, longest_us: int | None) -> Line:
-    """`planner us  12.3k p50<128 p99<512 max 4.1k`."""
+    """A histogram in one line: `planner us  12.3k p50<128 p99<512 max 4.1k`."""
     n = sum(histogram.values())
     spans: list[Span] = [(f" {named(name)} us", "strong"), (f"  {short(n)}", "")]
     for q, word in ((0.5, "p50"), (0.99, "p99")):
@@ -142,7 +141,7 @@ def summary(name: str, histogram: Histogram, longest_us: int | None) -> Line:
 
 
 def figure_lines(probe: str, figures: Mapping[str, int], seconds: float, cells: int, glyphs: Glyphs) -> list[Line]:
-    """What a probe counted besides histograms: parts of a whole as bars, all else per second."""
+    """Figures of a probe other than histograms: shares as bars, all else per second."""
     lines: list[Line] = []
     parts = {name: figures[name] for name in dict(SHARES).get(probe, ()) if figures.get(name)}
     parts |= {name: count for name, count in figures.items() if name.startswith("phase ")}
@@ -180,9 +179,9 @@ def _words(probe: str, name: str) -> str:
 
 
 def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
-    """A field over time: in one row the greatest value of each column, in several a heat map of its buckets, or bars.
+    """A field over time: one row of the highest values, or several as a heat map of its buckets, or bars.
 
-    A column without a frame stays empty; those of `stalled` are marked.
+    A column without a frame is empty; columns of `stalled` are marked.
     """
     if rows >= 3 and any(column is not None and column.counts for column in columns):
         return _heat(columns, stalled, rows, glyphs)
@@ -202,7 +201,7 @@ def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs
 
 
 def _bars_of_columns(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
-    """A bar from 0 up to the greatest value of each column; of a column with a frame at least a trace is seen."""
+    """Bars from 0 to the highest value of each column; a column with a frame shows at least a trace."""
     most = max((column.peak for column in columns if column is not None), default=0.0)
     steps = len(glyphs.levels) - 1
     heights = [
@@ -221,7 +220,7 @@ def _bars_of_columns(columns: Sequence[Column | None], stalled: set[int], rows: 
 
 
 def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyphs) -> Line:
-    """The foot of the strip: its first and last second, and `!` where something stood still."""
+    """The foot of the strip: its first and last second, and `!` during stalls."""
     left, right = "00:00:00 ", f" {clock((axis[1] - axis[0]) / 1e9)}"
     middle = range(len(left), max(len(left), cells - len(right)))
     spans = [("!", "worse") if x in stalled else (glyphs.rule, "dim") for x in middle]
@@ -229,7 +228,7 @@ def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyp
 
 
 def stalled_columns(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int) -> set[int]:
-    """The columns in which something stood still, as far as that was known at a time."""
+    """The columns with a stall, as far as it was known at a time."""
     spans = ((stall.started_ns, min(stall.ended_ns or at_ns, at_ns)) for stall in stalls)
     return {x for from_, until in spans for x in columns_of(*axis, from_, until, cells)}
 
@@ -238,7 +237,7 @@ HEAT_LABEL = 10  # cells
 
 
 def _heat(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
-    """Buckets from top to bottom over time; the shade says how much of the column's count fell there."""
+    """Buckets from top to bottom over time; the shade is the share of the column's count."""
     everything: Histogram = {}
     for column in columns:
         if column is not None:
@@ -273,7 +272,7 @@ NEEDS = {
 
 
 def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -> list[Line]:
-    """The heading and a row a probe; wide screens give what is over to needs and cost."""
+    """The heading and a row per probe; a wide screen gives the extra room to needs and cost."""
     over = max(0, columns - 80)
     less = max(0, 80 - columns)
     widths = {**dict(COLUMNS), "needs": 21 + over // 2 - less // 2, "cost": 19 + over - over // 2 - (less - less // 2)}
@@ -300,7 +299,7 @@ def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -
 
 
 def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, glyphs: Glyphs) -> list[Line]:
-    """What to know: of the chosen probe first, then what others lack; each probe's newest remark, folded."""
+    """Remarks on the chosen probe first, then on others; each probe's newest remark, folded."""
     if not rows:
         return []
     order = [rows[chosen], *(row for place, row in enumerate(rows) if place != chosen)]

@@ -18,7 +18,7 @@ from engine.view.events import cause, main_stall, stall_seconds
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
 from tui.demo.guide import GuideBox, GuidedBench, Stop
-from tui.demo.tour import minute, stalled
+from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
 from tui.live.stall_detail import detail
 
@@ -27,7 +27,7 @@ Script = Callable[[Pilot[Any], GuidedBench], Awaitable[None]]
 
 def staying(run: Path) -> tuple[Stop, ...]:
     """The minute, each stop until enter is pressed."""
-    return tuple(replace(stop, seconds=600.0) for stop in minute(stalled(run)))
+    return tuple(replace(stop, seconds=600.0) for stop in stops_of(stalled(run)))
 
 
 def guided(
@@ -98,7 +98,7 @@ def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> 
     run = unpack(files("engine.cli").joinpath("demo.tar.xz").read_bytes(), "the demo", tmp_path)
     cell, step, incidents = stalled(run)
     with Player(run, cell=cell, step=step) as player:
-        texts = [stop.text for stop in minute((cell, step, incidents))]
+        texts = [stop.text for stop in stops_of((cell, step, incidents))]
         for incident, text in zip((incidents[0], incidents[-1]), texts[1:3], strict=True):
             player.seek((main_stall(incident).ended_ns or 0) + SECOND_NS)
             view = player.look()

@@ -34,7 +34,7 @@ from tui.launch.plan_edits import (
     with_step,
     with_workload,
 )
-from tui.launch.text import Look
+from tui.launch.text import PanelForm
 from tui.marks import Line, width
 
 ANSWERS = Path(__file__).parents[1] / "recordings" / "answers"
@@ -309,7 +309,7 @@ def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
     assume(cells >= 6 * columns)
     items = tuple(Item(f"item{number}", "[x]", "text " * (number % 5), "aside") for number in range(count))
     cursor = min(cursor, max(0, count - 1))
-    look = Look("things", "b base", columns=columns, wide_columns=columns)
+    look = PanelForm("things", "b base", columns=columns, wide_columns=columns)
     grid = launch_text.grid(look, count, cursor, cells, rows, top)
     lines = launch_text.panel(look, items, cursor, grid, cells, SETS[glyphs], focused=focused, note="some")
     assert len(lines) <= rows and all(width(line) <= cells for line in lines)
@@ -319,7 +319,7 @@ def test_a_panel_keeps_to_its_room_and_shows_its_cursor(
 
 def test_a_long_list_says_which_part_of_it_is_shown() -> None:
     items = list(launch_choices.builds(NONE, OFFER))
-    look = Look("builds")
+    look = PanelForm("builds")
     grid = launch_text.grid(look, len(items), 20, 30, 7)
     lines = launch_text.panel(look, items, 20, grid, 30, SETS["ascii"], focused=True)
     assert text(lines[0]).startswith(f">builds 18-23/{len(items)} ---")
@@ -335,7 +335,7 @@ def test_only_builds_that_are_looked_for_or_chosen_are_listed() -> None:
 def test_a_server_that_is_running_is_shown_by_its_name_with_what_there_is_to_say_of_it() -> None:
     plan = request_of({"builds": ["prod=postgresql://bench@db1/postgres"]})
     (item,) = (item for item in launch_choices.builds(plan, OFFER) if item.box == "[b]")
-    assert (item.name, item.aside) == ("prod", "running already") and "db1" not in item.detail
+    assert (item.name, item.aside) == ("prod", "external server") and "db1" not in item.detail
     items = {item.name: item for item in plan_fields.design(plan, OFFER)}
     accept, scratch = items["accept load"].toggle, items["scratch db"].question
     assert accept is not None and accept().accept_foreign_load
