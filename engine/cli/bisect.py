@@ -18,11 +18,16 @@ from engine.report.console import echo, echo_json
 
 SEARCH = "Search"
 EXAMPLES = (("bench bisect --repo ~/pg --good REL_16_3 --bad REL_17_0", "two tags"),)
+REFUSED = ("builds", "base", "kernels", "variants", "preset")  # a search compares commits under one workload
 _option = partial(option, group=SEARCH)
 
 
 @click.command(
-    cls=RunCommand, leading=(SEARCH,), examples=EXAMPLES, short_help="Find the commit that made a step slower."
+    cls=RunCommand,
+    leading=(SEARCH,),
+    examples=EXAMPLES,
+    refused=REFUSED,
+    short_help="Find the commit that made a step slower.",
 )
 @_option("--good", required=True, metavar="REV", help="A revision that is good.", brief="A revision that is good.")
 @_option(

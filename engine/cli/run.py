@@ -42,7 +42,10 @@ EXAMPLES = (
 class RunCommand(GroupedCommand):
     """A command with the options of a run; its full help shows each workload's options apart."""
 
-    def __init__(self, *args: Any, examples: Sequence[Row] = EXAMPLES, **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, examples: Sequence[Row] = EXAMPLES, refused: Sequence[str] = (), **attributes: Any
+    ) -> None:
+        """`refused` are names of options that the command refuses; its help leaves them out."""
         super().__init__(*args, examples=examples, **attributes)
         plan = Grouped(
             ["--plan"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", group=COMPARE,
@@ -66,6 +69,9 @@ class RunCommand(GroupedCommand):
             *map(_parameter, options_of(Request)), plan, *map(_parameter, workload_options()), named, *passed,
             *self.params,
         ]  # fmt: skip
+        for own in self.params:
+            if isinstance(own, Grouped) and own.name in refused:
+                own.hidden, own.brief = True, ""
 
     def sections(self, ctx: click.Context) -> list[Section]:
         """The groups, without the options of single workloads, and a section for each class of their options."""
