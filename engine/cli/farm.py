@@ -12,25 +12,38 @@ from tempfile import TemporaryDirectory
 import click
 
 from engine.builds import nix
+from engine.cli.grouped_options import GroupedCommand, option
 from engine.cli.options import FILE
 from engine.core.errors import UserError
 from engine.report.console import echo, echo_json
+from workloads.options import SURENESS, WHERE
 
 MOST_BLOCKS = 1000
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("plan", type=FILE)
-@click.option(
-    "--blocks", type=click.IntRange(1, MOST_BLOCKS), default=4, show_default=True, help="How many to measure."
-)
-@click.option("--again", is_flag=True, help="Measure again what has been measured before.")
-@click.option(
+@option(
+    "--blocks", type=click.IntRange(1, MOST_BLOCKS), default=4, show_default=True, metavar="N", group=SURENESS,
+    help="Number of blocks to measure.", brief="Number of blocks to measure [4].",
+)  # fmt: skip
+@option(
+    "--again", is_flag=True, group=SURENESS, help="Measure again what has been measured before.",
+    brief="Measure finished blocks again.",
+)  # fmt: skip
+@option(
+    "--builders", metavar="SPEC", group=WHERE, help="Builders, as in nix.conf [default: those that Nix knows].",
+    brief="Builders, as in nix.conf [Nix's own].",
+)  # fmt: skip
+@option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
     help="Folder for the links result-1, result-2, … [default: the current one]",
+    brief="Folder for the links result-N [.].",
 )  # fmt: skip
-@click.option("--builders", metavar="SPEC", help="Builders, as in nix.conf [default: those that Nix knows].")
-@click.option("--json", "as_json", is_flag=True, help="Print the blocks as JSON; what happens goes to stderr.")
+@option(
+    "--json", "as_json", is_flag=True, help="Print the blocks as JSON, and progress to stderr.",
+    brief="Print the blocks as JSON.",
+)  # fmt: skip
 def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, as_json: bool) -> None:
     """Measure a plan in blocks on Nix's remote builders; `bench compare result-*` pools them.
 
