@@ -30,7 +30,7 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
     """The record of each program: `path`, `version` as it reports it, `digest` of the file.
 
     It is the one that the environment names, else the newest of a build of the run, the search path or the system's
-    PostgreSQL. Raises UserError if there is none.
+    PostgreSQL. Raises UserError without one.
     """
     for name in names:
         if name not in KNOWN:
@@ -55,7 +55,7 @@ def seek(
 
 
 def place(name: str) -> str:
-    """Where a program would come from, without a run's builds; empty if there is none."""
+    """Where a program would come from, without a run's builds; empty without one."""
     pinned = os.environ.get(variable(name))
     if pinned:
         return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned

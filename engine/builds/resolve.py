@@ -99,7 +99,7 @@ def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
 
 def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
     label = parsed(text)
-    if (build := _made_elsewhere(text)) is not None:
+    if (build := _handed_over(text)) is not None:
         return replace(label, origin=build)
     if label.name in entries and not (label.kind == "label" and label.place == label.name and label.plain):
         how = f"give {shown(text)} another name" if label.named else f"name it: NAME={text}"
@@ -316,7 +316,7 @@ def _reported_version(name: str, server: Path) -> str:
     return match.group(1)
 
 
-def _made_elsewhere(text: str) -> Build | None:
+def _handed_over(text: str) -> Build | None:
     """The build of this label that another machine has made and handed over with its record."""
     path = os.environ.get("PGBED_BUILDS")
     if not path:

@@ -21,7 +21,7 @@ SCHEMA = "1.0"  # of the manifest and the journal
 
 
 def workload_title(workload: Mapping[str, Any]) -> str:
-    """What a manifest's workload is, besides its name, in a few words: `g24b quick`."""
+    """A manifest's workload in a few words, without its name: `g24b quick`."""
     return str(workload.get("title") or f"{workload.get('generation', '')} {workload.get('scale', '')}".strip())
 
 
@@ -32,8 +32,8 @@ class Build:
     `label` is what the user types (`16.3`, `17beta1-builtin`, `16.3-prebuilt`, or a name given to a
     local install). `prefix` is the install folder that holds `bin/postgres`. `digest` names the exact
     binaries: the store path's hash part, or the sha256 of `bin/postgres` for a local install.
-    `provenance` is `source`, `prebuilt`, `local`, or `external`: a server that was running already, at `server`, of
-    which there is no `prefix`, and whose `digest` names the cluster and its version. `initdb_args` are added to every
+    `provenance` is `source`, `prebuilt`, `local`, or `external`: an external server, at `server`, which has
+    no `prefix`, and whose `digest` names the cluster and its version. `initdb_args` are added to every
     `initdb`. `source` says what a tree or a revision was: its commit, and the hash of what differs from it.
     """
 
@@ -51,7 +51,7 @@ class Build:
 
     @property
     def external(self) -> bool:
-        """Whether it is a server that was running already."""
+        """Whether it is an external server, which pgbed did not start."""
         return self.provenance == "external"
 
     @property
@@ -85,14 +85,14 @@ class Config:
 
 
 PROBED = "probed"
-CONTROLS = {"": "", "aa": " A/A", PROBED: " probed"}  # what tables add to a double's name
+CONTROLS = {"": "", "aa": " A/A", PROBED: " probed"}  # what tables add to a control's name
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What is compared: one build under one config, kernel and workload.
 
-    `control` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `control` is `aa` for the A/A control of the base, `probed` for the control that bears the probes to be priced.
     `workload` is one of `Manifest.variants`; empty where all subjects have the same.
     """
 
@@ -104,15 +104,15 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Its name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the double."""
+        """Its name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the control."""
         return " ".join(filter(None, (self.build, self.workload))) + CONTROLS.get(self.control, f" {self.control}")
 
 
 def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Subject:
     """What a subject is compared with: one that differs from it in one thing, or the base.
 
-    A double (A/A, probed) with what it doubles; one of another workload than the base with its own build under that
-    of the base, if there is such a one among the `subjects`.
+    A control (A/A, probed) is compared with its original; a subject under another workload than the base's with its
+    own build under the base's workload, if that is among the `subjects`.
     """
     if subject.control:
         return replace(subject, control="")
@@ -135,7 +135,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class InterimAnalysis:
-    """A moment at which a run may end because all is known: after so many pairs; `level` is its share of the error."""
+    """After this many pairs a run may end because all is known; `level` is its share of the error."""
 
     pairs: int
     level: float
@@ -164,7 +164,7 @@ def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
 
 @dataclass(frozen=True, slots=True)
 class ExternalServers:
-    """How servers are used that were running already.
+    """How external servers are used.
 
     `accept_foreign_load`: verdicts are given although others may use them. `scratch_database`: the empty database to
     work in; else each cell makes one of its own. `checkpoint`: the role may do one on each of them.
@@ -205,7 +205,7 @@ class Manifest:
     probe_budget: float = 5.0  # the most that a probe in mode budget may be estimated to cost, in percent
     allow_slow_probes: bool = False
     counters: Counters = "off"
-    perf: dict[str, str] = field(default_factory=dict)  # what counts: its path and version; empty where there is none
+    perf: dict[str, str] = field(default_factory=dict)  # what counts: its path and version; empty without one
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # where it was not asked for
     slice_ms: float = 50.0  # of slices: how long each is
@@ -217,7 +217,7 @@ class Manifest:
     tunables: tuple[tuple[str, str], ...] = ()  # of the scheduler, in all cells
     route: Route = SOCKET  # how clients reach their server
     probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures what the probes cost
-    external: ExternalServers | None = None  # all its builds are servers that were running already
+    external: ExternalServers | None = None  # if all its builds are external servers
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slow-downs that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as a plan file has it; without connection strings
@@ -259,12 +259,12 @@ class Manifest:
 
     @property
     def sliced(self) -> bool:
-        """Whether the cells of a repeat ran side by side, driven in slices where a step allows it."""
+        """Whether the cells of a repeat ran side by side, interleaved in slices where a step allows it."""
         return self.interleave == "slices"
 
     @property
     def design(self) -> str:
-        """What takes turns: `cells`, or `slices of 50 ms`."""
+        """What is interleaved: `cells`, or `slices of 50 ms`."""
         return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
 
 

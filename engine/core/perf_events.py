@@ -28,7 +28,7 @@ class Event:
     unit: float = 1.0
 
 
-# Four of the hardware's need a counter that can count anything, and so many every PMU has: none takes turns.
+# Four hardware events need a general-purpose counter, and every PMU has four: they are never multiplexed.
 EVENTS = (
     Event("instructions", "instructions", "instruc-\ntions"),
     Event("cycles", "cycles", "cycles"),

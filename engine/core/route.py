@@ -46,7 +46,7 @@ SOCKET = Route()
 
 
 def check_route(route: Route) -> None:
-    """Raises ValueError for an invalid route, which a record from elsewhere may hold."""
+    """Raises ValueError for an invalid route, which a record of another user may hold."""
     for name, text in (("address", route.address), ("client", route.client)):
         if not text:
             continue

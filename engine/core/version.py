@@ -24,5 +24,5 @@ def order_of(postgres: str) -> tuple[int, ...]:
 
 
 def revision() -> str:
-    """The revision of the flake that pgbed was built from; empty if there is none."""
+    """The revision of the flake that pgbed was built from; empty without one."""
     return os.environ.get("PGBED_REVISION", "")

@@ -3,7 +3,7 @@
 Environment:
     PGBED_KERNELS   the kernels that the flake knows, a JSON file; set by the `bench` wrapper over nixpkgs
 
-A kernel's folder, whoever made it, holds `bzImage`, `lib/modules/RELEASE`, `config` and `kernel.json`.
+A kernel's folder, whatever its origin, holds `bzImage`, `lib/modules/RELEASE`, `config` and `kernel.json`.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Guest:
                 command(tools, machine, str(paths[0]), str(paths[1]), fds, *paths[2:]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=console[1].fileno(),  # what qemu itself has to say stands beside what the kernel says
+                stderr=console[1].fileno(),  # qemu's own messages are kept with the kernel's
                 pass_fds=(*fds, *(descriptor for descriptor in files if descriptor is not None)),
                 start_new_session=True,
                 preexec_fn=bound_to_engine(signal.SIGKILL),

@@ -1,6 +1,6 @@
 """What a guest runs of the Nix store, as one read-only image: read like a disk, without a thread of the host.
 
-What lies elsewhere, as this machine's own Python over hostpkgs does, comes by 9p.
+What is outside the store, such as this machine's own Python over hostpkgs, comes by 9p.
 """
 
 from __future__ import annotations

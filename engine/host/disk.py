@@ -101,7 +101,7 @@ def replace_text(path: Path, text: Visible) -> int:
     if _is_written_to(path):
         write_text(path, text)
         return len(encoded)
-    path = Path(os.path.realpath(path))  # which takes a loop of symlinks as it is
+    path = Path(os.path.realpath(path))  # which leaves a loop of symlinks alone
     temporary = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
     try:
         temporary.write_bytes(encoded)

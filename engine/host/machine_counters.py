@@ -57,7 +57,7 @@ class Host(HeldFiles):
         """The block device's counters; see the class."""
         try:
             return parse_device(os.pread(self._device, 512, 0))
-        except OSError:  # there is none, or it has gone
+        except OSError:  # it is missing, or has gone
             return {}
 
     def _open(self, path: str) -> int:

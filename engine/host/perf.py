@@ -1,6 +1,6 @@
 """`perf stat` over running processes: starting, switching and ending it, and parsing what it prints.
 
-perf counts as whoever the engine is: root counts all, others what runs outside the kernel, where the kernel permits
+perf counts as the engine's user: root counts all, others what runs outside the kernel, where the kernel permits
 even that (kernel.perf_event_paranoid). Events are counted for each process by itself; what a process begins later
 is counted with it.
 
@@ -54,7 +54,7 @@ class Line(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def find() -> str:
-    """The program; empty if there is none, or if it is not realised yet."""
+    """The program; empty without one, or if it is not realised yet."""
     named = os.environ.get(VARIABLE, "")
     return (shutil.which("perf") or "") if not named or named.endswith(".drv") else named
 

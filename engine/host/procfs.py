@@ -162,7 +162,7 @@ class HeldFiles(Closing):
         self._files: list[int] = []
 
     def _hold(self, path: str, folder: int | None = None) -> int:
-        """A descriptor of a file, kept open; -1 where it may not be read. Raises OSError where there is none."""
+        """A descriptor of a file, kept open; -1 where it may not be read. Raises OSError without one."""
         try:
             self._files.append(os.open(path, os.O_RDONLY, dir_fd=folder))
         except PermissionError:

@@ -31,7 +31,7 @@ SEGMENT_TIMEOUT_S = patient(5.0)
 LEFTOVER_TIMEOUT_S = patient(10.0)
 PASSFILE = "password"  # of clients over TCP, in the private folder of the socket
 CLUSTERS = "clusters"  # in a cell's folder: those that a step makes itself
-DATA, FILES = "data", "files"  # folders of a cell: the cluster, and what lies beside it
+DATA, FILES = "data", "files"  # folders of a cell: the cluster, and files next to it
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
 
 

@@ -1,4 +1,4 @@
-"""A cell on a server that was running already: a database made for it, and dropped; nothing else is touched.
+"""A cell on an external server: a database is created for it and dropped; nothing else is touched.
 
 What is made bears a mark, a comment that names the run and holds a random word, which stands in the cell's folder too:
 what does not bear it is never dropped, also where an engine died and another one clears up.
@@ -73,8 +73,8 @@ class Made:
 
 
 @dataclass(eq=False)
-class AttachedServer:
-    """A server that was running already, for one cell, `cell`, of a run. A context manager: see `CellServer`.
+class ExternalCell:
+    """An external server for one cell, `cell`, of a run. A context manager: see `CellServer`.
 
     `conninfo` is complete (`engine.postgres.external_server`). `note` is called with what changed there since it was
     planned.
@@ -99,7 +99,7 @@ class AttachedServer:
         self._fds: tuple[int, ...] = ()
         self._open = ""
 
-    def __enter__(self) -> AttachedServer:
+    def __enter__(self) -> ExternalCell:
         try:
             self._found = self._look()
             self._prepare()
@@ -185,7 +185,7 @@ class AttachedServer:
         return psycopg.connect(self.dsn(), autocommit=True, application_name="pgbed")
 
     def died_reason(self) -> str | None:
-        return None  # whoever talks to it notices
+        return None  # its clients notice
 
     # -- the parts
 

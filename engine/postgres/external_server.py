@@ -97,7 +97,7 @@ class Found:
         return Config(CONFIG, self.settings, "the server's own")
 
     def check(self, use: ExternalServers, connections: int, *, schemas: bool = False) -> None:
-        """Raises UserError if a plan that needs so many connections, or `schemas` of its own, cannot run here."""
+        """Raises UserError if a plan cannot run here with this number of connections, or with `schemas` of its own."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
             raise UserError(

@@ -20,7 +20,7 @@ from engine.host import environment, sched_ext
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
-from engine.postgres.external_cell import AttachedServer
+from engine.postgres.external_cell import ExternalCell
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import Server
 from engine.postgres.server_processes import ServerProcesses
@@ -172,11 +172,11 @@ class Attempt:
             ) as own:
                 yield own
             return
-        attached = AttachedServer(
+        external = ExternalCell(
             build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
         )
         try:
-            with attached:
-                yield attached
+            with external:
+                yield external
         finally:
-            self._left = attached.left
+            self._left = external.left

@@ -1,5 +1,5 @@
 -- The server's settings whose value is not the built-in one. reset_val is the server's value also where this session
--- has set its own (source 'session'). Presets that the server tunes by itself are wanted too, such as wal_buffers;
+-- has set its own (source 'session'). Presets that the server tunes are included, such as wal_buffers;
 -- what this connection brought with it (source 'client'), and the cluster's paths, are not.
 SELECT name,
        CASE source WHEN 'session' THEN reset_val || coalesce(' x ' || unit, '') ELSE current_setting(name) END,
