@@ -170,7 +170,7 @@ def test_a_kernel_that_never_comes_up_fails_its_cells_and_the_machine_stays(
         go_on(run, booted=False, machine=Machine(lambda: AT_FIRST, refuses, machine.reboot), root=root)
     assert resume_unit.run_of(root) is None, "or every boot would try it"
     run.chmod(0o777)
-    with pytest.raises(UserError, match="another user can change what is in it"):
+    with pytest.raises(UserError, match="another user can change its contents"):
         go_on(run, booted=True, machine=machine.calls(), root=root)
     assert machine.boots == 4
 
@@ -244,9 +244,9 @@ def test_a_run_is_said_to_boot_once_it_does(new_folder: Callable[[], Path], plan
     with pytest.raises(UserError, match=r"^/none: the kernel has been removed"):
         _boots(run, 2, console, root)
     assert _boots(run, STOPPED, console, root) == STOPPED
-    assert "booted" not in out.getvalue()
+    assert "boots now" not in out.getvalue()
     go_on(run, booted=False, machine=MadeUp(set()).calls(), root=root)
-    assert _boots(run, 0, console, root) == 0 and "booted now" in out.getvalue()
+    assert _boots(run, 0, console, root) == 0 and "boots now" in out.getvalue()
 
 
 def test_a_run_that_goes_on_with_the_next_boot_is_not_deleted(
