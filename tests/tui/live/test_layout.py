@@ -1,0 +1,46 @@
+"""How the Live screen divides a terminal of any size."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.live.bindings import BINDINGS
+from tui.live.layout import Layout
+
+SIZES = st.tuples(st.integers(1, 400), st.integers(1, 200))
+
+
+def layout(columns: int, rows: int, *, interleaved: bool = False) -> Layout:
+    return Layout(columns, rows, interleaved=interleaved, log=False, heat=False)
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "side"),
+    [((80, 24), set(), 0), ((109, 50), {"-tall"}, 0), ((110, 24), {"-wide"}, 44),
+     ((130, 40), {"-wide", "-tall", "-roomy"}, 44), ((160, 46), {"-wide", "-tall", "-roomy", "-ample"}, 60)],
+)  # fmt: skip
+def test_a_larger_terminal_has_more_parts(size: tuple[int, int], parts: set[str], side: int) -> None:
+    known = layout(*size)
+    assert {name for name, holds in known.classes.items() if holds} == parts
+    assert known.main_columns == size[0] - side
+
+
+@given(SIZES, st.booleans(), st.integers(0, 60), st.integers(0, 8))
+def test_the_log_has_a_row_at_least_and_never_what_charts_and_text_need(
+    size: tuple[int, int], interleaved: bool, lines: int, roles: int
+) -> None:
+    height, crowded = layout(*size, interleaved=interleaved).log_rows(lines, roles)
+    assert 1 <= height <= 8
+    assert not crowded or layout(*size).tall
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_the_keys_that_are_left_out_are_bindings_and_fewer_in_a_wider_terminal(replay: bool, interleaved: bool) -> None:
+    narrow, wide, widest = (
+        set(layout(columns, 50, interleaved=interleaved).hidden_keys(replay=replay)) for columns in (80, 130, 200)
+    )
+    assert widest < wide < narrow <= {binding.id for binding in BINDINGS}
+    assert ("live.mark" in widest) == replay and ("live.build" in widest) == (not interleaved)
