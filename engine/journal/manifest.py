@@ -33,9 +33,9 @@ class _Workload:
 
 
 def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
-    """The manifest of a run directory. Raises UserError when there is none or it is damaged.
+    """The manifest of a run directory. Raises UserError if it is missing or damaged.
 
-    `signed`: also where it is not this user's own, see `engine.journal.signature`.
+    `signed`: also if it is not this user's own, see `engine.journal.signature`.
     """
     return manifest_of(read_record(run, signed=signed), run)
 

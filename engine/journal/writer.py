@@ -112,7 +112,7 @@ class Database:
 
 
 class JournalWriter:
-    """The writer. Holds the run's lock for as long as it is open, so that a second engine is refused."""
+    """The writer. Holds the run's lock while open, so that a second engine is refused."""
 
     def __init__(self, run: Path, rows: Rows) -> None:
         self.run = run

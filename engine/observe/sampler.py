@@ -345,7 +345,7 @@ class StepSampler:
         return tuple(cause.record() for cause in causes(evidence))
 
     def _load(self, role: Connection) -> str:
-        """The further load that a role is of; empty for the step's own."""
+        """The background workload that a role belongs to; empty for the step's own roles."""
         return role.name if any(each.role == role.name for each in self._watched.background) else ""
 
     def _watch_clock(self, t_ns: int) -> None:

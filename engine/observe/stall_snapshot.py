@@ -23,7 +23,7 @@ ELSEWHERE = ProcessSnapshot(0, "", "", "", (), ("it runs on another host",))
 
 @dataclass(frozen=True, slots=True)
 class StallSnapshot:
-    """The snapshot of one stall; `record` is its JSON form as far as it is known."""
+    """The snapshot of one stall; `record` is its JSON form, as complete as known."""
 
     taken_ns: int
     backend: ProcessSnapshot

@@ -83,7 +83,7 @@ def incident_beside(
 ) -> tuple[tuple[EventRow, ...], int] | None:
     """The next incident (`by` 1) or the previous one (-1) with its landing place; None without one.
 
-    They are counted from the one that was chosen, by when it began, as long as it is the one that is looked at.
+    They are counted from the chosen one, by when it began, while that one is still shown.
     """
     begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
     chosen = [

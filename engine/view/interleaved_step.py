@@ -160,21 +160,21 @@ def _key(sides: Beside) -> tuple[int, ...]:
     return tuple(step.id for _, step in sides)
 
 
-def so_far_words(abreast: Abreast, side: Side, *, ended: bool = False) -> str:
-    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as `bench compare` has it; empty where nothing can be said yet."""
+def so_far_words(view: Abreast, side: Side, *, ended: bool = False) -> str:
+    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as `bench compare` has it; empty before anything is known."""
     known = side.so_far
     if known is None:
         return ""
-    ratio = f"{side.name} / {abreast.sides[0].name}: {_percent(known.ratio)} %"
+    ratio = f"{side.name} / {view.sides[0].name}: {_percent(known.ratio)} %"
     if known.low is None or known.high is None:
         return f"{ratio}, no interval{'' if ended else ' yet'}"
     return f"{ratio} [{_percent(known.low)}, {_percent(known.high)}]{'' if ended else ' so far'}"
 
 
-def reach_words(abreast: Abreast) -> tuple[str, ...]:
-    """How far it is, and what the ratio holds for: `this pair of clusters, 9 of 12 s`; shorter forms follow."""
-    of = f" of {abreast.planned_s:.0f}" if abreast.planned_s else ""
-    reach = f"{min(abreast.shown.active_s, abreast.planned_s or 1e9):.0f}{of} s"
+def reach_words(view: Abreast) -> tuple[str, ...]:
+    """What the ratio holds for, and how far it is: `this pair of clusters, 9 of 12 s`, then shorter forms."""
+    of = f" of {view.planned_s:.0f}" if view.planned_s else ""
+    reach = f"{min(view.shown.active_s, view.planned_s or 1e9):.0f}{of} s"
     return f"this pair of clusters, {reach}", f"this pair, {reach}", reach
 
 

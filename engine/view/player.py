@@ -91,7 +91,6 @@ class Player:
         self.close()
 
     def close(self) -> None:
-        """Close the journal."""
         self.reader.__exit__(None, None, None)
 
     def look(self) -> ViewState:
@@ -240,19 +239,19 @@ class Player:
 
     @property
     def position_ns(self) -> int:
-        """Where the replay stands."""
+        """The replay's present time."""
         stood_ns, at_ns = self._anchor
         if not self.playing:
             return stood_ns
         return min(stood_ns + (self._clock.monotonic_ns() - at_ns) * self.speed, self._end_ns())
 
     def seek(self, t_ns: int) -> None:
-        """Go to a time of the cell, which is held within its steps."""
+        """Seek to a time of the cell, bounded by its steps."""
         t_ns = max(self._steps[0].started_ns, min(t_ns, self._end_ns()))
         self._anchor = (t_ns, self._clock.monotonic_ns())
 
     def pause(self, playing: bool) -> None:
-        """Stands still, or continues; from the end it begins again."""
+        """Stand still, or continue; at the end, begin again."""
         at_ns = self.position_ns
         if playing and at_ns >= self._end_ns():
             at_ns = self._steps[0].started_ns
@@ -260,13 +259,13 @@ class Player:
         self.seek(at_ns)
 
     def faster(self, by: int) -> None:
-        """The next speed, or the one before."""
+        """Change to the next speed, or the previous one."""
         at_ns = self.position_ns
         self.speed = SPEEDS[max(0, min(SPEEDS.index(self.speed) + by, len(SPEEDS) - 1))]
         self.seek(at_ns)
 
     def seek_stall(self, by: int) -> tuple[EventRow, ...] | None:
-        """To the next incident of the cell, or the one before, where all of it is to be seen; None without any."""
+        """Seek to the next incident of the cell, or the previous one, where all of it is visible; None without any."""
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
         ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
@@ -301,9 +300,8 @@ class Player:
 
     def _read_attempts(self) -> None:
         running = [attempt.id for attempt in self._attempts.values() if attempt.state == "running"]
-        known = (
-            min(running) - 1 if running else max(self._attempts, default=0)
-        )  # any of several interleaved cells may end first
+        # Any of several interleaved cells may end first.
+        known = min(running) - 1 if running else max(self._attempts, default=0)
         for attempt in self.reader.attempts(known, origins=False):
             self._attempts[attempt.id] = attempt
 
