@@ -290,7 +290,6 @@ def _for_build_users(folder: Path) -> Path:
 
 def local_build(name: str, prefix: Path) -> Build:
     """A PostgreSQL that the user installed; its version is what the binary reports, its digest the binary's."""
-    check_name(name)
     prefix = prefix.absolute()  # it is run from another folder
     server = prefix / "bin" / "postgres"
     for program in (server, server.with_name("initdb")):

@@ -12,7 +12,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from engine.core.errors import UserError
 from engine.core.model import Build, Config, ExternalServers
-from engine.core.text import NAME
 from engine.postgres import external_queries
 from engine.postgres.pgstat import question
 
@@ -115,8 +114,6 @@ class Found:
 
 def look(name: str, conninfo: str) -> Found:
     """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
-    if not NAME.fullmatch(name):
-        raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
