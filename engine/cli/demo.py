@@ -21,11 +21,11 @@ RECORDING = "demo.tar.xz"
 
 @click.command()
 @GLYPHS
-@click.option("--to", type=FOLDER, help="Only unpack the recording below this folder, for other commands to read.")
+@click.option("--to", type=FOLDER, help="Only unpack the recording into this folder, for other commands.")
 def demo(glyphs: str, to: Path | None) -> None:
     """Show a recorded comparison of two builds, with a guide, in about a minute. Needs no server and no run.
 
-    The recording is opened as any run is: all screens and keys work on it. Nothing of it stays on the disk.
+    All screens and keys work on the recording as on any run. Nothing of it stays on the disk.
     """
     packed = files("engine.cli").joinpath(RECORDING).read_bytes()
     if to is not None:

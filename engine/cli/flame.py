@@ -17,17 +17,19 @@ from engine.report.console import echo, echo_json
 @click.command()
 @click.argument("run", required=False, type=RunArgument())
 @OUT
-@click.option("--step", required=True, metavar="STEP", help="The step whose samples are shown, e.g. l.i1.")
-@click.option("--role", required=True, metavar="ROLE", help="The role whose samples are shown, e.g. delete.")
-@click.option("--pg", "label", metavar="LABEL", help="The build, or LABEL/CONFIG [default: the run's base].")
+@click.option("--step", required=True, metavar="STEP", help="Step whose samples to show, e.g. l.i1.")
+@click.option("--role", required=True, metavar="ROLE", help="Role whose samples to show, e.g. delete.")
+@click.option("--pg", "label", metavar="LABEL", help="Build, or LABEL/CONFIG [default: the run's base].")
 @click.option(
     "--diff",
     "other",
     type=RunArgument(),
     metavar="RUN2|LABEL",
-    help="Colour by the change from what is shown to another run, or another build of this run.",
+    help="Colour by the change to another run, or to another build of this run.",
 )
-@click.option("--cell", metavar="CELL", help="This cell's samples only, by its id or number [default: all repeats].")
+@click.option(
+    "--cell", metavar="CELL", help="Only the samples of this cell, by its id or number [default: all repeats]."
+)
 @click.option("--offcpu", is_flag=True, help="Show the time off the CPU by its stacks, instead of samples on it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the stacks as JSON instead of writing a page.")
 @click.option("--to", type=FILE, help="File to write [default: RUN-STEP-ROLE.html in the current folder].")
@@ -45,8 +47,8 @@ def flame(
 ) -> None:
     """Write a flame graph of the stacks that the probe `stacks` sampled, as one HTML file.
 
-    With --offcpu, of the time that server processes were off their CPU, which the probe `offcpu` counts: waiting for a
-    CPU, asleep (a lock, say), or for a disk. What they waited for their clients is left out.
+    With --offcpu, the graph shows the time that server processes spent off the CPU, from the probe `offcpu`: waiting
+    for a CPU, for a lock or for a disk. Waits for clients are left out.
 
     RUN is a run's name or folder [default: the newest]. With --diff, frames are coloured by how much they changed.
     The page needs no network. In the terminal, `f` on the screens Compare and Probes shows the same.

@@ -30,7 +30,7 @@ def host_kernels() -> None:
 @host_kernels.command(name="list")
 @JSON
 def list_(as_json: bool) -> None:
-    """List the kernels that this machine can be booted into, those of the system among them."""
+    """List the kernels that this machine can be booted into, including the system's own."""
     running, rows, unread = kexec.running(), [], list[str]()
     for each in kernels.known():
         row: dict[str, str | None] = {"kernel": each.label, "release": None, "scheduler": None, "origin": each.origin}
@@ -56,10 +56,10 @@ def list_(as_json: bool) -> None:
 @LABELS
 @YES
 def install(labels: tuple[str, ...], yes: bool) -> None:
-    """Fetch kernels of this machine's distribution, and make what they need to boot it. Asks first.
+    """Fetch kernels of this machine's distribution, and prepare them for booting. Asks first.
 
-    They lie in /var/lib/pgbed/kernels, with a link in /lib/modules. Neither /boot nor the boot loader is touched: only
-    bench boots them (kexec), and after a power cycle the machine boots what it always has.
+    They are stored in /var/lib/pgbed/kernels, with a link in /lib/modules. Neither /boot nor the boot loader is
+    touched: only bench boots them (kexec), and after a power cycle the machine boots as always.
     """
     kernels.check_install(labels)
     place = Path("/") / kernels.PLACE

@@ -40,7 +40,7 @@ def list_probes(out: Path, as_json: bool) -> None:
     catalog.show(catalog.probes(out), as_json)
     measured = probe_cost.known(out)
     if measured and not as_json:
-        echo("\nmeasured on this machine (bench probes cost), probed against bare:")
+        echo("\nmeasured on this machine (bench probes cost), with probes against without:")
         for cost in measured:
             echo(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}")
 
@@ -48,8 +48,8 @@ def list_probes(out: Path, as_json: bool) -> None:
 def _add_switch(word: str, action: str, on: bool) -> None:
     @probes.command(
         name=word,
-        short_help=f"{action} a run under way.",
-        help=f"{action} a run under way [default: the newest] until the end of its cell.",
+        short_help=f"{action} a running run.",
+        help=f"{action} a running run [default: the newest] until the end of its cell.",
     )
     @click.argument("name")
     @of_run
@@ -66,7 +66,7 @@ _add_switch("off", "Detach a probe from", on=False)
 @click.option("--probe", "wanted", default="default", show_default=True, metavar="NAME,…", help="Probes to measure.")
 @click.option("--pg", "label", default="16.3", show_default=True, metavar="LABEL", help="Build to measure with.")
 @click.option("--workload", default="insert", show_default=True, help="Workload to run.")
-@click.option("--steps", metavar="STEP,…", help="Steps to compare  [default: l.i1; pgbench: all].")
+@click.option("--steps", metavar="STEP,…", help="Steps to compare [default: l.i1; pgbench: all].")
 @click.option(
     "--pairs",
     type=click.IntRange(1, 1000),
@@ -74,9 +74,9 @@ _add_switch("off", "Detach a probe from", on=False)
     show_default=True,
     help="Pairs of cells with and without.",
 )
-@click.option("--rows", type=Figure(ROWS), help="Rows to load  [default: 100000].")
-@click.option("--rows-written", type=Figure(ROWS), help="Rows of l.i1  [default: 200000].")
-@click.option("--query-seconds", type=Figure(SECONDS), help="Seconds per query step  [default: 10].")
+@click.option("--rows", type=Figure(ROWS), help="Rows to load [default: 100000].")
+@click.option("--rows-written", type=Figure(ROWS), help="Rows of l.i1 [default: 200000].")
+@click.option("--query-seconds", type=Figure(SECONDS), help="Seconds per query step [default: 10].")
 @click.option("--allow-concurrent", is_flag=True, help="Run even if another run is measuring on this machine.")
 @OUT
 @JSON
@@ -106,7 +106,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     if as_json:
         echo_json([asdict(measured) for measured in costs])
     else:
-        console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, probed against bare:")
+        console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, with probes against without:")
         for line in probe_cost.lines(costs):
             console.say(line)
 

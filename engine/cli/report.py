@@ -24,10 +24,10 @@ FORMATS = ("html", "md", "text")
 @click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
 @click.option("--runs", "folder", type=FOLDER, help="Folder that holds the runs [default: as for other commands].")
 def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, folder: Path | None) -> None:
-    """Write a comparison as one file: the answer, every step with its charts and tables, where the figures come from.
+    """Write a comparison as one file: the answer, every step with charts and tables, and the origin of the figures.
 
-    RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page holds all that it
-    needs and can be mailed; its figures are those of bench compare.
+    RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page needs no other
+    files and can be mailed; its figures are those of bench compare.
     """
     from engine.report import document  # reads results, which loads more than the other commands need
 

@@ -52,20 +52,20 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
         raise UserError(f"the run {going} continues after the next boot: stop it first with bench stop")
     if not yes:
         if not sys.stdin.isatty():
-            raise UserError("nothing removed: not a terminal; pass --yes to confirm")
+            raise UserError("nothing was removed: without a terminal, --yes must confirm")
         for folder in folders:
             echo(f"{folder}  {size(disk.occupied_bytes(folder))}", err=True)
         many = f"these {len(folders)} runs" if len(folders) > 1 else "this run"
         if not click.confirm(f"Remove {many} for good?", err=True):
-            raise UserError("nothing removed")
+            raise UserError("nothing was removed")
     for folder in folders:
         freed = housekeeping.delete(folder, out, lambda text: echo(text, err=True))
         echo(f"removed {folder.name}: {size(freed)} freed")
-    _let_builds_go(out)
+    _remove_unused_links(out)
 
 
-def _let_builds_go(out: Path) -> None:
-    """Links to builds of source trees that no run names any more; none if a run cannot be read."""
+def _remove_unused_links(out: Path) -> None:
+    """Remove links to builds of source trees that no run names any more; keep all if a run cannot be read."""
     try:
         wanted = {build.digest for run in runs_in(out) for build in read_manifest(run).builds}
     except UserError:

@@ -39,7 +39,7 @@ def schema(record: str) -> None:
     document = msgspec.json.schema(types[record])
     if record == "plan":  # where a workload's options stand among the other entries
         request = document["$defs"]["Request"]
-        request["description"] = "What is to be run, and the options of its workload."
+        request["description"] = "What to run, and the options of its workload."
         del request["properties"]["options"]
         for options in (each.options for each in workloads()):
             request["properties"] |= msgspec.json.schema(options)["$defs"][options.__name__]["properties"]

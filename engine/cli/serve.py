@@ -29,7 +29,7 @@ class Port(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Convert to a number; the error says which values are valid."""
         if not re.fullmatch(r"\d{1,5}", str(value), re.ASCII) or int(value) > MOST_PORT:
-            self.fail(f"{value} is no port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
+            self.fail(f"{value} is not a port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
         return int(value)
 
 
@@ -38,17 +38,17 @@ class Port(click.ParamType[int]):
 @OUT
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=Port(), default=8000, show_default=True, help="Port to listen on; 0: any free one.")
-@click.option("--token-file", type=FILE, help="File that holds the token, and that only you can read.")
+@click.option("--token-file", type=FILE, help="File with the token; only you may be able to read it.")
 @GLYPHS
 def serve(run: str | None, out: Path, host: str, port: int, token_file: Path | None, glyphs: str) -> None:
     """Open the interface in a browser: RUN in the screen Live; without it the screen Launch.
 
-    Prints the address to open, which holds a token: made anew, or that of --token-file or of the environment variable
-    PGBED_SERVE_TOKEN. Without the token nothing is shown. Anyone who has it can do what you can do with bench: start
+    Prints the address to open, with a token: a new one, or that of --token-file or of the environment variable
+    PGBED_SERVE_TOKEN. Without the token, nothing is shown. Anyone who has it can do what you can do with bench: start
     runs and stop them.
 
-    Only this machine is listened to unless --host says otherwise. The connection is not encrypted: over a network, use
-    it through `ssh -L 8000:localhost:8000 HOST`.
+    Listens on this machine only, unless --host says otherwise. The connection is not encrypted: over a network, use
+    `ssh -L 8000:localhost:8000 HOST`.
     """
     out = out.resolve()
     folder = find_run(run, out) if run is not None else next(iter(runs_in(out)), None)

@@ -20,17 +20,17 @@ from engine.report.console import echo, echo_json
 @click.option("--step", metavar="STEP", help="This step only, with a chart [default: all steps].")
 @click.option(
     "--metric", default="rate_per_s", show_default=True, metavar="NAME",
-    help="The figure, by its key in bench compare --json.",
+    help="Metric, by its key in bench compare --json.",
 )  # fmt: skip
 @click.option(
     "--by",
     type=click.Choice(["date", "version"]),
     default="date",
     show_default=True,
-    help="What the runs stand in order of.",
+    help="Order of the runs.",
 )
 @click.option(
-    "--against-base", is_flag=True, help="Show ratios to each run's base, which a slower machine leaves as they are."
+    "--against-base", is_flag=True, help="Show ratios to each run's base, which do not depend on the machine's speed."
 )
 @click.option(
     "--margin",
@@ -38,7 +38,7 @@ from engine.report.console import echo, echo_json
     default=0.02,
     show_default=True,
     metavar="FRACTION",
-    help="Smallest change to name.",
+    help="Smallest change to report.",
 )
 @click.option("--report", type=FILE, metavar="FILE", help="Write a page for the browser, with a chart of each series.")
 @JSON
@@ -52,15 +52,14 @@ def trend(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Show a figure of all runs below the folders OUT over time or versions, and where it changed for good.
+    """Show a metric of all runs below the folders OUT over time or versions, and where it changed for good.
 
-    OUT is a folder that holds runs [default: where runs are kept]. Runs that were measured alike stand in one series:
-    same workload and options, settings, probes, design, config, kernel and machine. Figures are medians of a run's
-    cells, also where bench compare withholds a verdict. A change is named with the builds before and after it, and
-    where it is for the worse and git knows both, with the command bench bisect that finds the commit. At most one in
-    twenty folders without a change shows any, all series together, as long as the correlation of each point with the
-    one before is at most 0.5. A level has three points or more. What was read is kept in the file .pgbed-trend of each
-    folder.
+    OUT is a folder that holds runs [default: as for --out]. Runs with the same conditions form one series: workload and
+    its options, settings, probes, design, config, kernel and machine. Values are medians of a run's cells, even where
+    bench compare withholds a verdict. A change is reported with the builds before and after it; if it is for the worse
+    and git knows both, also with the command bench bisect that finds the commit. At most one in twenty folders without
+    a change shows one, over all series, as long as the correlation of neighbouring points is at most 0.5. A level has
+    three points or more. What was read is cached in the file .pgbed-trend of each folder.
     """
     from engine.analysis import trend as trends
     from engine.analysis.cells import METRICS

@@ -230,8 +230,8 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path, monkeypatch: py
         (["--token-file", str(short)], "the token must be 16 to 256 letters, digits"),
         (["--token-file", str(tmp_path / "none")], "No such file"),
         (["--token-file", str(fifo)], "not a regular file"),
-        (["--port", "65536"], "65536 is no port: give a number from 1 to 65535, or 0"),
-        (["--port", "80x"], "80x is no port"),
+        (["--port", "65536"], "65536 is not a port: give a number from 1 to 65535, or 0"),
+        (["--port", "80x"], "80x is not a port"),
         (["nothing"], "no run 'nothing'"),
     ):
         done = CliRunner().invoke(main, ["serve", *options])
