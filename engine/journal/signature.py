@@ -44,11 +44,16 @@ def check(run: Path, manifest: bytes) -> None:
 
 
 def key_path() -> Path:
-    """Where the key of this user is."""
-    home = Path(os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir)
-    if os.geteuid() == 0 and not _is_roots(home):  # sudo may keep the caller's
-        return Path(pwd.getpwuid(0).pw_dir) / ".local/state/pgbed/key"
-    return Path(os.environ.get("XDG_STATE_HOME") or home / ".local/state") / "pgbed" / "key"
+    """Where the key of this user is. Raises UserError for a user without a home."""
+    given = os.environ.get("HOME", "")
+    try:
+        home = Path(given if given.startswith("/") else pwd.getpwuid(os.geteuid()).pw_dir)
+        if os.geteuid() == 0 and not _is_roots(home):  # sudo may keep the caller's
+            return Path(pwd.getpwuid(0).pw_dir) / ".local/state/pgbed/key"
+    except KeyError:
+        raise UserError("this user has no home, in which the key that signs runs would be: set HOME") from None
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else home / ".local/state") / "pgbed" / "key"
 
 
 def _is_roots(folder: Path) -> bool:

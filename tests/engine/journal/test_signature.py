@@ -145,3 +145,10 @@ def test_a_key_of_another_user_is_refused(run: Path, key: Path) -> None:
     os.chown(key, 65534, 65534)
     with pytest.raises(UserError, match="others can read or own this key"):
         planned(run, signed=True)
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(UserError, match="this user has no home"):
+        signature.key_path()
