@@ -148,7 +148,7 @@ class Bench(BenchApp):
             self.push_screen(_Palette(placeholder="search commands", id="--command-palette"))
 
     def say(self, text: str, mark: str = "") -> None:
-        for screen in self.screen_stack[-1:]:  # there is none while the interface closes
+        for screen in self.screen_stack[-1:]:  # empty while the interface closes
             if isinstance(screen, BenchScreen):
                 screen.notify_line(text, mark)
 

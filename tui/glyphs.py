@@ -43,7 +43,7 @@ _ASCII = Glyphs(
     "'", "v=^",
 )  # fmt: skip
 SETS = {
-    "braille": replace(_BLOCK, name="braille"),  # bars and signs beside its dots
+    "braille": replace(_BLOCK, name="braille"),  # with these bars and signs
     "block": _BLOCK,
     "ascii": _ASCII,
 }

@@ -99,7 +99,7 @@ class Playback:
             self._kind = kinds.get(name, self._kind)
 
     def next_role(self) -> str:
-        """Show the next kind of role in the charts; returns what there is to say about it."""
+        """Show the next kind of role in the charts; returns a notice, possibly empty."""
         if self.view is None or self.view.series is None or not self.view.series.rates:
             return "no role has done anything yet"
         kinds = sorted(self.view.series.rates)

@@ -14,7 +14,7 @@ from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
-TREND = 0.005  # a smaller change of a ratio is none
+TREND = 0.005  # smaller changes of a ratio are shown as steady
 WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
 # The role table: headings and their cells, 80 together. Service times in ms.
 COLUMNS = (
