@@ -1,7 +1,7 @@
-"""A search for the commit that made a step slower, miss its SLA, or fail: what is judged next, and what is known then.
+"""A search for the commit that made a step slower, miss its SLA, or fail: which commit is measured next, and what follows.
 
-The search has a folder of its own below --out, with a run for each judgement and what they came to in `bisect.json`,
-which is all that is needed to go on.
+The search has a folder of its own below --out, with a run for each measured commit and the results in `bisect.json`,
+which is all that is needed to resume.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.analysis.failure_counts import Counts
 from engine.bisect import ends, measurements, state
 from engine.bisect.ends import BAD, GOOD, TRIED
 from engine.bisect.measurements import Place, Start
-from engine.bisect.state import FORMAT, Judged, State, UnderWay
+from engine.bisect.state import FORMAT, MeasuredCommit, PendingRun, State
 from engine.builds import commit_log
 from engine.builds.commit_log import Commit
 from engine.builds.nix import BuildFailed
@@ -159,7 +159,7 @@ class _Bisection:
         left = sum(likelihood > self.search.error / self.count for likelihood in now.first)
         say(f"  {left} commit{'s' if left != 1 else ''} left")
 
-    def _measured(self, commit: Commit) -> Judged | None:
+    def _measured(self, commit: Commit) -> MeasuredCommit | None:
         """Measure a commit; None if it is skipped."""
         for left in reversed(range(JUDGED_AGAIN + 1)):
             run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
@@ -176,16 +176,16 @@ class _Bisection:
             f"{self.folder / run}: fewer than two pairs of {self.state.step} can be compared; see bench compare"
         )
 
-    def _judged(self, commit: Commit, run: str, comparison: Comparison) -> Judged | None:
+    def _judged(self, commit: Commit, run: str, comparison: Comparison) -> MeasuredCommit | None:
         """Return what a run says of a commit; None if that is too little."""
         fault, step = self.state.fault, self.state.step
         if fault == "slower":
             pairs = tuple(_pairs(self.folder / run, comparison, step))
-            return Judged(commit.hash, pairs, run) if len(pairs) > 1 else None
+            return MeasuredCommit(commit.hash, pairs, run) if len(pairs) > 1 else None
         counts = Counts(*(ends.count(comparison, name, fault, step) for name in (GOOD, BAD, TRIED)))
-        return Judged(commit.hash, (), run, counts) if counts.tried.cells > 1 else None
+        return MeasuredCommit(commit.hash, (), run, counts) if counts.tried.cells > 1 else None
 
-    def _seen(self, judged: Judged) -> str:
+    def _seen(self, judged: MeasuredCommit) -> str:
         if judged.counts is None:
             mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
             return f"{mean - 1:+.1%} to good"
@@ -272,7 +272,7 @@ class _Bisection:
             return begun.run, compare([self.folder / begun.run], next(iter(commits)))
 
         def note(run: str) -> None:
-            state.under_way = UnderWay(run, hashes)
+            state.under_way = PendingRun(run, hashes)
             self._write()
             state.under_way = None
 

@@ -17,7 +17,7 @@ FORMAT = 1
 MAX_BYTES = 1 << 24
 
 
-class Judged(msgspec.Struct, frozen=True):
+class MeasuredCommit(msgspec.Struct, frozen=True):
     """A commit that was measured: pairs of log ratios (see `engine.analysis.bisection`), or counts of cells."""
 
     commit: str
@@ -26,7 +26,7 @@ class Judged(msgspec.Struct, frozen=True):
     counts: Counts | None = None
 
 
-class UnderWay(msgspec.Struct, frozen=True):
+class PendingRun(msgspec.Struct, frozen=True):
     """A run that was begun, and the commit of each of its builds by what that is called in it."""
 
     run: str
@@ -43,13 +43,13 @@ class State(msgspec.Struct):
     format: int
     asked: str
     measured: list[str] = []
-    under_way: UnderWay | None = None
+    under_way: PendingRun | None = None
     fault: Fault = "slower"
     step: str = ""
     ends: tuple[float, ...] = ()
     counts: Counts | None = None
     ends_text: str = ""
-    judged: list[Judged] = []
+    judged: list[MeasuredCommit] = []
     broken: dict[str, str] = {}
     after: str = ""
     mended: list[str] = []

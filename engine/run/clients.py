@@ -86,7 +86,7 @@ def launched(
     """Start a launcher on a new counters page; whatever happens, no client outlives this context.
 
     `launch_on` makes the launch from the page's descriptor. On another `host` it is launched there, and the launcher
-    here keeps the page as it is there.
+    here mirrors the page there.
     """
     page = Page.create(roles)
     log = server.cell_dir / "clients.log"

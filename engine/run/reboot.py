@@ -36,7 +36,7 @@ EVENT = "boot"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCell:
     """A cell and its kernel: label, release and version (uname -r and -v)."""
 
     cell: str
@@ -68,7 +68,7 @@ class _Begin:
 class State:
     """All that decides: the plan in order, finished and begun cells, boots, and boots that have had a cell."""
 
-    plan: tuple[Planned, ...]
+    plan: tuple[PlannedCell, ...]
     finished: frozenset[str]
     begun: frozenset[str]
     boots: tuple[Boot, ...]
@@ -91,13 +91,13 @@ class BootFor:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Finished:
     """Nothing is left to do; `lost` are cells whose kernel does not come up, with the reasons."""
 
     lost: tuple[tuple[str, str], ...] = ()
 
 
-def decide(state: State) -> RunCell | BootFor | Over:
+def decide(state: State) -> RunCell | BootFor | Finished:
     """Decide what is next. A cell is begun at most once; whether to repeat a failed one is up to the user."""
     left = [planned for planned in state.plan if planned.cell not in state.finished | state.begun]
     fresh = state.running.boot_id not in state.used
@@ -110,7 +110,7 @@ def decide(state: State) -> RunCell | BootFor | Over:
         if planned.kernel not in dead:
             return BootFor(planned.cell)
     how = "" if state.running.marked else ", by the firmware"
-    return Over(
+    return Finished(
         tuple(
             (
                 planned.cell,
@@ -162,7 +162,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
     if not booted:
         resume_unit.check_free(run, root)
         _begin(run)
-        if decide(_state(run, manifest, machine.running())) == Over():
+        if decide(_state(run, manifest, machine.running())) == Finished():
             return Outcome(0, False)
     with stop_on_signals() as stop:
         try:
@@ -185,7 +185,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
                             machine.boot(_kernel(manifest, kernel))
                         unit_stays = True
                         return Outcome(failed, False)
-                    case Over(lost):
+                    case Finished(lost):
                         _fail(run, lost)
                         if not lost:
                             resume_unit.remove(run, root)
@@ -208,7 +208,7 @@ def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) ->
         boots = _boots(run, manifest)
         resume_unit.remove(run, root)
     if boots and boots[-1].boot_id == (boot_id or kexec.running().boot_id):
-        return "the boot that was asked for can be held no more, and the run does not go on after it"
+        return "the requested boot can no longer be prevented, but the run does not continue after it"
     return "stopped"
 
 
@@ -232,7 +232,7 @@ def _kernel(manifest: Manifest, label: str) -> Kernel:
 def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Running, stop: Stop, root: Path) -> bool:
     """Record a boot that follows at once; return False if the run was asked to stop before that.
 
-    Whoever ends the run holds its lock, too (`end`): it sees this record, or this sees that the unit is gone.
+    `end` holds the run's lock, too: it sees this record, or this sees that the unit is gone.
     """
     kernel = _kernel(manifest, label)
     with JournalWriter.open(run) as journal:
@@ -270,7 +270,7 @@ def _state(run: Path, manifest: Manifest, running: Running) -> State:
     own = [attempt for attempt in attempts if attempt.id > after]
     cells = ((cell.id, _kernel(manifest, cell.subject.kernel)) for cell in manifest.cells)
     return State(
-        plan=tuple(Planned(cell, kernel.label, kernel.release, kernel.version) for cell, kernel in cells),
+        plan=tuple(PlannedCell(cell, kernel.label, kernel.release, kernel.version) for cell, kernel in cells),
         finished=frozenset(outcome.finished(manifest, attempts)),
         begun=frozenset(attempt.cell for attempt in own),
         boots=boots,

@@ -23,7 +23,7 @@ POLL_S = 1.0  # between checks of the width
 SECOND_NS = 1_000_000_000
 
 
-class Running(Protocol):
+class RunningStep(Protocol):
     """What the rule needs of a running step: see `engine.run.step.StepRunner`."""
 
     @property
@@ -37,7 +37,7 @@ class Running(Protocol):
 class PrecisionRule:
     """The rule for one running step, the base's runner first; `tau` is the scatter of log ratios between pairs."""
 
-    def __init__(self, step: Step, runners: Sequence[Running], tau: float) -> None:
+    def __init__(self, step: Step, runners: Sequence[RunningStep], tau: float) -> None:
         self._runners, self._tau = runners, tau
         self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
         self._due_s = 0.0

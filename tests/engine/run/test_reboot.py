@@ -32,11 +32,11 @@ from engine.journal.writer import JournalWriter, create_run
 from engine.report.console import PlainConsole
 from engine.run import reboot
 from engine.run.engine import Outcome
-from engine.run.reboot import TRIES, Boot, BootFor, Machine, Over, Planned, RunCell, State, decide, go_on
+from engine.run.reboot import TRIES, Boot, BootFor, Finished, Machine, PlannedCell, RunCell, State, decide, go_on
 from engine.run.stop import STOPPED
 from tests.support.benchcall import SMALL, Bench
 
-PLAN = tuple(Planned(f"{kernel}{number}", kernel, kernel, "#1") for number, kernel in enumerate("abba"))
+PLAN = tuple(PlannedCell(f"{kernel}{number}", kernel, kernel, "#1") for number, kernel in enumerate("abba"))
 AT_FIRST = Running("firmware", "#1", "boot 0", False)
 NOTHING: frozenset[str] = frozenset()
 BEFORE = State(PLAN, NOTHING, NOTHING, (), NOTHING, AT_FIRST)
@@ -61,13 +61,13 @@ def test_a_cell_runs_in_a_boot_of_its_own_that_was_made_for_it() -> None:
     assert decide(replace(again, running=booted("b", 2), used=frozenset({"boot 1", "boot 2"}))) == BootFor("b2"), (
         "the same kernel runs, but this boot has had its cell"
     )
-    assert decide(replace(BEFORE, finished=frozenset(each.cell for each in PLAN))) == Over()
+    assert decide(replace(BEFORE, finished=frozenset(each.cell for each in PLAN))) == Finished()
 
 
 @given(st.data())
 def test_whatever_comes_up_the_chain_ends_and_no_cell_runs_under_another_kernel(data: st.DataObject) -> None:
     state, boots, ran = BEFORE, 0, []
-    while not isinstance(found := decide(state), Over):
+    while not isinstance(found := decide(state), Finished):
         cell = next(each for each in PLAN if each.cell == found.cell)
         if isinstance(found, RunCell):
             assert cell.runs(state.running) and state.running.boot_id not in state.used
@@ -183,7 +183,7 @@ def test_a_stop_between_a_cell_and_the_boot_is_heard_or_told_to_come_too_late(
     create_run(run, planned)
     (root / resume_unit.UNIT).parent.mkdir(parents=True)
     go_on(run, booted=False, machine=machine.calls(), root=root)
-    assert "can be held no more" in reboot.end(run, root, boot_id="boot 0"), "from there it was asked for"
+    assert "can no longer be prevented" in reboot.end(run, root, boot_id="boot 0"), "from there it was asked for"
     assert resume_unit.run_of(root) is None and machine.boots == 1
     with pytest.raises(UserError, match="is running it"), JournalWriter.open(run):
         reboot.end(run, root)
