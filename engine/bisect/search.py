@@ -1,4 +1,4 @@
-"""A search for the commit that made a step slower, miss its SLA, or fail: which commit is measured next, and what follows.
+"""A search for the commit that made a step slower, miss its SLA, or fail: what is measured next, and what follows.
 
 The search has a folder of its own below --out, with a run for each measured commit and the results in `bisect.json`,
 which is all that is needed to resume.
