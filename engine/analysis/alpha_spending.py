@@ -1,9 +1,9 @@
 """The level of verdicts where the same pairs are judged more than once: interim analyses share the allowed error.
 
-Whoever reads "not known: 4 more pairs", measures these and judges all pairs together has looked twice. At the same
-level each time, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
-and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each one that was added later
-half of what is left. A run that may end early (`--until-known`) divides its part among its own analyses.
+Someone who reads "not known: 4 more pairs", measures these and judges all pairs together has analysed twice. At the
+same level each time, two equal servers would be called different in more than 5 % of such comparisons (Armitage,
+McPherson and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each one that was
+added later half of what is left. A run that may end early (`--until-known`) divides its part among its own analyses.
 
 What an analysis may spend is turned into a level by the distribution of the sum of log ratios, a random walk whose
 time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets,
@@ -33,7 +33,7 @@ def level(runs: Sequence[RunResult]) -> float:
 
 
 def shrink(runs: Sequence[RunResult]) -> Callable[[int], float]:
-    """By what factor the level of these runs is smaller once another run adds so many pairs."""
+    """By what factor the level of these runs is smaller once another run adds pairs."""
     done, left = _spent(runs)
     now = statistics.spent_level(*done)
     return lambda more: statistics.spent_level(*done, (done[-1][0] + more, left / 2)) / now
@@ -53,7 +53,7 @@ def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
 
 
 def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
-    """Analyses of a run up to the one that it is at, or on its way to, after so many pairs; together they spend `part`.
+    """Analyses of a run up to the current one, after this number of pairs; together they spend `part`.
 
     Those before are at the pairs that were planned, the last at the pairs that there are.
     """

@@ -32,7 +32,7 @@ NAMED = 3  # steps that are named with their figures; others are counted
 
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
-    """A sentence for each subject that is compared with the base, doubles left out; a second where the CPU differs."""
+    """A sentence for each subject that is compared with the base, controls left out; a second where the CPU differs."""
     found = []
     for subject in cells.others:
         if not subject.control:
@@ -55,7 +55,7 @@ class _Words:
 
 
 def _words(cells: ComparedCells, subject: Subject) -> _Words:
-    """A build is slower than the base; a workload is slower with another beside it."""
+    """A build is slower than the base; a workload is slower with another in the background."""
     base = cells.baseline_of(subject)
     if subject.workload == base.workload:
         return _Words(f"{cells.names[subject]} is", f"than {cells.names[base]}", f"as {cells.names[base]}")
@@ -63,10 +63,14 @@ def _words(cells: ComparedCells, subject: Subject) -> _Words:
     more, less = (
         ", ".join(part.text for part in one if part not in other) for one, other in ((ours, theirs), (theirs, ours))
     )
-    beside = " and ".join(filter(None, (f"with {more}" if more else "", f"without {less}" if less else "")))
+    background = " and ".join(filter(None, (f"with {more}" if more else "", f"without {less}" if less else "")))
     servers = subject_names(list(dict.fromkeys(replace(other, workload="") for other in cells.names)))
     of = f" on {servers[replace(subject, workload='')]}" if len(servers) > 1 else ""
-    return _Words(f"{subject.workload.partition('+')[0]}{of} is", f"{beside} beside it", f"{beside} beside it")
+    return _Words(
+        f"{subject.workload.partition('+')[0]}{of} is",
+        f"{background} in the background",
+        f"{background} in the background",
+    )
 
 
 def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> str:
@@ -121,14 +125,17 @@ def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int)
 
 
 def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio]) -> list[str]:
-    """A sentence on the rate of each further load that has verdicts."""
+    """A sentence on the rate of each background workload that has verdicts."""
     found, base = [], cells.names[cells.baseline_of(subject)]
     loads = dict.fromkeys(load for ratio in ratios if (load := ratio.metric.removesuffix(f".{RATE}")) != ratio.metric)
     for load in loads:
         rates = [ratio for ratio in ratios if ratio.metric == f"{load}.{RATE}"]
         if known := [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]:
             parts = _known(
-                cells, _Words(f"Beside it, {load} is", f"than with {base}", f"as with {base}"), known, len(rates)
+                cells,
+                _Words(f"In the background, {load} is", f"than with {base}", f"as with {base}"),
+                known,
+                len(rates),
             )
             found.append(f"{'; '.join(parts)}.")
     return found
@@ -182,7 +189,7 @@ def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> s
     if not wanted:
         return "too much scatter, or too near the margin, for more pairs to help"
     pairs = max(wanted)
-    together = max if cells.runs[0].manifest.sliced else sum  # cells abreast take their time side by side
+    together = max if cells.runs[0].manifest.sliced else sum  # interleaved cells run at the same time
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
     settled = f" for {len(wanted)} of them" if len(wanted) < len(unknown) else ""

@@ -57,7 +57,7 @@ from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`
 
-WIDEST = 0.5  # an interval of a share that is wider, as far as it is between -1 and 1, says too little
+WIDEST = 0.5  # an interval of a share that is wider, within -1 and 1, says too little
 LEAST = 0.1  # what makes less of the difference is not named
 MOST_NAMED = 2
 SHOWN = 0.005  # what is less is 0% where it is shown

@@ -5,7 +5,7 @@ measures one of them beside both ends at once; of each pair of clusters it has t
 commit and, r, of the bad end. 2x - r has the mean d where the commit is like the bad end and -d where it is like the
 good one, d being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements
 so far, and their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence
-that contradicts an earlier judgement takes the search back by itself. Commits that cannot be judged, as they do not
+that contradicts an earlier judgement makes the search go back. Commits that cannot be judged, as they do not
 build, are not told apart from the next one that can. What a judgement weighs may also come from counts of cells that
 failed: see `engine.analysis.failure_counts`.
 """

@@ -41,7 +41,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
         if ours != theirs:
             raise UserError(
                 f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads; "
-                "compare each by itself: their ratios may stand side by side, rates and figures per operation may not"
+                "compare each separately: their ratios may stand side by side, rates and figures per operation may not"
             )
         ours, theirs = (each.manifest.route.words for each in (first, run))
         if ours != theirs:

@@ -1,4 +1,4 @@
-"""Comparisons of servers that were running already: what may be said of them, and what must be."""
+"""Comparisons of external servers: what may be said of them, and what must be."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def unjudged(cells: ComparedCells) -> bool:
 
 
 def findings(cells: ComparedCells) -> list[str]:
-    """What must be said beside the figures, a sentence each; nothing of servers of pgbed's own."""
+    """What must be said with the figures, a sentence each; nothing of servers of pgbed's own."""
     attached = [run.manifest for run in cells.runs if run.manifest.external is not None]
     found = [sentence for manifest in attached for sentence in _of_run(manifest)]
     if attached and not unjudged(cells):
-        found.append("verdicts were asked for although others may have used these servers meanwhile")
+        found.append("verdicts were requested although others may have used these servers meanwhile")
     return found
 
 
@@ -28,13 +28,13 @@ def _of_run(manifest: Manifest) -> list[str]:
     assert manifest.external is not None
     servers = ", ".join(f"{build.label} ({build.server})" for build in manifest.builds)
     found = [
-        f"servers that were running already: {servers}; not visible from outside: CPU, run queue, memory and stops of "
+        f"external servers: {servers}; not visible from outside: CPU, run queue, memory and stops of "
         "their processes, their machines and devices, their logs (checkpoints, autovacuum, errors)",
         "WAL and what statistics views count of a whole server include what others did there; causes of stalls go by "
         "wait events alone",
     ]
     if not manifest.external.checkpoint:
-        found.append("no CHECKPOINT was done before steps, on none of the servers: not on all of them the role may")
+        found.append("no CHECKPOINT was done before steps on any server: on some of them the role may not")
     if manifest.external.scratch_database:
         found.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
     base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.base)].settings)

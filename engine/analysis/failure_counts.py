@@ -18,7 +18,7 @@ PRIOR = 0.5  # Jeffreys', of cells in which it is seen, and of the others
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """In how many of so many cells it was seen."""
+    """The number of cells in which it was seen, of all `cells`."""
 
     seen: int
     cells: int
@@ -34,7 +34,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted of both ends, and of the commit between them; of the ends beside each other there is none."""
+    """What was counted of both ends, and of the commit between them, if there is one."""
 
     good: Count
     bad: Count
@@ -42,7 +42,7 @@ class Counts:
 
 
 def p_value(good: Count, bad: Count) -> float:
-    """How probable it is that so many of all cells in which it was seen are the bad end's, if both ends are alike.
+    """The probability that at least this many of the cells in which it was seen are of the bad end, if both are alike.
 
     Fisher's exact test, one-sided.
     """

@@ -1,4 +1,4 @@
-"""What a look at a run that goes on finds: which steps are not known yet."""
+"""An interim analysis of a run: which steps are not known yet."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
 
 
 def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
-    """What is known of a further load: its rate, how long its transactions took, CPU time of its own backends each.
+    """Figures of a background workload: its rate, how long its transactions took, CPU time of its own backends each.
 
     Under a rate limit the time runs from when a transaction was due.
     """
@@ -289,7 +289,7 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
 
 
 def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
-    """The rate that was sustained in so many percent of the one-second intervals; connections are added up.
+    """The rate that was sustained in `percent` percent of the one-second intervals; connections are added up.
 
     Of the rates in falling order the element number round(x / 100 x count), so the 99th is a low one. None with
     fewer than ten intervals. A sliver, as the last interval often is, belongs to the one before it.
@@ -384,7 +384,7 @@ def _per(value: float, divisor: float) -> float | None:
 
 
 def _part(value: int | None, unit: float, count: float) -> float | None:
-    """So many units of a value for each of `count`; None where it is not known, or there are none."""
+    """A value in `unit` per item of `count`; None if unknown or without items."""
     return None if value is None else _per(value / unit, count)
 
 

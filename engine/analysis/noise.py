@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The smallest visible effect of each step's rate as a fraction, for so many `pairs`: seen in four of five runs.
+    """The smallest visible effect of each step's rate as a fraction, for `pairs` pairs: seen in four of five runs.
 
     `run` is the run whose scatter it rests on, `aa_pairs` the fewest pairs that a step had there, `scale` its load.
     `best_step_s` is how long a step in slices, all servers together, would make the best of the time by that run.
@@ -49,7 +49,7 @@ class Noise:
 
 
 def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: int = 2) -> Noise | None:
-    """From the newest A/A run of this host below `out`; None where there is none, or `pairs` give no verdict.
+    """From the newest A/A run of this host below `out`; None if there is no such run, or `pairs` give no verdict.
 
     Only of `steps`, unless the A/A run had none of them; their verdicts will be one family with those of all
     `subjects`. The statistics are loaded only where such a run exists.
@@ -62,7 +62,7 @@ def smallest_in_slices(
 ) -> Noise | None:
     """The same from the newest run in slices; of each step also how many active seconds of a server it is to have.
 
-    `level` is that of the verdicts after so many pairs.
+    `level` is that of the verdicts after these pairs.
     """
     each = level / (len(steps) * max(1, subjects - 1))
     return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, each))
@@ -200,5 +200,5 @@ def _quotients(pairs: list[Pair], step: str) -> list[float]:
 
 
 def _headline(step: StepResult) -> float | None:
-    """What it is judged by."""
+    """The primary metric of a step."""
     return next((value for name in PRIMARY_METRICS if (value := step.figures[name]) is not None), None)

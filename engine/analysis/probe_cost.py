@@ -1,7 +1,7 @@
 """What the probes cost here: the same cells with and without them, in pairs, on this very machine.
 
-A build is compared with its own probed double, by the same cells, pairs and intervals as two builds are. What came
-out is kept per host, so that every later look at a probe can show it.
+A build is compared with itself under probes, by the same cells, pairs and intervals as two builds are. What came
+out is kept per host, so that every later listing of a probe can show it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was published of the plan that a run is of, set beside what was measured: see `engine.results.published`."""
+"""What was published of the plan that a run is of, next to what was measured: see `engine.results.published`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def named(manifest: Manifest) -> Preset | None:
 
 
 def tables(comparison: Comparison, manifest: Manifest) -> tuple[PublishedTable, ...]:
-    """The tables of the publication with ours beside them; none without a preset. `manifest` is the first run's."""
+    """The tables of the publication next to ours; none without a preset. `manifest` is the first run's."""
     found = named(manifest)
     if found is None:
         return ()
@@ -126,7 +126,7 @@ def _value(comparison: Comparison, subject: str, step: str, figure: str) -> floa
 
 
 def _figure(record: Any, names: Sequence[str]) -> float | None:
-    """A number of a record of records; None where there is none."""
+    """A number of a record of records; or None."""
     for name in names:
         record = record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
         if not isinstance(record, (Mapping, int, float)) and not is_dataclass(record):

@@ -31,10 +31,10 @@ class StepResult:
     totals: StepTotals
     figures: dict[str, Any]
     stalls: tuple[StallRecord, ...]
-    slices: tuple[SliceRow, ...] = ()  # of cells abreast
+    slices: tuple[SliceRow, ...] = ()  # of interleaved cells
 
     def figure(self, metric: str) -> float | None:
-        """One of its figures; of a further load as LOAD.FIGURE."""
+        """One of its figures; of a background workload as LOAD.FIGURE."""
         load, _, name = metric.rpartition(".")
         value: float | None = self.figures["background"].get(load, {}).get(name) if load else self.figures[name]
         return value
@@ -53,7 +53,7 @@ class StepResult:
 class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
-    One is `alone` that finished beside another which did not: from there on its steps were not driven in slices.
+    A cell is `alone` if it finished and one of its repeat did not: from there on its steps were not interleaved.
 
     `before` and `after` are the machine's records around the cell (`engine.host.environment`), where there are any.
     """
@@ -107,7 +107,7 @@ class RunResult:
 
 
 def load(path: Path) -> RunResult:
-    """Reads a run, finished or under way. Raises UserError when it is none or cannot be read.
+    """Reads a run, finished or under way. Raises UserError if it is no run or cannot be read.
 
     A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
     """

@@ -1,4 +1,4 @@
-"""What slices show: servers up side by side and driven in turns, compared within a pair of clusters and between pairs.
+"""What slices show: servers up side by side, interleaved, compared within a pair of clusters and between pairs.
 
 Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that knows that blocks
 are alike when they are near in time. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
@@ -211,14 +211,14 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
     """How many blocks of a step each pair should have, for the narrowest interval in a given time; at least 1.
 
-    `pair_cost_s` is what a pair costs besides slices, divided by its sliced steps; `sigma` the standard deviation of
+    `pair_cost_s` is what a pair costs apart from slices, divided by its sliced steps; `sigma` the standard deviation of
     the log ratio in one block, `tau` from one pair to the next. Kalibera and Jones: sqrt(C / c) sigma / tau.
     """
     return max(1, round(math.sqrt(pair_cost_s / block_cost_s) * sigma / tau))
 
 
 def planned(tau: float, within: float, pairs: int) -> Estimate:
-    """What so many pairs may be expected to give where nothing differs: for `statistics.smallest_visible_effect`.
+    """The estimate to expect of this number of pairs where nothing differs, for `statistics.smallest_visible_effect`.
 
     `tau` and `within` are standard deviations of the log ratio: from pair to pair, and the level-1 error of one pair.
     """

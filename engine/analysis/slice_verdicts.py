@@ -1,4 +1,4 @@
-"""What the slices of cells abreast say of a step: ratios within each pair, and whether the slices can be trusted.
+"""What the slices of interleaved cells say of a step: ratios within each pair, and whether the slices can be trusted.
 
 `engine.analysis.slice_estimates` has the formulas; this takes the journal's rows to them and back to pairs of cells.
 """
@@ -23,10 +23,10 @@ from engine.journal.rows import SliceRow
 from engine.results.comparison import CPU, RATE
 from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
 
-# Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps judged by rows.
+# Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
-MOST_LEAK = 0.05  # CPU time used in others' slices or steps, as a part of what is used in a server's own
-MOST_RAGGED = 0.2  # of a server's slices, in which some of its clients had no work left and others had
+MOST_SPILL_OVER = 0.05  # CPU time used in others' slices or steps, as a part of what is used in a server's own
+MOST_IMBALANCE = 0.2  # of a server's slices, in which some of its clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
 MOST_EARLY = 0.02  # by which statements may take longer in the beginning of a slice's counted part than later
@@ -93,34 +93,38 @@ def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
 
 
 def reasons(pair: Pair, step: str) -> list[str]:
-    """Why a step of a pair bears no verdict: by its slices, or where it has none, by what others did beside it."""
+    """Why a step of a pair bears no verdict: by its slices, or without slices, by what others did meanwhile."""
     counts = [len(cell.steps[step].slices) for cell in pair]
     if not any(counts):
         return _spilled_over(pair, step)
     if not all(counts):
-        return [f"pair {pair[0].cell.repeat}: only one of its servers was driven in slices"]
+        return [f"pair {pair[0].cell.repeat}: only one of its servers was interleaved"]
     rows = [cell.steps[step].slices for cell in pair]
-    leak = max(spill_over_share(own) or 0.0 for own in rows)
-    # Clients' parts are known by their mean: where their ends lie evenly, the last came half of what was ragged later.
-    ragged = max(
+    spill_over = max(spill_over_share(own) or 0.0 for own in rows)
+    # Clients' parts are known by their mean: where their ends lie evenly, the last came half of the imbalance later.
+    imbalance = max(
         _part(sum(row.imbalance_ns for row in own), sum(row.counted_ns + row.imbalance_ns / 2 for row in own))
         for own in rows
     )
     found = []
-    if leak > MOST_LEAK:
-        found.append(f"a server used {leak:.0%} of its CPU time in the other's slices ({_tolerated(MOST_LEAK)})")
-    if ragged > MOST_RAGGED:
-        found.append(f"in {ragged:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_RAGGED)})")
+    if spill_over > MOST_SPILL_OVER:
+        found.append(
+            f"a server used {spill_over:.0%} of its CPU time in the other's slices ({_tolerated(MOST_SPILL_OVER)})"
+        )
+    if imbalance > MOST_IMBALANCE:
+        found.append(
+            f"in {imbalance:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_IMBALANCE)})"
+        )
     return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
 
 
 def _spilled_over(pair: Pair, step: str) -> list[str]:
     share = max(cell.steps[step].figures["spill_over_share"] or 0.0 for cell in pair)
-    if share <= MOST_LEAK:
+    if share <= MOST_SPILL_OVER:
         return []
     return [
         f"pair {pair[0].cell.repeat}: other servers used {share:.0%} as much CPU time as the one whose step it was "
-        f"({_tolerated(MOST_LEAK)})"
+        f"({_tolerated(MOST_SPILL_OVER)})"
     ]
 
 

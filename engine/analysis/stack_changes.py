@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from engine.analysis import statistics
 
-LEAST = 10  # samples of both sides: fewer show nothing among so many frames
+LEAST = 10  # samples of both sides: fewer show nothing among thousands of frames
 ALONE = 2.0
 MANY = 1e6  # degrees of freedom of what is known
 UNLIKE = 0.05  # how improbable a frame's own scatter must be

@@ -84,7 +84,7 @@ class Scatter:
 class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
-    `prior_degrees` are the degrees of freedom that other tests lend to `sd`, beside the pairs - 1 of its own: 0 for
+    `prior_degrees` are the degrees of freedom that other tests lend to `sd`, in addition to its own pairs - 1: 0 for
     Student's plain t; `engine.analysis.slice_estimates` has more. Of several `machines` (`engine.analysis.pooling`) it
     is these that count: then `sd` is the error of the mean times the root of the pairs.
     """
@@ -101,7 +101,7 @@ class Estimate:
         return self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
 
     def of(self, pairs: int) -> Estimate:
-        """The same mean and scatter from so many pairs."""
+        """The same mean and scatter from another number of pairs."""
         return replace(self, pairs=pairs)
 
 
@@ -109,13 +109,13 @@ Evidence = Sequence[float] | Estimate  # ratios (new / base), or what has been m
 
 
 def estimate(ratios: Sequence[float]) -> Estimate:
-    """Mean and scatter of the ratios' logs, for Student's plain t. Raises ValueError when there is none."""
+    """Mean and scatter of the ratios' logs, for Student's plain t. Raises ValueError without any."""
     logs = _logs(ratios)
     return Estimate(fmean(logs), stdev(logs) if len(logs) > 1 else 0.0, len(logs))
 
 
 def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Interval:
-    """The geometric mean of the pairs' ratios with Student's t interval. Raises ValueError when there is none."""
+    """The geometric mean of the pairs' ratios with Student's t interval. Raises ValueError without any."""
     found = _estimate(evidence)
     if found.pairs == 1:
         return Interval(ratio_of(found.mean), None, None, 1)
@@ -238,7 +238,7 @@ def judge(
 
     faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
     margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `shrink` says by what
-    factor both levels are smaller once so many pairs are added.
+    factor both levels are smaller once that number of pairs is added.
     """
     found = _estimate(evidence)
     interval = paired_interval(found)
@@ -288,7 +288,7 @@ def pairs_needed(
 def smallest_visible_effect(
     evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """The effect, as a fraction, that so many pairs (default: as many as given) with this scatter would show.
+    """The effect, as a fraction, that a number of pairs (default: as many as given) with this scatter would show.
 
     `power` is how often it would be called one by a test at `level`. None for fewer than two ratios, pairs too few
     for a verdict, or so much scatter that nothing would show.

@@ -1,4 +1,4 @@
-"""One step that was driven in slices, block by block, as `bench compare --slices STEP` has it."""
+"""One interleaved step, block by block, as `bench compare --slices STEP` has it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from workloads.base import COUNTED_IN_ROWS
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
     """Reads the slices of a step in all finished pairs of the runs.
 
-    Raises UserError as `engine.analysis.compare.compare` does, and where the step is none that was sliced.
+    Raises UserError as `engine.analysis.compare.compare` does, and where the step was not sliced.
     """
     cells = compared_cells(paths, base)
     known = [name for name in cells.steps if any(cell.steps[name].slices for cell in cells.cells if name in cell.steps)]
     if not known:
         where = " and ".join(run.name for run in cells.runs)
-        raise UserError(f"{where}: no finished step was driven in slices; --interleave slices makes such runs")
+        raise UserError(f"{where}: no finished step was interleaved; --interleave slices makes such runs")
     if step not in cells.steps:
         raise unknown("step", step, cells.steps)
     if step not in known:
-        raise UserError(f"{step} was not driven in slices; those that were: {', '.join(known)}")
+        raise UserError(f"{step} was not interleaved; steps that were: {', '.join(known)}")
     checks = {
         subject: slice_verdicts.self_check(slice_verdicts.steps_of(cells, subject), RATE) for subject in cells.others
     }
@@ -66,13 +66,13 @@ def _pair(
 ) -> SlicedPair:
     base, other = pair
     run = next(run for run in cells.runs if run.name == base.run)
-    abreast = [
+    interleaved = [
         cell
         for cell in cells.cells
         if (cell.run, cell.cell.repeat) == (base.run, base.cell.repeat) and step in cell.steps
     ]
     with JournalReader(run.path) as reader:
-        ids = [cell.steps[step].id for cell in abreast]
+        ids = [cell.steps[step].id for cell in interleaved]
         started_ns = min(reader.step(id).started_ns for id in ids)
         seconds = machine(reader, base.steps[step].id, ids)
     ratios = slice_verdicts.log_ratios([pair], step, RATE)
@@ -95,7 +95,11 @@ def _pair(
         left_out="; ".join(pair_drift(*pair, step)),
         cpus=threads if isinstance(threads, int) else None,
         blocks=_blocks(
-            slice_verdicts.whole_blocks(pair, step), _orders(pair, abreast, step), started_ns, seconds, in_rows=in_rows
+            slice_verdicts.whole_blocks(pair, step),
+            _orders(pair, interleaved, step),
+            started_ns,
+            seconds,
+            in_rows=in_rows,
         ),
         machine=tuple(
             MachineSecond(
@@ -144,9 +148,9 @@ def _blocks(
     return tuple(found)
 
 
-def _orders(pair: Pair, abreast: Sequence[CellResult], step: str) -> Callable[[int], str]:
+def _orders(pair: Pair, interleaved: Sequence[CellResult], step: str) -> Callable[[int], str]:
     """Whose turn was when in a block: A is the baseline's, B the other's, further servers have further letters."""
-    sides = [*pair, *(cell for cell in abreast if cell not in pair)]
+    sides = [*pair, *(cell for cell in interleaved if cell not in pair)]
     turns: dict[int, list[tuple[int, str]]] = {}
     for letter, cell in zip(ascii_uppercase, sides, strict=False):
         for row in cell.steps[step].slices:
@@ -168,7 +172,7 @@ def _side(rows: Sequence[SliceRow], in_rows: bool) -> SlicedSide:
 
 
 def _done(rows: Sequence[SliceRow], in_rows: bool) -> int:
-    """What was counted, in the unit that the step is judged by: a slice's `ops` are statements."""
+    """What was counted, in the unit of the primary metric: a slice's `ops` are statements."""
     return sum(row.rows if in_rows else row.ops for row in rows)
 
 

@@ -1,9 +1,9 @@
 """Figures of many runs over time or versions, and where they changed for good.
 
-What the finished steps of each run came to is kept beside the runs, in one file that is made anew for a run that has
+What the finished steps of each run came to is kept in the folder of the runs, in one file, renewed for a run that has
 changed since: ten thousand cells are then read in the time of one file. Points of one series were measured alike:
-workload and its options, design, config, kernel, control, route and the machine. A point is the median of a run's
-cells of one build. How changes are told from chance is in `engine.analysis.trend_changes`.
+workload and its options, design, config, kernel, control, route and the machine. A point is the median of a run's cells
+of one build. How changes are told from chance is in `engine.analysis.trend_changes`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
-    """The file beside the runs: entries by the names of the runs' folders."""
+    """The file in the folder of the runs: entries by the names of the runs' folders."""
 
     format: int
     runs: dict[str, Entry]
@@ -332,7 +332,7 @@ def _read(path: Path) -> dict[str, Entry]:
 
 
 def _write(path: Path, runs: dict[str, Entry]) -> None:
-    """Beside runs that only somebody else may change there is no index: they are read each time.
+    """In a folder that only another user may write there is no index: they are read each time.
 
     The folder may be anybody's, so nothing that is there already is opened, least of all a symlink.
     """

@@ -37,7 +37,7 @@ Place = npt.NDArray[np.int64]
 
 
 def changes(values: Sequence[float], among: int, margin: float) -> list[tuple[int, float]]:
-    """Where new levels begin, each with its p, corrected for place, part and `among` so many series.
+    """Where new levels begin, each with its p, corrected for place, part and `among` all series.
 
     Neighbouring levels that differ by less than `margin`, a fraction, are one.
     """
@@ -83,7 +83,7 @@ def _p(strength: float, count: int, shape: str) -> float:
 
 @cache
 def _without(count: int, shape: str) -> Rows:
-    """The strengths of the strongest that so many points without a change have, in order."""
+    """The largest strengths that chance gives in as many points without a change, in order."""
     random, found = np.random.default_rng(count), []
     for _ in range(DRAWS // AT_ONCE):
         rows = random.standard_normal((AT_ONCE, count))

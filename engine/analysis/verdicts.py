@@ -3,15 +3,15 @@
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
 Each names a difference where there is none in at most 5 % of comparisons, and calls something the same that differs by
 the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
-`engine.analysis.alpha_spending`). Rates of further loads belong to the first family: whoever reads that any rate
-differs may be wrong that often, whichever load it is of; the p99 of their transactions are a family of their own, and
-so are instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have no
-verdict, and those that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+`engine.analysis.alpha_spending`). Rates of background workloads belong to the first family: a reader of any rate that
+differs may be wrong that often, whichever workload it is of; the p99 of their transactions are a family of their own,
+and so are instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have
+no verdict, and those that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
 
-An interval that is printed beside a verdict is a 95 % one by itself. Those of the differences that are named also have
-joint bounds: of R named among m they are (1 - R level / m) intervals, so that of the bounds that are quoted because
-something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical Association
-100, 2005).
+An interval that is printed with a verdict is a 95 % interval on its own. Those of the differences that are named also
+have joint bounds: of R named among m they are (1 - R level / m) intervals, so that of the bounds that are quoted
+because something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical
+Association 100, 2005).
 
 A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
@@ -20,7 +20,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 - the client was CPU-bound (rates only: the figures per op are still the server's);
 - the cells are bimodal, and the ratios differ from the one mode to the other by so much that it could make the effect;
 - the two sides were never run side by side;
-- servers were running already, and whoever asked has not accepted that others may use them: there is no verdict then;
+- servers are external, and the user has not accepted that others may use them: there is no verdict then;
 - slices cannot be trusted: a server worked in the other's, clients waited for each other in too much of them, or they
   differ among themselves by far more than their errors (`engine.analysis.slice_verdicts`).
 """
@@ -74,12 +74,12 @@ class _Measured:
 
     @property
     def evidence(self) -> statistics.Evidence:
-        """What it is judged by: the slices, or else the cells' ratios."""
+        """The slices if there are any, else the cells' ratios."""
         return self.pooled or self.quotients
 
     @property
     def family(self) -> tuple[str, str]:
-        """Those that are judged together: a primary metric of all steps, or all causes; doubles by themselves."""
+        """Those that are judged together: a primary metric of all steps, or all causes; controls separately."""
         figure = _figure(self.metric)
         return RATE if figure in PRIMARY_METRICS else figure if figure in FAMILIES else "", self.blank.control
 
@@ -167,7 +167,7 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
             kept.append(pair)
     if kept:
         kept, unlike = slice_verdicts.alike(kept, step)
-        left += [f"{_named(cells, pair)}: it was not driven in slices, as others were" for pair in unlike]
+        left += [f"{_named(cells, pair)}: it was not interleaved as others were" for pair in unlike]
     reasons = _common_reasons(cells, step, subject, kept or everything)
     reasons += [reason for pair in kept or everything for reason in slice_verdicts.reasons(pair, step)]
     if not everything:
@@ -321,7 +321,7 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
 
 
 def _figure(metric: Metric) -> str:
-    """A metric without the further load that it is of."""
+    """The name of a metric without its background workload."""
     return metric.name.rpartition(".")[2]
 
 
@@ -343,7 +343,7 @@ def _is_further(results: Sequence[StepResult], role: str) -> bool:
 
 
 def _modes(cells: ComparedCells, measured: _Measured) -> list[str]:
-    """Two modes among the cells of a side (of each run by itself) that could make the effect.
+    """Two modes among the cells of a side (of each run separately) that could make the effect.
 
     They could where the ratios of pairs in the one mode differ by as much from those in the other. Where both sides
     change their mode together, as when the machine slows down midway, they do not, and the pairing has done its work.
@@ -388,8 +388,8 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += slice_verdicts.findings(cells)
     if cells.level < 0.99 * alpha_spending.FIRST:  # which is found to six digits
         found.append(
-            f"verdicts are at {cells.level:.1%}, as these pairs may be judged more than once: all analyses together "
-            "call equal servers different in at most 5% of comparisons"
+            f"verdicts are at {cells.level:.1%}, because these pairs may be judged more than once: all analyses "
+            "together call equal servers different in at most 5% of comparisons"
         )
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "

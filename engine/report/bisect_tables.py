@@ -42,7 +42,7 @@ class Found:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the commit is worse than its parent where both were measured beside each other."""
+        """Whether the commit is worse than its parent in a comparison of the two."""
         if self.counts is not None:
             return p_value(self.counts.good, self.counts.bad) <= LEVEL
         return self.ratio is not None and self.ratio.verdict == "slower"
@@ -92,8 +92,8 @@ class Found:
             yield f"against its parent {self.parent.hash[:SHOWN_HEX]}: {effect(self.ratio)}, {self.ratio.verdict_text}"
         if not self.confirmed:
             yield "the comparison with its parent does not confirm it; search again with more --pairs"
-        yield from (f"as bad, but mended by a later commit: {text}" for text in self.mended)
-        yield f"both beside each other: bench compare {shlex.quote(str(self.folder / self.run))}"
+        yield from (f"as bad, but fixed by a later commit: {text}" for text in self.mended)
+        yield f"compare the two: bench compare {shlex.quote(str(self.folder / self.run))}"
         if self.flame:
             yield f"where the time goes: {self.flame}"
 

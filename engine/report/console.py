@@ -17,7 +17,7 @@ from engine.core.text import Visible, visible, visible_json, visible_lines
 
 
 class PlainConsole(Console):
-    """A console of rich that shows text as it is: no markup, no emoji codes, control characters as their escapes."""
+    """A rich console that shows plain text: no markup, no emoji codes, control characters as their escapes."""
 
     def __init__(
         self, *, stderr: bool = False, force_terminal: bool | None = None, file: IO[str] | None = None
@@ -27,7 +27,7 @@ class PlainConsole(Console):
         )
 
     def say(self, line: str) -> None:
-        """Prints a line, as long as it is."""
+        """Print a line without wrapping it."""
         self.print(Text(visible(line)), soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:

@@ -6,16 +6,16 @@ steps.csv         one line per cell and step: the figures of `bench compare --js
 roles.csv         one line per cell, step and role: CPU, waits, quantiles of service and response time
 seconds.csv       one line per connection and second: counts, rates, in-flight age, quantiles
 samples.csv       one line per source and second, data as JSON: server processes, WAL, host, device
-waits.csv         one line per role, second and wait event: at how many looks, and how many of its server processes were
-                  seen waiting for it; no event: for nothing
+waits.csv         one line per role, second and wait event: in how many samples, and how many of its server processes
+                  were seen waiting for it; no event: for nothing
 probes.csv        one line per frame of a probe (about a second) and role, data as JSON: figures, histograms as pairs
 counters.csv      one line per role and event that was counted in a step
 events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds since the cell began
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
 settings.csv      settings that differ from the server's defaults
-transactions.csv  one line per transaction that was timed by itself, of runs of pgbench-copy
-slices.csv        one line per slice, of runs that were driven in slices: see table `slice` of the journal's schema; the
+transactions.csv  one line per separately timed transaction, of runs of pgbench-copy
+slices.csv        one line per slice, of interleaved runs: see table `slice` of the journal's schema; the
                   slices of a repeat's cells share blocks, places and clock
 published.tsv     the reference client's summary line per cell and step, its columns and units
 ibench/CELL/STEP.CLIENT.tsv

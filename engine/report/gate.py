@@ -1,11 +1,11 @@
 """What a comparison means to CI: passed, or which steps of which build are worse than is tolerated, or have no result.
 
-A step of a build `failed` where its headline is slower by more than its tolerance (that of the step, or of all, or none
-beyond the margin that every verdict has), where it missed its SLA in more pairs than its baseline did, and where it did
-nothing in a cell though its baseline did something. It is an `error` where cells have failed or are missing, or lack
-the step, and the baseline's of the same repeat are not so. It `passed` where it is known to be faster, the same, or
-slower by what is tolerated. What is inconclusive or withheld, and what the baseline itself has no answer to, is
-`skipped`: a build of which all is skipped has not passed.
+A step of a build `failed` where its primary metric is slower by more than its tolerance (that of the step, or of all,
+or none beyond the margin that every verdict has), where it missed its SLA in more pairs than its baseline did, and
+where it did nothing in a cell though its baseline did something. It is an `error` where cells have failed or are
+missing, or lack the step, and the baseline's of the same repeat are not so. It `passed` where it is known to be faster,
+the same, or slower by what is tolerated. What is inconclusive or withheld, and what the baseline itself has no answer
+to, is `skipped`: a build of which all is skipped has not passed.
 """
 
 from __future__ import annotations

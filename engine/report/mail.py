@@ -1,6 +1,6 @@
 """A comparison as plain text of at most 60 lines of 72 columns, as one pastes it into a mail to pgsql-hackers.
 
-The answer, how it was measured, a line for each step and subject, what stands out, what is withheld and why. What does
+The answer, how it was measured, a line for each step and subject, what is flagged, what is withheld and why. What does
 not fit is left to the page, which is named.
 """
 
@@ -53,7 +53,7 @@ def text(comparison: Comparison, known: Origins) -> Visible:
     used = [note for note in notes.lines() if any(f" {note.split()[0]}" in row for row in table)]
     below = _cut([line for each in used for line in _folded(each)], left - 2 * KEPT // 3)
     left -= len(below)
-    causes = _listed("What stands out:", _causes(comparison), left - KEPT // 3)
+    causes = _listed("Flagged:", _causes(comparison), left - KEPT // 3)
     left -= len(causes) + 1
     findings = _listed("To be known:", _findings(comparison), left)
     left -= len(findings) + 1
@@ -67,7 +67,7 @@ def text(comparison: Comparison, known: Origins) -> Visible:
 
 
 def further(comparison: Comparison, known: Origins) -> list[Section]:
-    """The tables that a report has beside those of a comparison."""
+    """The tables that a report adds to those of a comparison."""
     found = [*percentiles(comparison, Notes()), origins.comparability(comparison), *known.sections]
     return [section for section in found if section.rows]
 
@@ -125,7 +125,7 @@ def _columns(rows: Sequence[Line]) -> list[str]:
 
 
 def _causes(comparison: Comparison) -> list[str]:
-    """What stands out beside each rate that is not the same, and what makes most of the difference."""
+    """What is flagged for each rate that is not the same, and what makes most of the difference."""
     found = []
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for step in comparison.steps:
@@ -169,7 +169,7 @@ def _page(comparison: Comparison) -> list[str]:
 
 
 def _command(known: Origins) -> list[str]:
-    """The commands again, a line that goes on after a backslash as a shell reads it."""
+    """The commands again, folded with backslashes."""
     return ["The command again:", *(line for each in known.commands for line in _shell(each))]
 
 
@@ -198,7 +198,7 @@ def _folded(text: str, before: str = "") -> list[str]:
 
 
 def _shell(line: str) -> list[str]:
-    """A comment, or a command that goes on after a backslash as a shell reads it."""
+    """A comment or a command, folded to COLUMNS with backslashes as a shell reads them."""
     line = visible(line)
     if line.startswith("#"):
         return textwrap.wrap(line, COLUMNS, subsequent_indent="# ", break_on_hyphens=False)

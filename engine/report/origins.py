@@ -24,7 +24,7 @@ ENVIRONMENT, OBSERVERS = "Environment", "Observers"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What is said of runs beside their figures: tables, the commands, how much the engine itself used."""
+    """What is said of runs in addition to their figures: tables, the commands, how much the engine itself used."""
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]

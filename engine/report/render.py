@@ -33,7 +33,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
     plain, notes = _is_plain(console), Notes()
     for answer in comparison.answer:
         text = Text(_spelled(visible(answer.text), plain), style="bold")
-        console.print(text, soft_wrap=not console.is_terminal)  # a line by itself where a program may read it
+        console.print(text, soft_wrap=not console.is_terminal)  # one line, for programs that read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
     _print_sections(tables.sections(comparison, notes, with_published=published, brief=brief), console, plain)
@@ -41,7 +41,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
-    """Prints the blocks of a step that was driven in slices: every block, but on a terminal no thousands of lines."""
+    """Print the blocks of an interleaved step: every block, but on a terminal no thousands of lines."""
     plain, brief = _is_plain(console), console.is_terminal
     for line in sliced.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
@@ -117,7 +117,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
 
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
-    """The blocks of a step that was driven in slices, as on the terminal."""
+    """The blocks of an interleaved step, as on the terminal."""
     parts = ["\n".join(f"{_markdown(line)}  " for line in sliced.header(step))]
     parts += [_markdown_table(section) for section in sliced.sections(step)]
     parts.append("\n".join(f"- {_markdown(line)}" for line in sliced.footer(step)))
@@ -154,7 +154,7 @@ def header(comparison: Comparison) -> list[str]:
     if comparison.route.startswith("TCP"):
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
-        lines.append(f"servers side by side, driven in {comparison.design}: not pooled with runs of whole cells")
+        lines.append(f"servers side by side, interleaved in {comparison.design}: not pooled with runs of whole cells")
     variants = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
     if len(variants) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
         lines.append(f"each build with {', '.join(variants[1:])} is compared with itself with {variants[0]}")
@@ -172,12 +172,12 @@ def footer(comparison: Comparison) -> list[str]:
     elif comparison.pairs == 2:
         lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
     elif comparison.pairs and all(ratio.verdict == "none" for ratio in comparison.ratios):
-        lines.append("ratios with 95 % intervals, each by itself; there are no verdicts")
+        lines.append("ratios with 95 % intervals, each on its own; there are no verdicts")
     elif comparison.pairs:
         lines.append(
             f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
             f"equal, 1 in 20 any the same that is not; so for server CPU{_counted(comparison)}; intervals: 95 % each, "
-            "in the answer for all that it names; elsewhere an arrow marks what stands out"
+            "in the answer for all that it names; elsewhere an arrow marks a flagged figure"
         )
     lines += _of_further(comparison)
     lines += _gathered(comparison.findings)
@@ -199,7 +199,7 @@ def _gathered(findings: Iterable[str]) -> list[str]:
 
 
 def _judged(comparison: Comparison) -> str:
-    """What the steps are judged by: rate, time, or one of them."""
+    """The primary metrics of the steps: rate, time, or either."""
     found = {comparison.primary_metric(step) for step in comparison.steps}
     return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
 

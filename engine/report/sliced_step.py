@@ -1,4 +1,4 @@
-"""A step that was driven in slices, pair by pair and block by block: tables, CSV and JSON."""
+"""An interleaved step, pair by pair and block by block: tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     return [
         *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
-        "leak: CPU time that a server used in the other's slices, as a part of what it used in its own",
+        "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
         "run-q: us per op that server processes waited for a CPU, base and other",
         "others: CPUs that were busy with neither servers, clients nor the engine of this run",
     ]
@@ -54,9 +54,9 @@ def summary(pair: SlicedPair) -> str:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
     typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
-    leak = f", leak {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
+    spill_over = f", spill-over {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
     left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
-    return f"{pair.ratio:.3f}{bounds}{typical}, {len(pair.blocks)} blocks{leak}{left_out}"
+    return f"{pair.ratio:.3f}{bounds}{typical}, {len(pair.blocks)} blocks{spill_over}{left_out}"
 
 
 def check_text(check: SlicedCheck) -> str:
@@ -99,7 +99,7 @@ def _together(pair: SlicedPair) -> int:
 
 
 def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
-    columns = ("block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", "ratio", "so far", "leak",
+    columns = ("block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", "ratio", "so far", "spill",
                "run-q\nbase", "run-q\nother", "others\nCPUs")  # fmt: skip
     section = Section(f"{step.step}: {title(pair)}", columns)
     for start in range(0, len(pair.blocks), together):
@@ -112,7 +112,7 @@ def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
     first, last = blocks[0], blocks[-1]
     sides = [[block.base for block in blocks], [block.other for block in blocks]]
     rates = [_mean(each.rate_per_s for each in side) for side in sides]
-    leaks = [leak for side in sides if (leak := _mean(each.spill_over_share for each in side)) is not None]
+    spills = [spill for side in sides if (spill := _mean(each.spill_over_share for each in side)) is not None]
     waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
     others = _mean(block.others_cpus for block in blocks)
     ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None
@@ -123,7 +123,7 @@ def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
         *map(number, rates),
         _ratio(first.ratio if first is last else ratio),
         _ratio(last.running),
-        percent(max(leaks, default=None)),
+        percent(max(spills, default=None)),
         *map(number, waits),
         "-" if others is None else f"{others:.2f}",
     )

@@ -123,7 +123,7 @@ class CellStep:
     `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
     Where each client does a fixed amount, `first_end_s` is when the first had done its, and `full_rate_per_s` the rate
     until then, while all worked.
-    `time_s` is there in place of `rate_per_s` where a step is judged by the time that something takes; `user_s`,
+    `time_s` is there in place of `rate_per_s` where the primary metric of a step is a time; `user_s`,
     `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; of
     several runs in a cell `time_s` and these are the means, and `times_s` each run's. `work` are amounts that were
     done, by their names.
@@ -133,7 +133,7 @@ class CellStep:
     client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
     say why plan_* is null though a probe was there.
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
-    driven in, 0 where it ran through. `transactions` are of steps of which each is timed by itself. `background` are
+    driven in, 0 where it ran through. `transactions` are of steps of which each is timed separately. `background` are
     {background workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait
     event: share of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for
     nothing, from `wait_samples` of all of the role's. `counters` are {role: {event: count per operation}}, by the
@@ -220,7 +220,7 @@ class CellStep:
     def figure(self, metric: str) -> float | None:
         """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target).
 
-        Of a further load as LOAD.FIGURE.
+        Figures of a background workload are named LOAD.FIGURE.
         """
         load, _, name = metric.rpartition(".")
         if load:

@@ -26,8 +26,8 @@ SIGNS: dict[Verdict, str] = {
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
 FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
-PRIMARY_METRICS = (RATE, TIME)  # a step is judged by one of them
-# These, too, have verdicts; all other metrics are causes. The p99 is that of further loads only.
+PRIMARY_METRICS = (RATE, TIME)  # a step has one of them
+# These, too, have verdicts; all other metrics are causes. The p99 is that of background workloads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
 INSTRUCTIONS = "instructions_per_op"
 COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
@@ -43,7 +43,7 @@ MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
 class ComparedSubject:
     """What is compared: a build under a config, a kernel and a workload, by the name that the tables use for it.
 
-    `control` is `aa` for the base's own double, `probed` for the double that bears the probes whose cost is asked for.
+    `control` is `aa` for the base compared with itself, `probed` for the base with the probes whose cost is measured.
     `workload` is empty where all subjects have the same.
     """
 
@@ -86,7 +86,7 @@ class MachineEffect:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One subject against its baseline (a double against what it doubles) in one metric of one step.
+    """One subject against its baseline (a control against its original) in one metric of one step.
 
     `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
     throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
@@ -141,9 +141,9 @@ class Ratio:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `stands out`."""
+        """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `flagged`."""
         if self.flagged:
-            return "stands out"
+            return "flagged"
         if self.verdict == "inconclusive":
             more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
             return f"{self.missing or 'inconclusive'}{more}"
@@ -232,10 +232,10 @@ class WorkloadSummary:
 class Comparison:
     """All that a report, a screen or a script needs.
 
-    `answer` is for each subject that is no double, `cells` one entry per cell and step, `folders` the folder of each
+    `answer` is for each subject that is no control, `cells` one entry per cell and step, `folders` the folder of each
     run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
     were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
-    is judged by a time; `design` what takes turns: `cells`, or `slices of 50 ms` in steps that can be driven so.
+    has a time as its primary metric; `design` what is interleaved: `cells`, or `slices of 50 ms` in steps that can be.
     `route` is how clients connect; `published` are tables of the publication that a preset is of. `attributions` say of
     each rate that is not the same what makes the difference.
     """
@@ -311,11 +311,11 @@ class Comparison:
         return [check for check in self.comparability if check.subject == subject]
 
     def sliced(self, subject: str, step: str) -> bool:
-        """Whether a subject was driven in slices in a step."""
+        """Whether a subject was interleaved in slices in a step."""
         return any(cell.slices for cell in self.of(subject, step))
 
     def primary_metric(self, step: str) -> str:
-        """The metric that a step is judged by: its rate, or its time."""
+        """The primary metric of a step: its rate, or its time."""
         return TIME if step in self._timed else RATE
 
     def kind(self, step: str) -> str:
@@ -331,7 +331,7 @@ class Comparison:
         return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
-        """What stands out beside a rate that is not the same, the largest ratios first."""
+        """Flagged causes of a primary metric that is not the same, the largest ratios first."""
         if rate.verdict == "same":
             return []
         found = [

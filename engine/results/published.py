@@ -1,4 +1,4 @@
-"""A published table beside ours: ratios only, as the published figures are of another machine."""
+"""A published table next to ours: ratios only, as the published figures are of another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that was driven in slices, block by block: the values of `bench compare --slices STEP --json`.
+"""An interleaved step, block by block: the values of `bench compare --slices STEP --json`.
 
 `bench schema slices` prints its JSON Schema. Keys are only ever added. Null stands where there is no value. Times are
 seconds of the machine's clock since the step began, its servers' pauses included.
@@ -85,7 +85,7 @@ class SlicedPair:
 
 @dataclass(frozen=True, slots=True)
 class SlicedCheck:
-    """The slices' check on themselves, of a subject and its baseline over all steps, from so many `ratios` whose truth
+    """The slices' check on themselves, of a subject and its baseline over all steps, from `ratios` ratios whose truth
     is 1: `f` is by how much their errors are larger than promised. Intervals are wider by that where it is above 1.
     `suspect` says that it is by so much that a reader must know of it.
     """
@@ -98,7 +98,7 @@ class SlicedCheck:
 
 @dataclass(frozen=True, slots=True)
 class SlicedStep:
-    """All pairs of a step that was driven in slices. `unit` is that of the rates, `design` as in a comparison."""
+    """All pairs of an interleaved step. `unit` is that of the rates, `design` as in a comparison."""
 
     step: str
     unit: str

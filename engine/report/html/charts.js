@@ -50,7 +50,7 @@ function ratioDomain(values) {
 const roundNumbers = (least, most) =>
   d3.range(-6, 10).flatMap(power => [1, 2, 5].map(digit => digit * 10 ** power)).filter(d => d >= least && d <= most);
 
-// The axis of ratios, as a scale and its marks: by itself a logarithmic scale leaves some of its ticks without a label.
+// The axis of ratios, as a scale and its marks: on its own a logarithmic scale leaves some of its ticks without a label.
 function ratioAxis(domain) {
   const ticks = domain[1] > 2.5 ? roundNumbers(...domain) : d3.ticks(...domain, 5);
   return {

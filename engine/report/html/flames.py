@@ -20,7 +20,7 @@ from engine.tracing import stacks
 LEAST = 0.002  # of all samples: what is narrower is left out, as it could not be seen
 NAMED = 40  # functions of the table behind it
 SAMPLES, OFF_CPU = "samples", "us off the CPU"  # what widths are
-SERVER_ROLES = ("server",)  # besides the connections'
+SERVER_ROLES = ("server",)  # in addition to the connections'
 
 
 def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 A step of two hours has 7,200 seconds of each connection, and a report has a hundred such steps: so this is done on
 arrays. Each column keeps its least, mean and greatest rate, as a mean alone would hide a stall. The clock stands still
-where the server was paused, which is driven in slices: a time is that in which it worked.
+where the server was paused, as in slices: a time is that in which it worked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Rates:
 
 
 def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | None]:
-    """The intervals of a step, and the rate that it is judged by; None where it has none."""
+    """The intervals of a step, and the rate of its primary metric, or None."""
     primary, roles = step.primary_metric, reader.roles(step.id)
     own = [role for role in roles if primary is not None and primary.live and role.kind == primary.role]
     counted = "rows" if primary is not None and primary.role in COUNTED_IN_ROWS else "statements"
@@ -83,7 +83,7 @@ def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | Non
 
 
 def _columns(done: Ints, lengths: Ints) -> Rates:
-    """Neighbouring intervals together, as many as make at most so many columns."""
+    """Neighbouring intervals together, as many as give at most COLUMNS columns."""
     if len(lengths) > 1 and is_sliver(lengths[-1], lengths[-2]):
         done = np.append(done[:-2], done[-2] + done[-1])
         lengths = np.append(lengths[:-2], lengths[-2] + lengths[-1])

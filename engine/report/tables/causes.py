@@ -91,7 +91,7 @@ def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
 
 def waits(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """What the server processes of each role waited for, as shares of the samples."""
-    title = "What server processes waited for (share of the looks at them, several a second; mean of cells)"
+    title = "What server processes waited for (share of the samples, several a second; mean of cells)"
     section = Section(title, ("step, build and role", *KINDS.values(), WHERE))
     for step in comparison.steps:
         there = {role for cell in comparison.cells if cell.step == step for role in cell.waits}

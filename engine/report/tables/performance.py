@@ -96,7 +96,7 @@ def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 
 
 def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    """A further load's figures in a step, each with its ratio and verdict."""
+    """A background workload's figures in a step, each with its ratio and verdict."""
     for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.background):
         for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
             value = number(comparison.median(subject, step, metric.name))
@@ -219,7 +219,7 @@ SIZES = Table("Sizes after the step", ("heap", "/ base", "indexes", "/ base", "d
 
 
 BACKGROUND = Table(
-    "Loads beside these (median of cells, ratio to base)",
+    "Background workloads (median of cells, ratio to base)",
     ("", "", "ratio", "95 %", "verdict"),
     _background,
     below="",

@@ -35,7 +35,7 @@ def _section(table: PublishedTable, start: int, end: int, notes: Notes) -> Secti
     first = _name(table.lines[0]) if several else table.lines[0].step
     against = f"ratio to {_base(table) if table.against == 'subject' else first}"
     heads = [head for column in columns for head in _heads(column)]
-    section = Section(f"{table.title}, {against}, beside what was published{notes.mark(reasons)}", ("step", *heads))
+    section = Section(f"{table.title}, {against}, next to published ratios{notes.mark(reasons)}", ("step", *heads))
     for line in table.lines:
         cells = [text for column, ratio in zip(columns, line.ratios[start:end], strict=True)
                  for text in _texts(column, ratio)]  # fmt: skip

@@ -21,11 +21,11 @@ STOPPED = (
 NORMAL_95 = 1.96
 MOST_ERROR = 0.25  # of a statement's mean time
 RECKONED = (
-    "in slices pgbench's clock goes on while it is stopped: its stops are taken off in proportion, which is right "
-    "within so much, 19 times of 20"
+    "interleaved, pgbench's clock runs on while it is stopped: its stops are subtracted in proportion, which is right "
+    "within this error, 19 times in 20"
 )
 UNCERTAIN = (
-    f"in slices pgbench's clock goes on while it is stopped: without the stops this is known to {MOST_ERROR:.0%} at "
+    f"interleaved, pgbench's clock runs on while it is stopped: without the stops this is known to {MOST_ERROR:.0%} at "
     "best; give more seconds, repeats or clients, or --interleave cells"
 )
 DROPPED = (

@@ -59,7 +59,7 @@ def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
     assert (cpu.verdict_text, cpu.sign) == ("more", "worse"), "nothing is slower by its cost"
     assert replace(cpu, verdict="faster").verdict_text == "less"
     wal = rate(comparison, "l.i0", metric="wal_bytes_per_op")
-    assert (wal.verdict, wal.flagged, wal.better, wal.verdict_text) == ("none", True, True, "stands out")
+    assert (wal.verdict, wal.flagged, wal.better, wal.verdict_text) == ("none", True, True, "flagged")
 
 
 def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
     assert row.split()[1].startswith("0.89") and row.split()[4] == "0.892" and row.rstrip().endswith("1.027 *")
     assert "2.23" not in row, "no figure of another machine"
     assert json.loads(render.to_json(comparison))["published"][0]["preset"] == "insert-2024-05"
-    assert "beside what was published" in render.to_markdown(comparison)
+    assert "next to published ratios" in render.to_markdown(comparison)
 
 
 def test_without_its_base_the_next_published_build_is_the_base(tmp_path: Path) -> None:

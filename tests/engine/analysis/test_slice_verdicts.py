@@ -58,7 +58,7 @@ def test_a_pair_without_slices_has_no_ratio_by_them_and_one_side_alone_is_a_reas
         slice_verdicts.log_ratios([without], STEP, "rate_per_s") == [] and slice_verdicts.reasons(without, STEP) == []
     )
     (reason,) = slice_verdicts.reasons(pair(tmp_path / "s", some, []), STEP)
-    assert "only one of its servers was driven in slices" in reason
+    assert "only one of its servers was interleaved" in reason
 
 
 def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Pat
         ratio = found.ratio("17.0", STEP, metric)
         assert ratio is not None and ratio.pairs == 3 and not ratio.reasons
         assert ratio.left_out == tuple(
-            f"left out: pair {number}: it was not driven in slices, as others were" for number in (2, 3)
+            f"left out: pair {number}: it was not interleaved as others were" for number in (2, 3)
         )
     rate = found.ratio("17.0", STEP, "rate_per_s")
     assert rate is not None and rate.ratio == pytest.approx(0.9, abs=0.005) and rate.verdict == "slower"

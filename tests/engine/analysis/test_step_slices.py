@@ -132,9 +132,9 @@ def test_a_pair_in_which_the_machine_changed_says_so(tmp_path: Path) -> None:
 
 def test_what_was_not_sliced_is_refused_in_one_line(tmp_path: Path) -> None:
     run = in_slices(tmp_path / "r", repeats=1)
-    with pytest.raises(UserError, match=r"^l\.i0 was not driven in slices; those that were: qr100$"):
+    with pytest.raises(UserError, match=r"^l\.i0 was not interleaved; steps that were: qr100$"):
         sliced_step([run], "l.i0")
     with pytest.raises(UserError, match=r"^unknown step 'qr10' \(nearest: qr100\)$"):
         sliced_step([run], "qr10")
-    with pytest.raises(UserError, match=r"^cells: no finished step was driven in slices; --interleave slices makes"):
+    with pytest.raises(UserError, match=r"^cells: no finished step was interleaved; --interleave slices makes"):
         sliced_step([make_run(tmp_path / "cells", repeats=1)], "qr100")

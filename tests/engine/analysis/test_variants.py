@@ -60,18 +60,20 @@ def test_a_workload_is_held_against_the_first_in_a_sentence(tmp_path: Path) -> N
     assert found.base == "insert" and found.names == VARIANTS
     (answer,) = found.answer
     assert answer.subject == VARIANTS[1]
-    assert answer.text.startswith("insert is slower with pgbench-select beside it in 2 of 4 steps: l.i1 -20.0 % [-20.")
+    assert answer.text.startswith(
+        "insert is slower with pgbench-select in the background in 2 of 4 steps: l.i1 -20.0 % [-20."
+    )
     assert "; the same within 2 % in 2." in answer.text
     # The reader's own work is in no figure of the inserts.
     cpu = found.ratio(VARIANTS[1], "l.i1", "server_cpu_us_per_op")
     assert cpu is not None and cpu.verdict == "same" and cpu.ratio == pytest.approx(1.0)
     assert found.ratio(VARIANTS[1], "l.i1", f"{READER}.rate_per_s") is None  # there is nothing to hold it against
     told = render.to_markdown(found)
-    assert "Loads beside these" in told and "pgbench-select tx/s | 1,00" in told
+    assert "Background workloads" in told and "pgbench-select tx/s | 1,00" in told
     assert "backends and clients of pgbench-select are left out" in told
     assert "insert,insert+pgbench-select" not in told and render.to_csv(found).splitlines()[0].endswith(",workload")
     swapped = compare([run], base=VARIANTS[1]).answer[0].text
-    assert swapped.startswith("insert is faster without pgbench-select beside it in 2 of 4 steps: l.i1 +25")
+    assert swapped.startswith("insert is faster without pgbench-select in the background in 2 of 4 steps: l.i1 +25")
     assert read_run(run).workload == ", ".join(VARIANTS)
 
 
@@ -89,7 +91,7 @@ def test_each_build_is_held_against_itself_and_the_base(tmp_path: Path) -> None:
     told = {answer.subject: answer.text for answer in found.answer}
     assert told["17.0/insert"].startswith("17.0/insert is the same as 16.3/insert within 2 %")
     for build in ("16.3", "17.0"):
-        begin = f"insert on {build} is slower with pgbench-select beside it in 1 of 4 steps: l.i1 -"
+        begin = f"insert on {build} is slower with pgbench-select in the background in 1 of 4 steps: l.i1 -"
         assert told[f"{build}/{VARIANTS[1]}"].startswith(begin)
     assert f"each build with {VARIANTS[1]} is compared with itself with insert" in render.header(found)
     # Another base: the builds under both loads.

@@ -78,7 +78,7 @@ def test_every_block_is_a_line_of_80_columns(step: SlicedStep) -> None:
     assert max(len(line) for line in tables.splitlines()) <= 80
     line = r"^\d+ +\d+\.\d +ABBA +[\d,]+ +[\d,]+ 0\.9\d\d +0\.9\d\d +0\.[56]% +[\d.]+ +[\d.]+ +- *$"
     assert len(re.findall(line, tables, re.M)) == 2 * 40
-    assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, leak 0.5% and 0.5%" in text
+    assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, spill-over 0.5% and 0.5%" in text
     assert re.search(r"^self-check of 17\.0: errors are \d\.\d\d times as large as computed \(4 ratios of", text, re.M)
     assert printed(step, "ascii").isascii()
 

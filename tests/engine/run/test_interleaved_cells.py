@@ -64,7 +64,7 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     assert not any(slices_of(bench, "l.x").values())
     comparison = bench.comparison()
     assert comparison["design"] == "slices of 50 ms"
-    assert "servers side by side, driven in slices of 50 ms" in bench("compare").stdout
+    assert "servers side by side, interleaved in slices of 50 ms" in bench("compare").stdout
     (rate,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("qr100", "rate_per_s"))
     counted = bench.undrifted_pairs(2)
     assert rate["pairs"] == counted and (counted == 1 or rate["low"] < rate["ratio"] < rate["high"])

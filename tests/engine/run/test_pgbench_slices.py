@@ -111,7 +111,9 @@ def test_statements_have_their_times_without_the_stops_and_how_sure_these_are(do
 def test_comparison_blocks_and_export_have_it(done: Bench, pair: str, tmp_path: Path) -> None:
     told = done("compare").stdout
     mark = re.search(r"dropped (\(\d\))", told)  # on a busy machine there are other remarks before it
-    assert "driven in slices of 50 ms" in told and mark and f"{mark.group(1)} dropped: in flight when" in told, told
+    assert "interleaved in slices of 50 ms" in told and mark and f"{mark.group(1)} dropped: in flight when" in told, (
+        told
+    )
     rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
     assert {ratio["step"] for ratio in rates} == {"script.c3"}
     assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)

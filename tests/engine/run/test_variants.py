@@ -72,7 +72,7 @@ def test_the_comparison_says_what_the_reader_costs(compared: Bench) -> None:
     assert own_s + cell["roles"][READER]["cpu_s"] == pytest.approx(totals.server_cpu_ns / 1e9)
     assert own_s > cell["roles"]["query"]["cpu_s"] > 0
     told = compared("compare").stdout
-    assert "Loads beside these" in told and f"{READER} tx/s" in told and f"{READER} p99 us" in told
+    assert "Background workloads" in told and f"{READER} tx/s" in told and f"{READER} p99 us" in told
     assert f"backends and clients of {READER} are left out" in " ".join(told.split())
     (listed,) = json.loads(compared("list", "runs", "--json").stdout)
     assert listed["workload"] == ", ".join(VARIANTS)
