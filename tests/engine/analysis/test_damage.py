@@ -15,6 +15,7 @@ import pytest
 
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
+from engine.core.text import visible
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
@@ -46,7 +47,7 @@ def read_all(run: Path, out: Path) -> None:
         try:
             read()
         except UserError as error:
-            assert "\n" not in str(error) and str(error).isprintable(), str(error)
+            assert "\n" not in str(error) and visible(str(error)).isprintable(), str(error)
             assert str(run) in str(error) or run.name in str(error) or str(out) in str(error), str(error)
     with suppress(UserError):
         found = compare([run])

@@ -106,7 +106,10 @@ def test_a_further_load_has_verdicts_of_its_own(tmp_path: Path) -> None:
     assert {step: rate.verdict for step, rate in rates.items() if rate} == {"l.i1": "same", "qr100": "slower"}
     p99 = found.ratio("17.0", "qr100", f"{READER}.p99_us")
     assert p99 is not None and p99.verdict == "same"
-    assert "Beside it, pgbench-select is slower than with 16.3 in 1 of 2 steps: qr100 -20.0 %" in found.answer[0].text
+    assert (
+        "In the background, pgbench-select is slower than with 16.3 in 1 of 2 steps: qr100 -20.0 %"
+        in found.answer[0].text
+    )
     shown = [(row.step, name_of(found, row)) for row in rows(found, USUAL, "steps", "") if "." in row.metric]
     assert shown == [("l.i1", "select tx/s"), ("l.i1", "select p99"), ("qr100", "select tx/s"), ("qr100", "select p99")]
 
