@@ -101,13 +101,13 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
     """Return the answer, the reason of a withheld verdict, all findings of the step, and all checks of both sides."""
-    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
+    ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines = folded(comparison.answer_for(subject.name), columns, "strong")
-    if found is not None:
-        withheld = found.verdict == "withheld"
-        for reason in found.reasons:
+    if ratio is not None:
+        withheld = ratio.verdict == "withheld"
+        for reason in ratio.reasons:
             lines += folded(f"{'withheld: ' if withheld else ''}{reason}", columns, "sla" if withheld else "dim")
-        for text in found.left_out:
+        for text in ratio.left_out:
             lines += folded(text, columns, "warning")
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
     for finding in comparison.findings:

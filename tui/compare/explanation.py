@@ -59,10 +59,10 @@ def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
 
 def answer(comparison: Comparison, subject: Subject, columns: int, most: int, glyphs: Glyphs) -> list[Line]:
     """The answer about the chosen subject in at most `most` lines; `enter` shows all of it."""
-    found = folded(comparison.answer_for(subject.name), columns, "strong")
-    if len(found) > most:
-        found[most - 1] = fit((*found[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # it goes on
-    return found[:most]
+    lines = folded(comparison.answer_for(subject.name), columns, "strong")
+    if len(lines) > most:
+        lines[most - 1] = fit((*lines[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # it goes on
+    return lines[:most]
 
 
 def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:
@@ -117,8 +117,8 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
     phases = _phases(comparison, row.step, base, subject.name, glyphs)
     if phases:
         lines.append(line((phases, "")))
-    found = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
-    for ratio in sorted((r for r in found if r.ratio), key=_importance):
+    ratios = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
+    for ratio in sorted((r for r in ratios if r.ratio), key=_importance):
         values = [
             figure_text(ratio.metric, comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)
         ]
@@ -145,7 +145,7 @@ def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns
         lines += hanging(("ok ", "better"), same, columns + 1)
     if len(lines) > height:
         lines = [*lines[: height - 1], line((f"{len(lines) - height + 1} more: enter", "dim"))]
-    return [fit(each, columns, glyphs.ellipsis) for each in lines]
+    return [fit(text, columns, glyphs.ellipsis) for text in lines]
 
 
 def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
@@ -154,25 +154,25 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
     head = f" {row.step} {name_of(comparison, row)}, {subject.name}: "
     if row.metric in (STALLS, SLA):
         return line(head, counted(comparison, row, subject.name, 40), " against ", counted(comparison, row, base, 40))
-    found = comparison.ratio(subject.name, row.step, row.metric)
-    if found is None:
+    ratio = comparison.ratio(subject.name, row.step, row.metric)
+    if ratio is None:
         return line(head, ("not measured on both sides", "dim"))
-    if found.ratio is None:
-        return line(head, ("; ".join(found.remarks) or "no ratio", "dim"))
-    spans = line(head, (f"{sign(found, glyphs)}{ratio_text(found.ratio)}", MARKS.get(found.sign, "")))
-    interval = f" {bounds_text(found, whole=True)}" if found.low is not None else ""
-    words = ", ".join(filter(None, (found.missing, verdict_words(found))))
-    floor = f" (A/A {found.noise_floor:.1%})" if found.noise_floor is not None and not subject.control else ""
-    pairs = f", {found.pairs} pairs" if 1 < found.pairs < comparison.pairs else ""
-    return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(found.sign, "")),
+    if ratio.ratio is None:
+        return line(head, ("; ".join(ratio.remarks) or "no ratio", "dim"))
+    spans = line(head, (f"{sign(ratio, glyphs)}{ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, "")))
+    interval = f" {bounds_text(ratio, whole=True)}" if ratio.low is not None else ""
+    words = ", ".join(filter(None, (ratio.missing, verdict_words(ratio))))
+    floor = f" (A/A {ratio.noise_floor:.1%})" if ratio.noise_floor is not None and not subject.control else ""
+    pairs = f", {ratio.pairs} pairs" if 1 < ratio.pairs < comparison.pairs else ""
+    return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(ratio.sign, "")),
             (f"{floor}{pairs}", "dim"))  # fmt: skip
 
 
 def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
     """The reason of a withheld verdict, or another note on this line; otherwise the legend."""
-    found = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
-    if found is not None and found.remarks and found.ratio is not None:
-        return line((f" {'; '.join(found.remarks)}", "sla" if found.verdict == "withheld" else "dim"))
+    ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
+    if ratio is not None and ratio.remarks and ratio.ratio is not None:
+        return line((f" {'; '.join(ratio.remarks)}", "sla" if ratio.verdict == "withheld" else "dim"))
     if 0 < comparison.pairs < 3:
         given = (
             "one pair: ratios only, no verdict can be given" if comparison.pairs == 1 else "two pairs: no verdict yet"
@@ -247,17 +247,18 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
 
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    found = comparison.attribution(subject, step)
-    if found is None or not (*found.causes, *found.further, *found.not_known):
+    attribution = comparison.attribution(subject, step)
+    if attribution is None or not (*attribution.causes, *attribution.further, *attribution.not_known):
         return []
     lines = [
-        line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim")) for part in found.named
+        line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim"))
+        for part in attribution.named
     ]
-    if found.further:
-        lines.append(line((f"{found.further_share:>5.0%} {found.further_text}", "")))
-    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in found.of(found.not_known))
+    if attribution.further:
+        lines.append(line((f"{attribution.further_share:>5.0%} {attribution.further_text}", "")))
+    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in attribution.of(attribution.not_known))
     unclear = f", perhaps {perhaps}" if perhaps else ""
-    return [*lines, line((f"{found.unexplained_text:>5} unexplained{unclear}", "dim"))]
+    return [*lines, line((f"{attribution.unexplained_text:>5} unexplained{unclear}", "dim"))]
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
@@ -277,8 +278,8 @@ def _phases(comparison: Comparison, step: str, base: str, subject: str, glyphs: 
     """Shares of statement time on both sides: `plan 20%→31%`."""
 
     def shares(name: str) -> dict[str, float]:
-        found = [cell.phases for cell in comparison.of(name, step) if cell.phases]
-        return {phase: sum(f.get(phase, 0.0) for f in found) / len(found) for phase in found[0]} if found else {}
+        phases = [cell.phases for cell in comparison.of(name, step) if cell.phases]
+        return {phase: sum(f.get(phase, 0.0) for f in phases) / len(phases) for phase in phases[0]} if phases else {}
 
     ours, theirs = shares(base), shares(subject)
     if not ours or not theirs:

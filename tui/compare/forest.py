@@ -31,9 +31,9 @@ class Axis:
 
 def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
     """Return the shortest axis that holds every ratio, most ends of intervals, and the margin."""
-    found = [ratio for ratio in ratios if ratio.ratio]
-    points = [_distance(ratio.ratio) for ratio in found]
-    ends = sorted(_distance(end) for ratio in found for end in (ratio.low, ratio.high) if end is not None)
+    known_ratios = [ratio for ratio in ratios if ratio.ratio]
+    points = [_distance(ratio.ratio) for ratio in known_ratios]
+    ends = sorted(_distance(end) for ratio in known_ratios for end in (ratio.low, ratio.high) if end is not None)
     most = ends[math.ceil(INSIDE * len(ends)) - 1] if ends else 0.0
     wanted = max([most, math.log1p(1.5 * margin), *points])
     reach = next((reach for reach in REACHES if math.log1p(reach) >= wanted), REACHES[-1])

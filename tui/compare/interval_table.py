@@ -96,8 +96,8 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
 
 def ratios(comparison: Comparison, rows: Sequence[Row]) -> list[Ratio]:
     """Every ratio of every line and subject, so that the axis is stable while scrolling."""
-    found = (comparison.ratio(s.name, row.step, row.metric) for row in rows for s in comparison.others)
-    return [ratio for ratio in found if ratio is not None]
+    all_ratios = (comparison.ratio(s.name, row.step, row.metric) for row in rows for s in comparison.others)
+    return [ratio for ratio in all_ratios if ratio is not None]
 
 
 def header(comparison: Comparison, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs) -> Line:
@@ -172,10 +172,10 @@ def _row(
 
 
 def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> list[Span]:
-    found = comparison.ratio(subject.name, row.step, row.metric)
-    if found is None or found.ratio is None:
+    ratio = comparison.ratio(subject.name, row.step, row.metric)
+    if ratio is None or ratio.ratio is None:
         return [("  -", "dim")]
-    return [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
+    return [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
 
 
 def _median(comparison: Comparison, row: Row, subject: Subject) -> list[Span]:
@@ -209,11 +209,11 @@ def small(comparison: Comparison, rows: Sequence[Row], columns: int, glyphs: Gly
     made.append(line(" " * (step + name + RATIO_CELLS + WORDS), *forest.ticks(on)))
     for row in rows:
         for subject in comparison.others:
-            found = comparison.ratio(subject.name, row.step, row.metric)
-            if found is not None and found.ratio is not None:
-                mark = MARKS.get(found.sign, "")
+            ratio = comparison.ratio(subject.name, row.step, row.metric)
+            if ratio is not None and ratio.ratio is not None:
+                mark = MARKS.get(ratio.sign, "")
                 head = f"{row.step:<{step}}{cut(subject.name, name - 1, glyphs):<{name}}"
-                text = f"{sign(found, glyphs)} {ratio_text(found.ratio)} {verdict_words(found, whole=False)}"
-                drawn = forest.whisker(on, found, "" if mark == "dim" else mark, glyphs)
+                text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)} {verdict_words(ratio, whole=False)}"
+                drawn = forest.whisker(on, ratio, "" if mark == "dim" else mark, glyphs)
                 made.append((*line(head, (f"{text:<{RATIO_CELLS + WORDS}}", mark)), *drawn))
     return made

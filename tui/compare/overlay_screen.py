@@ -91,7 +91,7 @@ class OverlayScreen(BenchScreen):
         tracks = self._tracks()
         cells, rows = self.size.width - LABEL_CELLS, self.query_one("#chart").size.height
         drawn, top = overlay(*tracks, cells, rows, self.glyphs)
-        end = max(each.end for each in tracks)
+        end = max(track.end for track in tracks)
         own = self._comparison.units.get(other.step) if self._kind == self._sides[0].primary_role else None
         unit = own or UNITS.get(self._kind, "ops/s")
         labels = {0: short(top), rows // 2: short(top / 2), rows - 1: "0"}

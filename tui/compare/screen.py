@@ -170,17 +170,17 @@ class CompareScreen(BenchScreen):
         self.draw()
 
     def action_base(self) -> None:
-        found = self._found
-        if found is None:
+        comparison = self._found
+        if comparison is None:
             return
-        options = [(s.name, s.name) for s in found.subjects if not s.control]
+        options = [(s.name, s.name) for s in comparison.subjects if not s.control]
 
         def take(chosen: tuple[str, ...]) -> None:
-            if chosen[0] != found.base:
+            if chosen[0] != comparison.base:
                 self._base = chosen[0]
                 self._compare()
 
-        self.bench.ask_user(PickScreen("compare with", options, found.base), take)
+        self.bench.ask_user(PickScreen("compare with", options, comparison.base), take)
 
     def action_metrics(self) -> None:
         def take(chosen: tuple[str, ...]) -> None:
@@ -360,10 +360,10 @@ class CompareScreen(BenchScreen):
 
     async def _read(self, runs: tuple[Path, ...]) -> None:
         with suppress(UserError):  # what is wrong is said where it is compared
-            found = await asyncio.to_thread(measured, runs[0])
-            if found is not None and self._found is None and runs == self._runs:
-                self._measured = found
-                self._rows = comparison_table.rows(found, self._metrics, "steps", "")
+            comparison = await asyncio.to_thread(measured, runs[0])
+            if comparison is not None and self._found is None and runs == self._runs:
+                self._measured = comparison
+                self._rows = comparison_table.rows(comparison, self._metrics, "steps", "")
                 self.draw()
 
     async def _ask(self) -> None:

@@ -97,12 +97,12 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
     """
     further = [metric.name for metric in comparison.metrics if "." in metric.name] if RATE in shown else []
     every = [Row(step, metric) for step in comparison.steps for metric in (*shown, *further)]
-    found = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
+    shown_rows = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
     if sort == "effect":
-        return sorted(found, key=lambda row: -_effect(_ratios(comparison, row)))
+        return sorted(shown_rows, key=lambda row: -_effect(_ratios(comparison, row)))
     if sort == "verdict":
-        return sorted(found, key=lambda row: _worst(comparison, row))
-    return found
+        return sorted(shown_rows, key=lambda row: _worst(comparison, row))
+    return shown_rows
 
 
 def name_of(comparison: Comparison, row: Row) -> str:
@@ -209,15 +209,15 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
     """A subject's column: sign, ratio, interval, and the verdict in words where there is room."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, subject.name, cells)]
-    found = comparison.ratio(subject.name, row.step, row.metric)
-    if found is None or found.ratio is None:
+    ratio = comparison.ratio(subject.name, row.step, row.metric)
+    if ratio is None or ratio.ratio is None:
         value = comparison.median(subject.name, row.step, row.metric)
         return [(f"  {figure_text(row.metric, value)}" if value is not None else "  -", "dim")]
-    spans = [(f"{sign(found, glyphs)} {ratio_text(found.ratio)}", MARKS.get(found.sign, ""))]
+    spans = [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
     if cells >= RATIO_CELLS - 1:
-        spans.append((f" {bounds_text(found, whole=words):<{11 if words else 10}}", "dim"))
+        spans.append((f" {bounds_text(ratio, whole=words):<{11 if words else 10}}", "dim"))
     if words:
-        spans.append((f" {verdict_words(found)}", MARKS.get(found.sign, "")))
+        spans.append((f" {verdict_words(ratio)}", MARKS.get(ratio.sign, "")))
     return spans
 
 
@@ -311,8 +311,8 @@ def _has_words(comparison: Comparison, row: Row, wanted: str) -> bool:
 
 
 def _ratios(comparison: Comparison, row: Row) -> list[Ratio]:
-    found = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.control)
-    return [ratio for ratio in found if ratio is not None]
+    ratios = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.control)
+    return [ratio for ratio in ratios if ratio is not None]
 
 
 def _effect(ratios: Sequence[Ratio]) -> float:

@@ -15,12 +15,12 @@ Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, what 
 def stalled(run: Path) -> Stalled:
     """The step of a run with the most stalls, which is played first."""
     with JournalReader(run) as reader:
-        found = [
+        steps = [
             (attempt.cell, step.name, incidents_of(reader.events(step.id, kinds=("stall",))))
             for attempt in reader.attempts(origins=False)
             for step in reader.steps(attempt.id)
         ]
-    most = max(found, key=lambda each: len(each[2]), default=None)
+    most = max(steps, key=lambda each: len(each[2]), default=None)
     if most is None or not most[2]:
         raise UserError(f"{run.name}: the run has no stall for the guide to show")
     return most

@@ -199,7 +199,7 @@ class FlameScreen(BenchScreen):
 
     def _look_for(self, wanted: str) -> None:
         if self._by_function and wanted:
-            names = [each.name.lower() for each in self._functions]
+            names = [function.name.lower() for function in self._functions]
             self._cursor = next((place for place, name in enumerate(names) if wanted.lower() in name), self._cursor)
         self._show_found(wanted, tree.matching(self._root, wanted))
 

@@ -131,20 +131,20 @@ def functions(
     names = max(8, min(NAME_CELLS, room - BAR_CELLS))
     longest = max(0, room - names)
     made = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
-    widest = max((_size(each, differential=differential) for each in shown), default=0.0) or 1.0
-    for place, each in enumerate(shown[top : top + height - 1], top):
+    widest = max((_size(function, differential=differential) for function in shown), default=0.0) or 1.0
+    for place, function in enumerate(shown[top : top + height - 1], top):
         here = place == cursor
-        change = each.change / whole
-        values = [each.own_base, each.own_other] if differential else [each.own_base, each.base]
+        change = function.change / whole
+        values = [function.own_base, function.own_other] if differential else [function.own_base, function.base]
         text = "".join(f"{percent(value / whole):>{SHARE_CELLS + 2}}" for value in values)
         spans: list[Span] = [(">" if here else " ", "chosen")]
-        spans.append((f"{cut(each.name, names - 1, glyphs):<{names}}", "cursor" if here else ""))
+        spans.append((f"{cut(function.name, names - 1, glyphs):<{names}}", "cursor" if here else ""))
         spans.append((text, ""))
         mark = "rate"
         if differential:
-            mark, sign = certain_mark(change, glyphs, certain=each.certain)
+            mark, sign = certain_mark(change, glyphs, certain=function.certain)
             spans.append((f"{sign + signed(change):>{SHARE_CELLS + 2}}", mark))
-        bar = round(_size(each, differential=differential) / widest * longest)
+        bar = round(_size(function, differential=differential) / widest * longest)
         spans += [(" ", ""), (glyphs.done * bar, mark)]
         made.append(tuple(spans))
     return made

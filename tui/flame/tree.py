@@ -42,10 +42,10 @@ class Frame:
 
     def path(self) -> list[Frame]:
         """The chain from the outermost frame to this one."""
-        found = [self]
-        while (parent := found[-1].parent) is not None:
-            found.append(parent)
-        return found[::-1]
+        frames = [self]
+        while (parent := frames[-1].parent) is not None:
+            frames.append(parent)
+        return frames[::-1]
 
     def below(self) -> Iterator[Frame]:
         """This frame and its descendants, callers first."""
@@ -162,15 +162,17 @@ def functions(root: Frame, certain: Collection[str] = (), *, differential: bool)
     waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
     while waiting:
         frame, above = waiting.pop()
-        found = sums.setdefault(frame.name, [0.0] * 4)
-        found[0] += frame.own_base
-        found[1] += frame.own_other
+        counts = sums.setdefault(frame.name, [0.0] * 4)
+        counts[0] += frame.own_base
+        counts[1] += frame.own_other
         if frame.name not in above:  # recursion counts once
-            found[2] += frame.base
-            found[3] += frame.other
+            counts[2] += frame.base
+            counts[3] += frame.other
         inside = above | {frame.name}
         waiting += [(child, inside) for child in frame.children.values()]
-    every = [Function(name, found[0], found[1], found[2], found[3], name in certain) for name, found in sums.items()]
+    every = [
+        Function(name, counts[0], counts[1], counts[2], counts[3], name in certain) for name, counts in sums.items()
+    ]
     if differential:
         return sorted(every, key=lambda each: (not each.certain, -abs(each.change), -each.own_other, each.name))
     return sorted(every, key=lambda each: (-each.own_base, -each.base, each.name))

@@ -35,7 +35,7 @@ class Word:
 
 def words(text: str) -> tuple[Word, ...]:
     """Parse a filter. Raises UserError for an unknown name."""
-    found = []
+    parsed = []
     for typed in text.split():
         bare = typed.removeprefix("!")
         name, sign, wanted = bare.partition("=")
@@ -44,8 +44,8 @@ def words(text: str) -> tuple[Word, ...]:
         elif name not in NAMES:
             raise unknown("word of a filter", f"{name}=", (f"{known}=" for known in NAMES))
         if wanted:
-            found.append(Word(name, wanted.lower(), bare != typed))
-    return tuple(found)
+            parsed.append(Word(name, wanted.lower(), bare != typed))
+    return tuple(parsed)
 
 
 def _fits(name: str, value: str, wanted: str) -> bool:

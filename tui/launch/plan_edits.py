@@ -104,10 +104,10 @@ def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
 
 def version_key(version: str) -> tuple[int, int, int]:
     """Sort key of versions: 17beta1 comes before 17.0."""
-    found = _VERSION.match(version)
-    if found is None:
+    match = _VERSION.match(version)
+    if match is None:
         return (0, 0, 0)
-    major, minor, early, number = found.groups()
+    major, minor, early, number = match.groups()
     rank = {None: 2, "rc": 1, "beta": 0}[early]
     return int(major), rank, int(minor or number or 0)
 

@@ -211,13 +211,15 @@ class PlanScreen(BenchScreen):
     async def _count(self) -> None:
         plan = self.plan
         try:
-            found = await bench.ask_json("run", *arguments(plan), "--out", str(self.context.out), "--estimate")
+            estimate_record = await bench.ask_json(
+                "run", *arguments(plan), "--out", str(self.context.out), "--estimate"
+            )
         except UserError as error:
             if plan == self.plan:
                 self.trouble = str(error)
         else:
             if plan == self.plan:
-                self.estimate = found
+                self.estimate = estimate_record
         self.draw()
 
     # -- drawing

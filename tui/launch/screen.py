@@ -72,7 +72,7 @@ class LaunchScreen(PlanScreen):
 
     async def _started(self, words: tuple[str, ...]) -> None:
         try:
-            found = await bench.ask_json(*words, console=self._starting)
+            started = await bench.ask_json(*words, console=self._starting)
         except UserError as error:
             self.look()
             if launch_choices.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
@@ -80,7 +80,7 @@ class LaunchScreen(PlanScreen):
                 return
             self.refused = str(error)
             raise
-        self._watch(Path(found["folder"]))
+        self._watch(Path(started["folder"]))
 
     def _starting(self, text: str) -> None:
         self.progress(f"starting: {text.removeprefix('starting ')}")
@@ -168,15 +168,15 @@ class LaunchScreen(PlanScreen):
 
         async def load(path: Path) -> None:
             try:
-                found = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
-                plan = request_of(found["plan"])
+                record = await bench.ask_json("run", "--plan", str(path), "--out", self._out, "--estimate")
+                plan = request_of(record["plan"])
                 for build in plan.builds:
                     refuse_password(build)
             except UserError as error:
                 self.action_load(str(path), str(error))
                 return
             self.file, self.kept = str(path), plan
-            self.change(self.kept, found)
+            self.change(self.kept, record)
             self.show_build(name_of(plan.base_build or ""))
             self.draw()
             self.bench.say(f"plan taken from {path}")

@@ -54,8 +54,8 @@ def panel(
     """Draw a panel: its title with a rule, then the items that its grid shows; `instead` if it has none."""
     waits = [line((f" {instead}", "dim"))] if instead and not items else []
     if form.inline:
-        found = _inline(form, items, cursor, focused=focused)
-        return [fit((*found, *(waits[0] if waits else ())), cells, glyphs.ellipsis)]
+        line_of_items = _inline(form, items, cursor, focused=focused)
+        return [fit((*line_of_items, *(waits[0] if waits else ())), cells, glyphs.ellipsis)]
     columns, seen = grid
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""

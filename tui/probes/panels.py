@@ -119,8 +119,8 @@ def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyp
         lines = [heading, *folded(moment.stacks_note or "reading the stacks", columns, "dim")]
     else:
         root = tree.tree(moment.stacks)
-        found = tree.functions(root, differential=False)
-        lines = [heading, *flame_text.functions(moment.stacks, root, found, -1, 0, rows, columns, glyphs)]
+        functions = tree.functions(root, differential=False)
+        lines = [heading, *flame_text.functions(moment.stacks, root, functions, -1, 0, rows, columns, glyphs)]
     return [*lines, *[()] * (rows + 1 - len(lines))]
 
 

@@ -208,15 +208,15 @@ def _bars_of_columns(columns: Sequence[Column | None], stalled: set[int], rows: 
         None if column is None else max(1, round(column.peak / most * rows * steps) if most else 0)
         for column in columns
     ]
-    found = []
+    rows_of_bars = []
     for row in reversed(range(rows)):
         spans = [
             (" " if height is None else glyphs.levels[max(0, min(steps, height - row * steps))],
              "stall" if x in stalled else "rate")
             for x, height in enumerate(heights)
         ]  # fmt: skip
-        found.append(joined(spans))
-    return found
+        rows_of_bars.append(joined(spans))
+    return rows_of_bars
 
 
 def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyphs) -> Line:
