@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from engine.analysis import failure_counts, faults
 from engine.analysis.failure_counts import Count, Counts
 from engine.analysis.faults import Fault
+from engine.bisect.culprit import effect
 from engine.core.errors import UserError
-from engine.report.bisect_tables import effect
 from engine.results.comparison import Comparison, Ratio
 
 GOOD, BAD, TRIED = "good", "bad", "tried"

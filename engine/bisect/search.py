@@ -19,6 +19,7 @@ from engine.analysis.bisection import Ends, Judgement
 from engine.analysis.compare import compare
 from engine.analysis.failure_counts import Counts
 from engine.bisect import ends, measurements, state
+from engine.bisect.culprit import Culprit
 from engine.bisect.ends import BAD, GOOD, TRIED
 from engine.bisect.measurements import Place, Start
 from engine.bisect.state import FORMAT, MeasuredCommit, PendingRun, State
@@ -33,7 +34,6 @@ from engine.host import disk
 from engine.plan import planfile
 from engine.plan.request import Request
 from engine.plan.workload_plans import loads
-from engine.report.bisect_tables import Found
 from engine.results.comparison import Comparison
 from workloads import workload
 from workloads.names import UnknownName
@@ -60,7 +60,7 @@ class Search:
     start: Start
 
 
-def run(search: Search, *, again: bool) -> Found:
+def run(search: Search, *, again: bool) -> Culprit:
     """Begin or continue a search. Raises UserError if there is nothing to find, or if it cannot be found."""
     commits = commit_log.commits_between(search.repository, search.good, search.bad)
     steps = _step_names(search.asked)
@@ -86,7 +86,7 @@ class _Bisection:
         known = set(self.places)
         self.state = State(FORMAT, digest) if again else state.read(self.folder / STATE, digest, known)
 
-    def run(self) -> Found:
+    def run(self) -> Culprit:
         say, state, commits = self.place.say, self.state, self.commits
         say(f"{self.count} commits from {commits[0].text} (good)")
         say(f"to {commits[-1].text} (bad)")
@@ -222,14 +222,14 @@ class _Bisection:
             state.ends = tuple(ratio for run in runs for ratio in _ends(run, comparison, chosen.step))
         self._write()
 
-    def _conclude(self, span: range) -> Found:
+    def _conclude(self, span: range) -> Culprit:
         state, search = self.state, self.search
         commit, parent = self.commits[span[-1]], self.commits[span[0] - 1]
         self.place.say(f"against its parent: {commit.text}")
         run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
         now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
         counts = tuple(ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))
-        return Found(
+        return Culprit(
             commits=tuple(self.commits[place] for place in span),
             parent=parent,
             fault=state.fault,

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.analysis.failure_counts import Count, Counts
+from engine.bisect.culprit import Culprit
 from engine.builds.commit_log import Commit
-from engine.report.bisect_tables import Found
 from engine.results.comparison import Ratio
 
 COMMITS = tuple(Commit(letter * 40, f"Change {letter}") for letter in "abc")
 SLOWER = Ratio("qr100", "found", "rate_per_s", 0.9, 0.88, 0.92, 3, "slower")
-FOUND = Found(
+FOUND = Culprit(
     commits=COMMITS[1:2], parent=COMMITS[0], fault="slower", step="qr100", sure=0.97, message="Change b", ends="ends",
     ratio=SLOWER, counts=None, judgements=4, run="r", flame="", mended=(), unjudged={}, folder=Path("/runs/bisect"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a search for a commit found, as text and as JSON."""
+"""The commit that a search found, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.results.comparison import Ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Culprit:
     """The answer: the commits that may be it, of which all but the last could not be judged.
 
     `fault` is what is wrong with it in the step: the cells `failed`, missed their `sla`, or are `slower`; of the former
@@ -103,7 +103,7 @@ def _record(count: Count) -> dict[str, int]:
 
 
 def effect(ratio: Ratio) -> str:
-    """`-5.1 % [-5.9, -4.3]`, with its pairs."""
+    """The change such as `-5.1 % [-5.9, -4.3]`, with its pairs."""
     if ratio.ratio is None or ratio.low is None or ratio.high is None:
         return "no interval"
     low, high = (f"{100 * (bound - 1):+.1f}" for bound in (ratio.low, ratio.high))
