@@ -137,6 +137,7 @@ in
           ruff format --no-cache --check .
           mypy --cache-dir=/dev/null
           lint-imports --no-cache
+          python -m tests.idioms
           touch $out
         '';
 

@@ -25,7 +25,7 @@ run-queue wait, its limiter's sleep and its waits for a partner; what is left of
 connections of the same client). What is left of E is not accounted for; where the client works ahead of its server that
 can be less than nothing.
 
-Of a step that is judged by its time, as a command that is timed, nobody looks at what backends wait for: known are the
+In a step whose primary metric is its time, such as a timed command, waits of backends are not sampled: known are the
 CPU time and run-queue wait of all processes of the server and the CPU time of the command. What works beside others, as
 parallel workers do, can add up to more than the time; what is left is less than nothing then, too.
 
@@ -206,7 +206,7 @@ def _adds_up(parts: Parts) -> bool:
 
 
 def phases_of(result: StepResult) -> Mapping[str, float]:
-    """How the server CPU of what a step is judged by splits, as shares of 1; nothing where that is not known."""
+    """How the server CPU of the primary metric splits, as shares of 1; nothing where that is not known."""
     roles = [name for name, role in result.totals.roles.items() if any(role is own for own in _roles(result))]
     figures = [result.figures["probes"].get(name, {}) for name in roles]
     if len(figures) != 1:  # of several roles only the shares of each are known

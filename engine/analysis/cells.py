@@ -71,7 +71,7 @@ class ComparedCells:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The figures that are compared: those of all steps, then rate and response time of each further load."""
+        """The compared figures: those of all steps, then rate and response time of each background workload."""
         units = {name: unit for cell in self.cells for step in cell.steps.values()
                  for name, unit in step.totals.background.items()}  # fmt: skip
         further = (

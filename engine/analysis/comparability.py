@@ -67,7 +67,7 @@ def measured_in(run: RunResult) -> str:
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
-    besides += ["servers that were running already"] if manifest.external else []
+    besides += ["external servers"] if manifest.external else []
     besides += [f"--stop {manifest.stop}"] if manifest.sliced and manifest.stop != "busy" else []
     return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
 
@@ -224,7 +224,7 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
     if not names:
         yield "settings", True, "the same"
     elif runs[0].manifest.external is not None:
-        yield "settings", False, f"{text}; pgbed sets none on servers that were running already"
+        yield "settings", False, f"{text}; pgbed sets none on external servers"
     elif base.config != subject.config:
         yield "settings", True, f"{text}; these are what is compared"
     else:  # A setting that one of the versions does not know is left out there, and cannot be the same.

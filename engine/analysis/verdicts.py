@@ -1,7 +1,7 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
-Each names a difference where there is none in at most 5 % of comparisons, and calls something the same that differs by
+Each names a difference that does not exist in at most 5 % of comparisons, and calls something the same that differs by
 the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
 `engine.analysis.alpha_spending`). Rates of background workloads belong to the first family: a reader of any rate that
 differs may be wrong that often, whichever workload it is of; the p99 of their transactions are a family of their own,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# What is counted: nothing, what there is, or only with a PMU.
+# What is counted: nothing, all that the machine has, or only with a PMU.
 Counters = Literal["off", "auto", "hardware"]
 
 OBSERVER = "counters"  # what steps in which something was counted name among their observers

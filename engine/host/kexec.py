@@ -17,7 +17,7 @@ from engine.core.errors import UserError
 
 # On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
 MARK = "pgbed.boot=kexec"
-# A kernel that panics is left by itself, into what the firmware boots; it would stand still for ever.
+# A kernel that panics is left on its own, into what the firmware boots; it would stand still for ever.
 AFTER_PANIC = "panic=30"
 KEXEC_FILE_LOAD = {"x86_64": 320}
 CONTAINERS = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/host/container-manager")

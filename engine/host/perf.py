@@ -1,7 +1,7 @@
 """`perf stat` over running processes: starting, switching and ending it, and parsing what it prints.
 
 perf counts as the engine's user: root counts all, others what runs outside the kernel, where the kernel permits
-even that (kernel.perf_event_paranoid). Events are counted for each process by itself; what a process begins later
+even that (kernel.perf_event_paranoid). Events are counted for each process on its own; what a process begins later
 is counted with it.
 
 Environment, set by the `bench` wrapper:

@@ -132,8 +132,8 @@ class CellStep:
     `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
     client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
     say why plan_* is null though a probe was there.
-    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many turns it was
-    driven in, 0 where it ran through. `transactions` are of steps of which each is timed separately. `background` are
+    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many slices it
+    had, 0 where it ran through. `transactions` are of steps of which each is timed separately. `background` are
     {background workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait
     event: share of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for
     nothing, from `wait_samples` of all of the role's. `counters` are {role: {event: count per operation}}, by the

@@ -73,7 +73,7 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
         shown.append(width)
     left = room - sum(shown)
     found = {"words": 0, "value": 0, "bounds": 0, "base": base}
-    # What is added, where the axis keeps so many cells beside it.
+    # What is added, where the axis keeps that many cells beside it.
     for name, cells, axis in (
         ("words", WORDS, LEAST_AXIS), ("value", VALUE_CELLS, 31), ("bounds", BOUNDS_CELLS, 35),
         ("words", LONG_WORDS, 41), ("base", WIDE_BASE, 45),

@@ -1,6 +1,6 @@
-"""The interface with a guide: it presses keys as a person would, and says what there is to see.
+"""The interface with a guide: it presses keys as a person would, and says what can be seen.
 
-Enter goes on once that is there; escape ends the guide, and so does any other key, which then does what it always does.
+Enter continues once that is there; escape ends the guide, and so does any other key, which then acts as usual.
 """
 
 from collections.abc import Callable, Sequence
@@ -136,7 +136,7 @@ class GuidedBench(Bench):
         columns = max(20, screen.size.width - 4)
         where = f"{self._stop + 1} of {len(self._stops)}"
         lines = hanging(("", ""), stop.text, columns, "strong")
-        lines.append(line((f"{where}   enter goes on   escape ends the guide; every other key is yours", "dim")))
+        lines.append(line((f"{where}   enter continues   escape ends the guide; every other key is yours", "dim")))
         self._box = GuideBox(lines)
         self._box.set_class(stop.top, "-top")
         await screen.mount(self._box)

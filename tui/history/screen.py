@@ -223,7 +223,7 @@ class HistoryScreen(BenchScreen):
         self.look()
 
     def _run(self) -> RunSummary | None:
-        """The run of the row at the cursor; if there is none, say so."""
+        """The run of the row at the cursor; if there is no row, say so."""
         run = self.listing.current_run()
         if run is None:
             self.bench.say("there is no run to choose", "warning")

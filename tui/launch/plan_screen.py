@@ -104,7 +104,7 @@ class PlanScreen(BenchScreen):
         self.file = ""  # that holds the plan, as it was `kept`
         self.kept = self.plan
         self._find = ""
-        self._asked = False  # what there is to choose from
+        self._asked = False  # for the choices
         self._stood_on: Panel | None = None
         self._settling: Timer | None = None
 
@@ -151,7 +151,7 @@ class PlanScreen(BenchScreen):
             self.measuring, self.refused = measuring, ""
             self.draw()
 
-    # -- what there is
+    # -- choices
 
     @property
     def unready(self) -> bool:

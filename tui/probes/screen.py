@@ -75,7 +75,7 @@ class ProbesScreen(BenchScreen):
         self._events: dict[int, EventRow] = {}
         self._roles: set[tuple[str, str]] = set()  # probe, role
         self._trouble = ""
-        self._stacks: dict[Asked, FlameGraph | str] = {}  # or why there is none
+        self._stacks: dict[Asked, FlameGraph | str] = {}  # or why it is missing
 
     # -- reading
 

@@ -23,7 +23,7 @@ STEP = "qr100"
 
 @pytest.fixture
 def in_slices(tmp_path: Path) -> Path:
-    """A run of 14.10 and 16.3, two repeats, whose query step was driven in slices of 50 ms; a copy of one's own."""
+    """A run of 14.10 and 16.3, two repeats, whose query step was interleaved of 50 ms; a copy of one's own."""
     run = tmp_path / "20261122-100700-14.10_prebuilt-16.3_prebuilt"
     (run / "cells").mkdir(parents=True)
     shutil.copyfile(RECORDINGS / "in-slices" / "manifest.json", run / "manifest.json")
