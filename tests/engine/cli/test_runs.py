@@ -116,7 +116,7 @@ def test_several_runs_are_deleted_together_or_none_of_them(out: Path) -> None:
 
 
 def test_deleting_asks_and_without_a_terminal_removes_nothing(out: Path) -> None:
-    assert "pass --yes" in refused(Bench(out), "delete", "one")
+    assert "--yes must confirm" in refused(Bench(out), "delete", "one")
     assert (out / "one" / "journal.db").exists()
 
 

@@ -51,4 +51,4 @@ def test_a_run_that_is_ended_while_it_builds_says_how_it_goes_on(new_folder: Cal
         said = process.stderr.read()
         watchdog.cancel()
     assert process.returncode == 143
-    assert "stopped before the run started; the same command begins it" in said
+    assert "stopped before the run started; the same command starts it" in said

@@ -56,7 +56,7 @@ def test_where_slices_cannot_be_an_even_number_of_cells_is_run(
 
 def test_one_build_is_run_in_cells(estimate: Callable[..., dict[str, Any]]) -> None:
     found = estimate(builds=(16,))
-    assert found["interleave"] == "cells" and "one build" in found["interleave_reason"]
+    assert found["interleave"] == "cells" and "only one" in found["interleave_reason"]
 
 
 def test_two_builds_are_driven_in_slices_six_times(
