@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def check_workloads(runs: Sequence[RunResult]) -> None:
-    """Raises UserError when runs have different workloads: says what differs, and between which runs."""
+    """Raise UserError when runs have different workloads: say what differs, and between which runs."""
     first = runs[0]
     for run in runs[1:]:
         ours, theirs = (measured_in(each) for each in (first, run))

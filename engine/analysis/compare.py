@@ -10,7 +10,8 @@ from engine.analysis import comparability, cpu_wait, publication
 from engine.analysis.answer import answer
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import CellResult, RunResult, load
-from engine.analysis.sweeps import findings, sweeps
+from engine.analysis.sweeps import findings as sweep_findings
+from engine.analysis.sweeps import sweeps
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject, subject_names
 from engine.core.record import converted
@@ -19,13 +20,14 @@ from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, 
 
 
 def compare(paths: Sequence[Path], base: str | None = None, level: float | None = None) -> Comparison:
-    """Compares all finished cells of the runs with those of the base (default: the first run's).
+    """Compare all finished cells of the runs with those of the base (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
-    verdicts, where it is another because this is not the only look at these runs. Raises UserError
+    verdicts, where it is another because this is not the only analysis of these runs. Raises UserError
     when a path is no run, when the runs have different workloads, and when there is no such base.
     """
     from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
+    from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
     cells = cells if level is None else replace(cells, level=level)
@@ -48,9 +50,9 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         ratios=ratios,
         left_out=tuple(_left_out(cells)),
         findings=(
-            *verdicts.findings(cells, ratios, spreads),
+            *findings(cells, ratios, spreads),
             *cpu_wait.why(cells, attributions),
-            *findings(swept),
+            *sweep_findings(swept),
         ),
         folders={run.name: str(run.path) for run in cells.runs},
         pairs=max((ratio.pairs for ratio in ratios), default=0),

@@ -59,7 +59,7 @@ def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
 
 
 def keep(out: Path, found: Sequence[Cost]) -> None:
-    """Adds costs to those known of this host; a newer figure for the same probes, build and step replaces the older."""
+    """Add costs to those known of this host; a newer figure for the same probes, build and step replaces the older."""
     fresh = {(each.host, each.probes, each.build, each.step, each.metric): each for each in (*known(out), *found)}
     part = out / f"{FILE}.part"
     part.write_text(json.dumps([asdict(cost) for cost in fresh.values()], indent=1) + "\n")

@@ -107,7 +107,7 @@ class RunResult:
 
 
 def load(path: Path) -> RunResult:
-    """Reads a run, finished or under way. Raises UserError if it is no run or cannot be read.
+    """Read a run, finished or under way. Raises UserError if it is no run or cannot be read.
 
     A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
     """

@@ -25,7 +25,7 @@ from workloads.base import COUNTED_IN_ROWS
 
 
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
-    """Reads the slices of a step in all finished pairs of the runs.
+    """Read the slices of a step in all finished pairs of the runs.
 
     Raises UserError as `engine.analysis.compare.compare` does, and where the step was not sliced.
     """

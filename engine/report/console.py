@@ -41,21 +41,21 @@ class PlainConsole(Console):
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Prints a line."""
+    """Print a line."""
     click.echo(visible(text), err=err)
 
 
 def echo_lines(text: Visible) -> None:
-    """Prints a text of several lines."""
+    """Print a text of several lines."""
     click.echo(text.removesuffix("\n"))
 
 
 def echo_json(record: Any, *, indent: int | None = 1) -> None:
-    """Prints a record as JSON, in ASCII without control characters."""
+    """Print a record as JSON, in ASCII without control characters."""
     echo_lines(visible_json(record, indent, allow_nan=True))
 
 
 def complain(text: str) -> int:
-    """Prints an error as one line on stderr; returns the exit code for it."""
+    """Print an error as one line on stderr; return the exit code for it."""
     echo(f"bench: {text}", err=True)
     return 2

@@ -57,7 +57,7 @@ Interval = list[tuple[str, RoleSecond]]  # what ended at one moment, by kind of 
 
 
 def export(run: Path, out: Path) -> list[Path]:
-    """Writes the files into `out`, a new or empty folder; returns them.
+    """Write the files into `out`, a new or empty folder; return them.
 
     Raises UserError when `out` has something in it or cannot be written, or when `run` is no run, or one whose names
     cannot be those of files.

@@ -189,7 +189,7 @@ class _News:
 
 
 def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
-    """Prints a line each five seconds, and what is found, until a run's engine has exited; each second while builds
+    """Print a line each five seconds, and what is found, until a run's engine has exited; each second while builds
     are compared as they run.
 
     `known` are lines that the person has read already.

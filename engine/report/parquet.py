@@ -44,7 +44,7 @@ class Table:
 
 
 def export(runs: Sequence[Path], out: Path) -> list[Path]:
-    """Writes the tables of `runs` below `out`, where those of other runs may be; returns the files.
+    """Write the tables of `runs` below `out`, where those of other runs may be; return the files.
 
     A run that is there already is written anew. Raises UserError when `out` cannot be written, or when one of `runs`
     is no run, or one whose name cannot be that of a file; the runs before it have been written.

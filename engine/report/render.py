@@ -24,12 +24,12 @@ from engine.report.tables.section import WHERE, Notes, Section
 from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
 from engine.results.sliced_step import SlicedStep
 
-VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.verdicts.findings
+VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.findings
 ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 
 
 def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
-    """Prints a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
+    """Print a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
     plain, notes = _is_plain(console), Notes()
     for answer in comparison.answer:
         text = Text(_spelled(visible(answer.text), plain), style="bold")

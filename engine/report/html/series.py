@@ -123,7 +123,7 @@ class Heat:
         self.counts: dict[tuple[str, str], Ints] = {}  # by kind of role, subject
 
     def add(self, reader: JournalReader, step: StepRow, ticks: Ticks, subject: str) -> None:
-        """Takes in a cell's step."""
+        """Take in a cell's step."""
         size = self.columns * BANDS
         for role in sorted(reader.roles(step.id), key=lambda role: role_place(role.name)):
             read = reader.packed_services(role.id) if role.kind not in LUMPED_ROLES else []

@@ -31,11 +31,11 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
-        """Adds a row without a style."""
+        """Add a row without a style."""
         self.rows.append((cells, ""))
 
     def add_step(self, step: str, rows: Sequence[Row]) -> None:
-        """Adds the rows of a step below its name; nothing where there are none."""
+        """Add the rows of a step below its name; nothing where there are none."""
         self.rows += [((step,), "bold"), *rows] if rows else []
 
 
@@ -56,7 +56,7 @@ class Notes:
         return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
 
     def place(self, sections: Iterable[Section]) -> None:
-        """Puts what each mark means below the first of these tables that has it."""
+        """Put what each mark means below the first of these tables that has it."""
         left = dict(enumerate(self.lines(), 1))
         for section in sections:
             texts = [*section.columns, *(cell for cells, _ in section.rows for cell in cells)]

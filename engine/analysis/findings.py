@@ -1,0 +1,52 @@
+"""What a reader of a comparison must know that its tables do not show, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.analysis import alpha_spending, external_servers, pooling, slice_verdicts
+from engine.analysis.cells import ComparedCells
+from engine.core import missing_steps
+from engine.core.model import Subject
+from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio, Spread
+
+
+def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
+    """What a reader must know that the tables do not show, one sentence each."""
+    found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
+    found += [
+        text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
+    ]
+    rates = {(each.step, each.subject): each for each in spread if each.metric in PRIMARY_METRICS}
+    for step in cells.steps:
+        for subject, name in cells.names.items():
+            of_rate = rates.get((step, name))
+            if of_rate is not None and of_rate.bimodal:
+                found.append(f"{step}: the cells of {name} are bimodal, {of_rate.gap:.0%} apart")
+            elif of_rate is not None and of_rate.wide:
+                found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
+            found += _short_deletes(cells, step, subject)
+    found += pooling.findings(cells, judged)
+    found += external_servers.findings(cells)
+    found += slice_verdicts.findings(cells)
+    if cells.level < 0.99 * alpha_spending.FIRST:  # which is found to six digits
+        found.append(
+            f"verdicts are at {cells.level:.1%}, because these pairs may be judged more than once: all analyses "
+            "together call equal servers different in at most 5% of comparisons"
+        )
+    found += [
+        f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
+        "do not trust effects of that size in this step"
+        for ratio in judged
+        if ratio.control == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:
+    deletes = [role for result in cells.of(subject, step) for role in result.totals.of_kind("delete")]
+    short, made = sum(role.short_deletes for role in deletes), sum(role.statements for role in deletes)
+    if not short:
+        return []
+    name = cells.names[subject]
+    return [f"{step}: {short:,} of {made:,} deletes with {name} deleted a different number of rows than requested"]
