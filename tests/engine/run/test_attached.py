@@ -332,7 +332,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (f"prod={old.dsn()}", {"scratch_database": "absent"}, "--scratch-database absent: "),
             (f"prod={old.dsn('few')}", {}, "connections, and"),
             (f"prod={old.dsn('reader')}", {}, "are read-only"),
-            (f"prod={new.dsn(host=f'127.0.0.1:{pooler.port}')}", {}, "there is a connection pooler"),
+            (f"prod={new.dsn(host=f'127.0.0.1:{pooler.port}')}", {}, "a connection pooler is in front"),
             (f"prod={new.dsn(host=f'127.0.0.1:{aged.port}')}", {}, "is too old: 12 or later"),
             (f"prod={Running(standby).dsn('bench', '')}", {}, "a standby, which is read-only"),
             (f"{prod},{label}", {}, "they cannot be compared"),
@@ -344,10 +344,10 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"probes": ["sched"]}, "--probes cannot be used"),
             (prod, {"interleave": "slices"}, "external servers cannot be paused"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
-            (prod, {"preset": "planner-delete"}, "this workload cannot be run"),
+            (prod, {"preset": "planner-delete"}, "this workload cannot run"),
             (prod, {"workload": "pgbench-copy"}, "the server reads files"),
             (prod, {"workload": "insert+pgbench-copy"}, "the server reads files"),
-            (label, {"accept_foreign_load": True}, "--accept-foreign-load is for servers"),
+            (label, {"accept_foreign_load": True}, "--accept-foreign-load is for external servers"),
         ]
         for pg, entries, why in refused:
             with pytest.raises(UserError) as error:
