@@ -1,1 +1,1 @@
-"""Compare: what got slower, by how much, how sure, and what may be behind it."""
+"""Compare: what got slower, by how much, with what certainty, and possibly why."""

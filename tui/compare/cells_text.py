@@ -1,4 +1,4 @@
-"""Every cell behind one ratio with its figures, and all that is known of one of them. Values to lines."""
+"""Every cell behind one ratio as a table, and the details of one cell. Pure: values to lines."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Every cell as a dot: one line per subject, all on one scale. A mean hides two modes, dots do not."""
+"""Every cell as a dot, one line per subject, all on one scale. A mean hides two modes; dots do not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What stands around the table of a comparison: the dots, why, whether cells are comparable, the verdict in words."""
+"""The parts around the table of a comparison: dots, causes, comparability, and the verdict in words."""
 
 import math
 from collections import Counter
@@ -61,7 +61,7 @@ def answer(comparison: Comparison, subject: Subject, columns: int, most: int, gl
     """The answer about the chosen subject in at most `most` lines; `enter` shows all of it."""
     lines = folded(comparison.answer_for(subject.name), columns, "strong")
     if len(lines) > most:
-        lines[most - 1] = fit((*lines[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # it goes on
+        lines[most - 1] = fit((*lines[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # there is more
     return lines[:most]
 
 

@@ -1,4 +1,4 @@
-"""The table of a comparison with its intervals drawn: a line per step and metric, all on one axis. Values to lines."""
+"""The table of a comparison with its intervals drawn: a line per step and metric on one axis. Pure: values to lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
         shown.append(width)
     left = room - sum(shown)
     found = {"words": 0, "value": 0, "bounds": 0, "base": base}
-    # What is added, where the axis keeps that many cells beside it.
+    # Columns that are added as long as the axis keeps its least width.
     for name, cells, axis in (
         ("words", WORDS, LEAST_AXIS), ("value", VALUE_CELLS, 31), ("bounds", BOUNDS_CELLS, 35),
         ("words", LONG_WORDS, 41), ("base", WIDE_BASE, 45),

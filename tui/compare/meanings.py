@@ -1,4 +1,4 @@
-"""What the figures of a comparison are, in a sentence each, shown below the one at the cursor."""
+"""An explanation of each metric in one sentence, shown for the line at the cursor."""
 
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
@@ -7,7 +7,7 @@ from tui.compare.table import OPS, SHORT, Row
 # `{op}` is a row, a query or a transaction, whichever the step is counted in.
 MEANINGS = {
     RATE: "how many were done per second; more is better",
-    FULL_RATE: "how many were done per second until the first client had done all of its; more is better",
+    FULL_RATE: "how many were done per second until the first client finished its work; more is better",
     TIME: "how long it took; less is better",
     "server_cpu_us_per_op": "CPU time of all server processes for each {op}, in us; less is better",
     "instructions_per_op": "instructions that all server processes executed for each {op}; less is better",

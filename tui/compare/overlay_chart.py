@@ -1,4 +1,4 @@
-"""Two rates drawn over each other, which differ in shape as well as in colour: the base is a dashed band."""
+"""Two rates drawn over each other, distinct in shape as well as in colour: the baseline is a dashed band."""
 
 from engine.core.format import three
 from engine.view.envelope import Span, envelope

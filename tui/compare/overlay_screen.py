@@ -1,4 +1,4 @@
-"""Two cells' rates of one step over each other, by time or by work done."""
+"""The rates of two cells in one step, drawn over each other by time or by work done."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Two rates on one axis: by time since their steps began, or by work done, where a slower one does not fall behind."""
+"""Two rates on one axis: by time since the step began, or by work done, where a slower one does not fall behind."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Compare: what got slower, by how much, how sure, and what may be behind it."""
+"""Compare: what got slower, by how much, with what certainty, and possibly why."""
 
 import asyncio
 from collections.abc import Sequence

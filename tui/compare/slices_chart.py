@@ -17,7 +17,7 @@ LEAST_SPAN = 0.02
 MARGIN = 0.1  # of the scale, above and below
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MOST_TICKS = 10
-THICK = 2  # that many blocks a column are drawn as four dots of braille each: one is hardly to be seen
+THICK = 2  # blocks per column up to which each is drawn as four dots of braille: one is hard to see
 
 
 def end_s(pair: SlicedPair) -> float:

@@ -1,4 +1,4 @@
-"""The slices of a step: the ratio of each block over time, and what others did on the machine meanwhile."""
+"""The slices of a step: the ratio of each block over time, and the CPUs that other processes used meanwhile."""
 
 from collections.abc import Sequence
 from pathlib import Path

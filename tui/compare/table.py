@@ -1,4 +1,4 @@
-"""The table of a comparison: a line per step and metric, a column per subject. Values to lines, without a terminal."""
+"""The table of a comparison: a line per step and metric, a column per subject. Pure: values to lines."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,1 +1,1 @@
-"""The guided minute over the packaged recording: what is pressed, and what is said about it."""
+"""The guided minute over the packaged recording: the keys that are pressed, and the words of the guide."""

@@ -1,6 +1,6 @@
-"""The interface with a guide: it presses keys as a person would, and says what can be seen.
+"""The interface with a guide, which presses keys as a person would, and explains what they show.
 
-Enter continues once that is there; escape ends the guide, and so does any other key, which then acts as usual.
+Enter continues once that is shown; escape ends the guide, and so does any other key, which then acts as usual.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What the guided minute shows of a recording. What it says of the stalls is what the record says."""
+"""The stops of the guided minute over a recording. What it says about stalls comes from the record."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Flame graphs: what processes did while they were on a CPU, of one build or of two against each other."""
+"""Flame graphs: what processes did while they were on a CPU, for one build or as a difference of two."""

@@ -1,4 +1,4 @@
-"""A flame graph in the terminal: frames as boxes, the outermost function on top; or functions by what they took."""
+"""A flame graph in the terminal: frames as boxes, the outermost function on top; or a list of functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -253,7 +253,7 @@ class FlameScreen(BenchScreen):
         if self._is_list():
             return
         if self._graph is None or self._graph.other is None:
-            self.bench.say("there is one build: a frame is as wide as its part of its samples")
+            self.bench.say("there is one build: a frame is as wide as its share of the samples")
             return
         self._side = "base" if self._side == "other" else "other"
         self.draw()

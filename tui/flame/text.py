@@ -1,4 +1,4 @@
-"""A flame graph as lines: rows of frames, the chosen one in words, or functions by what they took. Values to lines."""
+"""A flame graph as lines: rows of frames, the chosen one in words, or a list of functions. Pure: values to lines."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,7 +1,7 @@
-"""Sampled stacks as a tree of frames, laid out in rows of character cells; and by function. Values, without a terminal.
+"""Sampled stacks as a tree of frames, laid out in rows of character cells; and by function. Pure values.
 
-A row is a depth, the outermost function the first. A frame is as wide as its samples' share; what is narrower than half
-a cell is not drawn. Counts of the base are scaled so that they can be compared with the other's.
+A row is a depth, the outermost function first. A frame is as wide as its share of the samples; one narrower than half
+a cell is not drawn. Counts of the baseline are scaled so that they can be compared with the other build's.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""History: what was run, found again, replayed, tagged and removed."""
+"""History: past runs, found again, replayed, tagged and removed."""

@@ -1,4 +1,4 @@
-"""What History lists: runs, one run's cells, or those of all; filtered, sorted, the cursor staying on its row."""
+"""The rows of History: runs, one run's cells, or all cells; filtered and sorted, with the cursor staying on its row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,7 @@
-"""Finding runs and cells by words: `step=l.i1 build=16.3 !tag=noisy nvme`.
+"""Filter of runs and cells by words: `step=l.i1 build=16.3 !tag=noisy nvme`.
 
-A word with `=` asks for one thing of a row, a bare word for any; `!` in front turns it round. A row is taken when all
-words hold. Steps, repeats and states are meant exactly, all else by a part of it; `*` and `?` stand for any text.
+A word with `=` must match one fact of a row, a bare word any of them; `!` in front negates it. A row passes if all
+words match. Steps, repeats and states match exactly, all else in part; `*` and `?` are wildcards.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""History: every run below the output folder, their cells, and what can be done with them."""
+"""History: every run in the output folder, the cells of each, and actions on them."""
 
 import asyncio
 from collections.abc import Callable, Sequence

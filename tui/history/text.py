@@ -1,4 +1,4 @@
-"""History as lines: a table of runs or of cells' steps, and what can be said of the row at the cursor."""
+"""History as lines: a table of runs or of cells' steps, and a description of the row at the cursor."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

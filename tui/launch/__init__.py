@@ -1,1 +1,1 @@
-"""Launch: what is to be compared, how, and whether this machine is fit for it."""
+"""Launch: choose what to compare and how, and check that this machine is fit for it."""

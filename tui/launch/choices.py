@@ -1,6 +1,6 @@
-"""What can be chosen on the Launch screen: the items of each panel, and the plan that choosing one comes to.
+"""The items of each panel of the Launch screen, and the plan that results from choosing one.
 
-`Choices` is what `bench list choices` says there is. All is pure: a plan and an offer in, items out, a new plan back.
+`Choices` is the answer of `bench list choices`. All is pure: a plan and an offer in, items out, a new plan back.
 """
 
 from __future__ import annotations

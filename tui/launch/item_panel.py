@@ -1,4 +1,4 @@
-"""A part of the Launch screen that the focus can be on: items in a grid, one of them at the cursor."""
+"""A panel of the Launch screen: items in a grid, with one at the cursor; it can have the focus."""
 
 from __future__ import annotations
 

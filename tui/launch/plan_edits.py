@@ -1,4 +1,4 @@
-"""What choosing something on the Launch screen makes of a request."""
+"""Edits of a request: each choice on the Launch screen is a function from a request to a new one."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The fields of the Launch screen's plan: the workload's options, and how it is measured. See `tui.launch.choices`."""
+"""Fields of the plan on the Launch screen: the workload's options, and the design. See `tui.launch.choices`."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +34,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     first = _choice("workload", plan.options.get("preset", plan.workload), (*names, *presets), detail, chosen)
     others = _at_once(plan)
     options = [option for option in offer.options_of(plan) if option.name not in OTHER_PANELS]
+    options.sort(key=lambda option: option.rare)  # those without a flag come last
     if preset is not None:
         fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
         own = [option.name for option in options if isinstance(preset.get(option.name), str)]

@@ -1,4 +1,4 @@
-"""The plan that is being made: panels of what can be chosen, and what the plan comes to."""
+"""The plan that is being edited: panels of choices, and the size of the plan."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

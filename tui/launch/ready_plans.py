@@ -1,4 +1,4 @@
-"""Plans that are ready to start: what most people want to know, each with its time. Choosing one keeps the builds."""
+"""Plans that are ready to start: the usual questions, each with its time. Choosing one keeps the builds."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Launch: what is to be compared, how, and whether this machine is fit for it; then the start."""
+"""Launch: choose what to compare and how, check that this machine is fit for it, and start."""
 
 from collections.abc import Coroutine
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The Launch screen as lines: panels of items, the head with what the plan comes to, the dry run's pages."""
+"""The Launch screen as lines: panels of items, the head with the plan's size, and the pages of the dry run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

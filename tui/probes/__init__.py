@@ -1,1 +1,1 @@
-"""Probes: how each stands, what it counted, and switching it in a running step."""
+"""Probes: the status of each, its figures, and switching it in a running step."""

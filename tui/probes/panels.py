@@ -1,4 +1,4 @@
-"""All of the Probes screen at one moment, from what was read: pure, so that it can be tested without a terminal."""
+"""The Probes screen at one moment, from what was read. Pure, so that it can be tested without a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

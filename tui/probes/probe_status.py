@@ -1,4 +1,4 @@
-"""How each probe stands: off, on, always on, or why it is not available and what to do about that."""
+"""The status of each probe: off, on, always on, or why it is not available and how to mend that."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

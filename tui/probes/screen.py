@@ -1,4 +1,4 @@
-"""Probes: how each stands, what it counted, by role and over time; switching them in a running step."""
+"""Probes: the status of each, its figures by role and over time, and switching it in a running step."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The Probes screen as lines: the table, histograms as bars, the strip over time, what to know."""
+"""The Probes screen as lines: the table, histograms as bars, the strip over time, and remarks."""
 
 import math
 import textwrap
