@@ -9,6 +9,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from engine.core.errors import UserError
+from engine.core.text import visible_lines
+from engine.report.console import echo_lines
 from workloads import workloads
 from workloads.names import NotRegistered, UnknownName
 from workloads.options import Option, options_of
@@ -29,7 +31,8 @@ def completion(shell: str) -> None:
     """
     of_shell = get_completion_class(shell)
     assert of_shell is not None
-    click.echo(of_shell(click.get_current_context().find_root().command, {}, "bench", VARIABLE).source())
+    script = of_shell(click.get_current_context().find_root().command, {}, "bench", VARIABLE).source()
+    echo_lines(visible_lines(script))
 
 
 def values_of(own: Option) -> Completer | None:

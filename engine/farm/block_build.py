@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.builds.nix import store_hash
 from engine.core.errors import UserError
+from engine.core.text import visible, write
 from engine.farm.block_plan import check
 from engine.host.environment import SANDBOX
 from engine.journal.runs import runs_in
@@ -30,7 +31,7 @@ def measure() -> int:
         code = _measured()
     finally:
         if code:
-            print(f"{ENDED}{code}", file=sys.stderr, flush=True)
+            write(visible(f"{ENDED}{code}"), sys.stderr)
     return code
 
 
