@@ -173,17 +173,15 @@ in
         "--ignore=tests/engine --ignore=tests/tui";
 
     # Simulations with known truth: exit code 1 where an interval or a verdict breaks its promise.
-    coverage =
-      check [ ] "Intervals and verdicts hold what they promise, in simulations with known truth" "coverage"
-        ''
-          mkdir -p $out
-          {
-            time python -m tests.perf.statistics_coverage --trials 2000
-            time python -m tests.perf.interim_looks --trials 500
-            time python -m tests.perf.trend_false_changes --folders 400
-            time python -m tests.perf.slices_coverage --trials 100
-          } 2>&1 | tee $out/coverage.log
-        '';
+    coverage = check [ ] "Intervals and verdicts hold what they promise" "coverage" ''
+      mkdir -p $out
+      {
+        time python -m tests.perf.statistics_coverage --trials 2000
+        time python -m tests.perf.interim_looks --trials 500
+        time python -m tests.perf.trend_false_changes --folders 400
+        time python -m tests.perf.slices_coverage --trials 100
+      } 2>&1 | tee $out/coverage.log
+    '';
 
     inherit patched;
 
