@@ -166,18 +166,18 @@ def check_names(request: Request) -> tuple[Label, ...]:
     if not request.configs:
         raise UserError("no config given: use --config NAME,… (bench list configs shows the names)")
     external_servers.check(request)
-    labels = resolve.check(request.builds)
-    names = [label.name for label in labels]
-    if request.base is not None and request.base not in (*names, *request.builds):
-        raise unknown("base", request.base, names)
-    if request.until_known and request.repeats:
-        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs: leave out --repeats")
     cells = request.subjects * request.planned_repeats
     if cells > MAX_CELLS:
         raise UserError(
             f"{cells:,} cells are more than a run may have ({MAX_CELLS:,}): "
             "lower --repeats, or name fewer builds, configs or kernels"
         )
+    labels = resolve.check(request.builds)
+    names = [label.name for label in labels]
+    if request.base is not None and request.base not in (*names, *request.builds):
+        raise unknown("base", request.base, names)
+    if request.until_known and request.repeats:
+        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs: leave out --repeats")
     return labels
 
 
