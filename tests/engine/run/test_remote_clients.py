@@ -169,7 +169,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
     assert "--client-host someone@there: its clock is known to 2" in done.stderr and "(limit: 20 ms)" in done.stderr
     assert not list(bench.out.glob("*/manifest.json")) and not left_there(folder)
     done = bench("run", "--pg", label, "--workload", "pgbench-copy", *THERE)
-    assert done.returncode == 2 and "make files for the server, and run on its machine only" in done.stderr
+    assert done.returncode == 2 and "write files for the server and must run on its machine" in done.stderr
     done = bench("run", "--pg", label, *SMALL, *THERE, "--interleave", "slices")
     assert done.returncode == 2 and "clients on another host cannot be interleaved in slices" in done.stderr
 
