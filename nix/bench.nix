@@ -148,6 +148,7 @@ stdenv.mkDerivation {
   passthru = { inherit probeHelper python; };
   meta = {
     description = "Build PostgreSQL servers, load them, and say which is slower and why";
+    license = lib.licenses.postgresql;
     mainProgram = "bench";
   };
 }

@@ -4,6 +4,7 @@
   callPackage,
   runCommand,
   hyperfine,
+  manual,
   nixfmt ? null,
   stdenv,
   bench,
@@ -183,7 +184,7 @@ in
       } 2>&1 | tee $out/coverage.log
     '';
 
-    inherit patched;
+    inherit manual patched;
 
     # As it is with nixpkgs, or the other checks would say less over hostpkgs.
     undeclared =

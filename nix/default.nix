@@ -23,10 +23,12 @@ let
       revision
       ;
   };
+  manual = pkgs.callPackage ./manual.nix { inherit python; };
   checks = pkgs.callPackage ./checks.nix {
     inherit
       bench
       hyperfine
+      manual
       module
       pgbench
       postgres
@@ -46,7 +48,7 @@ in
     postgres.packages
     // kernels.packages
     // {
-      inherit bench python;
+      inherit bench manual python;
       inherit (pkgs) bpftrace;
       test-servers = testServers;
       default = bench;
