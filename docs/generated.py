@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from engine.cli.main import main
 from engine.plan.request import Request
 from probes.table import PROBES
-from tui.glossary import GLOSSARY
+from tui.glossary import FIGURES, VOCABULARY
 from workloads import workloads
 from workloads.options import Option, options_of
 from workloads.presets import presets
@@ -94,8 +94,11 @@ def records() -> str:
 
 def glossary() -> str:
     """The words of the screens and of the manual."""
-    rows = ((entry.word, entry.meaning) for entry in GLOSSARY)
-    return f"# Glossary\n\n{table(('word', 'meaning'), rows)}"
+    words, figures = (
+        table(("word", "meaning"), ((entry.term, entry.meaning) for entry in entries))
+        for entries in (VOCABULARY, FIGURES)
+    )
+    return f"# Glossary\n\n{words}\n## Figures on the screens\n\n{figures}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
