@@ -4,8 +4,6 @@
 #   PGBED_CATALOG       JSON of every build that the flake knows, with its derivation (see postgres/default.nix)
 #   PGBED_RECIPES       JSON of the derivations that source trees are built by
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
-#   PGBED_FLAMEGRAPH    the scripts that go into pages with flame graphs
-#   PGBED_CHARTS        those that go into reports
 #   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
@@ -46,8 +44,6 @@
 let
   inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
   sources = callPackage ./sources.nix { };
-  flamegraph = callPackage ./flamegraph.nix { };
-  charts = callPackage ./charts.nix { };
 
   application = sources {
     name = "pgbed-application";
@@ -70,8 +66,6 @@ let
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
     export PGBED_RECIPES=@out@/share/pgbed/recipes.json
     export PGBED_PACKAGE_SET=${packageSetName}
-    export PGBED_FLAMEGRAPH=${flamegraph}
-    export PGBED_CHARTS=${charts}
     export PGBED_REVISION=${revision}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}

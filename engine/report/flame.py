@@ -8,7 +8,6 @@ seen to; else to the same number of samples, which shows shares only.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from typing import Any
 from engine.analysis import run_results, stack_changes
 from engine.analysis.run_results import CellResult, RunResult
 from engine.analysis.stack_changes import CellStacks
-from engine.core.errors import UserError, unknown
+from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.text import Visible, visible, visible_json, visible_record
 from engine.journal.manifest import read_manifest
@@ -30,7 +29,6 @@ from engine.results.flame import FlameGraph, Sampled
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
 
-LIBRARY_VARIABLE = "PGBED_FLAMEGRAPH"  # the folder of LIBRARY
 LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMapper.min.js")
 STYLE = "d3-flamegraph.css"
 
@@ -253,9 +251,8 @@ def is_flat(*profiles: Profile | None) -> bool:
 
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Visible:
-    """The whole page. Raises UserError when the library cannot be found."""
-    found = library()
-    scripts = [*(found[name] for name in LIBRARY), _own("flame.js")]
+    """The whole page."""
+    scripts = [*map(vendored, LIBRARY), _own("flame.js")]
     if base is None:
         title = f"{role} in {step}: {new.name}"
         note = counted(new)
@@ -280,7 +277,7 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Vis
         policy=policy(scripts),
         title=escape(visible(title)),
         note=escape(visible(note)),
-        style=found[STYLE],
+        style=vendored(STYLE),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
         data=data,
     )
@@ -289,6 +286,11 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Vis
 
 def _own(name: str) -> str:
     return files("engine.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def vendored(name: str) -> str:
+    """A file of a library that pages bring along; see `vendor/README.md`."""
+    return _own(f"vendor/{name}")
 
 
 def _tree(
@@ -312,18 +314,3 @@ def _tree(
     if name.endswith("_[k]"):
         node["libtype"] = "kernel"
     return node
-
-
-def library() -> dict[str, str]:
-    folder = os.environ.get(LIBRARY_VARIABLE)
-    if not folder:
-        raise UserError(
-            f"flame graphs are drawn by the library d3-flame-graph, which {LIBRARY_VARIABLE} must name; "
-            "start bench by ./bench or nix run, which bring it"
-        )
-    try:
-        return {name: (Path(folder) / name).read_text(encoding="utf-8") for name in (*LIBRARY, STYLE)}
-    except OSError as error:
-        raise UserError(
-            f"{error.filename}: {error.strerror}; {LIBRARY_VARIABLE} must name a folder with {', '.join(LIBRARY)}"
-        ) from error

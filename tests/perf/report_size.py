@@ -1,6 +1,6 @@
 """How large a report of a long comparison is, and how long it takes to make and to open.
 
-    PGBED_CHARTS=… python -m tests.perf.report_size            2 builds, 5 repeats, 10 steps of 2 h
+    python -m tests.perf.report_size            2 builds, 5 repeats, 10 steps of 2 h
 
 The run is made up: no server. What is asked of a report: under 12 MB, made in under 10 s, opened in under 2 s.
 """

@@ -7,12 +7,10 @@ browser runs nothing but the scripts whose hashes stand in the page's policy, an
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -21,7 +19,6 @@ from markupsafe import Markup
 from engine.analysis.cells import METRICS
 from engine.analysis.trend import Series
 from engine.analysis.trend_changes import FEWEST, levels
-from engine.core.errors import UserError
 from engine.core.text import Visible, visible, visible_record
 from engine.core.version import version
 from engine.report import flame, origins, render, tables
@@ -35,7 +32,6 @@ from engine.report.tables.response_times import percentiles
 from engine.report.tables.section import ARROWS, MARK, Notes, Section, bounds, ratio_text, value_text
 from engine.results.comparison import RATE, Comparison, Ratio
 
-LIBRARY_VARIABLE = "PGBED_CHARTS"  # the folder of LIBRARY
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
 OWN = ("charts.js", "page.js")
@@ -87,17 +83,16 @@ class StepPart:
 
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
-    """The whole page. Raises UserError when the libraries cannot be found, or a journal is damaged."""
+    """The whole page. Raises UserError when a journal is damaged."""
     notes = Notes()
     sections = [
         *percentiles(comparison, notes),
         *tables.sections(comparison, notes),
         *statistics(comparison, recorded),
     ]
-    libraries = _library()
     data, graphs = charts(comparison, recorded), flames.flames(comparison)
-    drawn = flame.library() if graphs else {}
-    scripts = [*libraries, *(drawn[name] for name in flame.LIBRARY[1:] if drawn), *(_own(name) for name in OWN)]
+    libraries = (*LIBRARY, *(flame.LIBRARY[1:] if graphs else ()))
+    scripts = [*map(flame.vendored, libraries), *map(_own, OWN)]
     ids = step_ids(comparison.steps)
     by_step, others = parted(sections, comparison.steps, notes.lines())
     steps = [
@@ -116,7 +111,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         "page",
         scripts,
         data | {"ids": ids, "flames": graphs},
-        style=drawn.get(flame.STYLE, "") + _own("page.css"),
+        style=(flame.vendored(flame.STYLE) if graphs else "") + _own("page.css"),
         title=f"{', '.join(comparison.names[1:]) or comparison.base} against {comparison.base}",
         comparison=comparison,
         header=render.header(comparison),
@@ -134,7 +129,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
 
 def trend_page(series: Sequence[Series], by: str) -> Visible:
     """A page of figures over many runs, with a chart of each series. Raises UserError as `page` does."""
-    scripts = [*_library(), *(_own(name) for name in OWN)]
+    scripts = [*map(flame.vendored, LIBRARY), *map(_own, OWN)]
     metric = series[0].metric
     title = "Throughput" if metric == RATE else next(each.title for each in METRICS if each.name == metric)
     steps = {
@@ -305,18 +300,3 @@ def _part(section: Section) -> Part:
 
 def _own(name: str) -> str:
     return files("engine.report.html").joinpath(name).read_text(encoding="utf-8")
-
-
-def _library() -> list[str]:
-    folder = os.environ.get(LIBRARY_VARIABLE)
-    if not folder:
-        raise UserError(
-            f"charts are drawn by the libraries Observable Plot and D3, which {LIBRARY_VARIABLE} must name; start "
-            "bench by ./bench or nix run, which bring them, or write --format md or text"
-        )
-    try:
-        return [(Path(folder) / name).read_text(encoding="utf-8") for name in LIBRARY]
-    except OSError as error:
-        raise UserError(
-            f"{error.filename}: {error.strerror}; {LIBRARY_VARIABLE} must name a folder with {', '.join(LIBRARY)}"
-        ) from error

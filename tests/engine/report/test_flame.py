@@ -36,17 +36,6 @@ FOLDED = st.dictionaries(
 
 
 @pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for the library: what the page holds does not depend on it. The real one: see the outside tests."""
-    folder = tmp_path / "library"
-    folder.mkdir()
-    for name in (*flame.LIBRARY, flame.STYLE):
-        (folder / name).write_text(f"/* {name} */")
-    monkeypatch.setenv(flame.LIBRARY_VARIABLE, str(folder))
-    return folder
-
-
-@pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Two runs, `one` of 16.3 and 17.0 and `two` of 17.0 alone, with stacks of delete in l.i1; `bare` has none."""
     folder = tmp_path / "runs"
@@ -217,18 +206,10 @@ def test_statements_are_those_of_the_cells_that_were_sampled(tmp_path: Path) -> 
         (("one", "--step", "l.i1", "--role", "delete", "--cell", "9"), "unknown cell '9'"),
     ],
 )
-def test_what_is_not_there_is_one_line(runs: Path, library: Path, arguments: tuple[str, ...], complaint: str) -> None:
-    done = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})("flame", *arguments)
+def test_what_is_not_there_is_one_line(runs: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    done = Bench(runs)("flame", *arguments)
     assert done.returncode == 2
     assert complaint in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize("folder", ["", "/nowhere"])
-def test_a_library_that_is_not_there_is_one_line(runs: Path, folder: str) -> None:
-    done = Bench(runs, {flame.LIBRARY_VARIABLE: folder})("flame", "one", "--step", "l.i1", "--role", "delete")
-    assert done.returncode == 2
-    assert flame.LIBRARY_VARIABLE in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -239,11 +220,9 @@ def test_a_library_that_is_not_there_is_one_line(runs: Path, folder: str) -> Non
         ("two", "17.0 (two) against 16.3 (one)"),
     ],
 )
-def test_two_builds_of_a_run_or_two_runs_are_compared(
-    runs: Path, library: Path, tmp_path: Path, other: str, names: str
-) -> None:
+def test_two_builds_of_a_run_or_two_runs_are_compared(runs: Path, tmp_path: Path, other: str, names: str) -> None:
     to = tmp_path / "graph.html"
-    bench = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})
+    bench = Bench(runs)
     done = bench("flame", "one", "--step", "l.i1", "--role", "delete", "--diff", other, "--to", str(to))
     assert done.returncode == 0, done.stderr
     page = to.read_text()
@@ -276,8 +255,8 @@ def test_the_stacks_are_a_record_too(runs: Path) -> None:
     assert {line: one for line, one, _ in printed("--cell", cell).stacks} == NEW
 
 
-def test_time_off_the_cpu_is_a_graph_of_its_own(runs: Path, library: Path, tmp_path: Path) -> None:
-    bench = Bench(runs, {flame.LIBRARY_VARIABLE: str(library)})
+def test_time_off_the_cpu_is_a_graph_of_its_own(runs: Path, tmp_path: Path) -> None:
+    bench = Bench(runs)
     arguments = ("flame", "one", "--step", "l.i1", "--role", "delete", "--offcpu")
     done = bench(*arguments)
     assert done.returncode == 2

@@ -14,7 +14,6 @@ from engine.analysis import trend
 from engine.cli.main import main
 from engine.core.version import order_of
 from engine.journal.manifest import read_manifest
-from engine.report.html import page
 from tests.support.journal import make_run
 
 RUNS, CHANGED = 14, 8  # from the ninth on the new build is 10 % slower in qr100
@@ -69,9 +68,6 @@ def test_it_is_drawn_with_the_place_of_the_change(out: Path) -> None:
 def test_the_page_has_the_chart_the_change_and_the_command(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in page.LIBRARY:
-        (tmp_path / name).write_text("/* library */")
-    monkeypatch.setenv(page.LIBRARY_VARIABLE, str(tmp_path))
     outcome = bench(str(out), "--step", "qr100", "--report", str(tmp_path / "trend.html"))
     assert outcome.exit_code == 0 and "trend.html" in outcome.stdout, outcome.stderr
     text = (tmp_path / "trend.html").read_text()

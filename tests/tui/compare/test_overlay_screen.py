@@ -48,9 +48,6 @@ def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> N
 def test_the_report_is_written_and_its_path_told(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, form: str, begins: str
 ) -> None:
-    for name in ("d3.min.js", "plot.umd.min.js"):
-        (tmp_path / name).write_text("")
-    monkeypatch.setenv("PGBED_CHARTS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     to = tmp_path / f"{recording.name}-report.{form}"
 

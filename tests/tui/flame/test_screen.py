@@ -10,7 +10,6 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.journal.manifest import read_manifest
-from engine.report import flame
 from engine.tracing import stacks
 from tests.support.journal import make_run
 from tests.support.screens import (
@@ -169,11 +168,6 @@ def test_every_key_of_the_last_row_does_something(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampled(recording)
-    library = tmp_path / "library"
-    library.mkdir()
-    for name in (*flame.LIBRARY, flame.STYLE):
-        (library / name).write_text(f"/* {name} */")
-    monkeypatch.setenv(flame.LIBRARY_VARIABLE, str(library))
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

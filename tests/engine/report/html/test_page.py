@@ -42,19 +42,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(packed, "the demo", tmp_path_factory.mktemp("recorded"))
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stand-in for the libraries, which the page does not depend on. The real ones: see the outside tests."""
-    folder = tmp_path_factory.mktemp("library")
-    for name in (*page.LIBRARY, *flame.LIBRARY, flame.STYLE):
-        (folder / name).write_text(f"/* {name} */")
-    return folder
-
-
-def written(run: Path, to: Path, *more: str, library: Path | None = None) -> str:
+def written(run: Path, to: Path, *more: str) -> str:
     """The report as `bench report` writes it."""
-    environment = dict.fromkeys((page.LIBRARY_VARIABLE, flame.LIBRARY_VARIABLE), str(library)) if library else {}
-    done = CliRunner().invoke(main, ["report", str(run), "--out", str(to), *more], env=environment)
+    done = CliRunner().invoke(main, ["report", str(run), "--out", str(to), *more])
     assert done.exit_code == 0, done.output
     assert str(to) in done.stdout
     assert [each.name for each in to.parent.iterdir() if each.name.startswith(to.name)] == [to.name]
@@ -111,8 +101,8 @@ def evil_run(path: Path) -> Path:
     return run
 
 
-def test_the_figures_are_those_of_compare(recorded: Path, library: Path, tmp_path: Path) -> None:
-    text, known = written(recorded, tmp_path / "r.html", library=library), compare([recorded])
+def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> None:
+    text, known = written(recorded, tmp_path / "r.html"), compare([recorded])
     steps: Mapping[str, Any] = data_of(text)["steps"]
     assert tuple(steps) == known.steps
     for step, data in steps.items():
@@ -187,9 +177,9 @@ def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
             assert counted in (0, sum(each.statements for each in step.totals.of_kind(role))), name
 
 
-def test_no_word_of_a_record_is_markup(library: Path, tmp_path: Path) -> None:
+def test_no_word_of_a_record_is_markup(tmp_path: Path) -> None:
     run = evil_run(tmp_path / "evil")
-    text = written(run, tmp_path / "r.html", library=library)
+    text = written(run, tmp_path / "r.html")
     assert "<img" not in text and "&lt;img" in text
     assert text.count("</script>") == 1 + len(page.LIBRARY) + len(page.OWN)
     assert "<!--" not in text
@@ -208,12 +198,12 @@ def command_of(run: Path) -> str:
         return list(origins.commands(reader.manifest))[-1]
 
 
-def test_what_a_mark_means_stands_at_its_table(library: Path, tmp_path: Path) -> None:
+def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:  # so that its verdict is withheld
         missed = step == "qr100" and cell.subject.build == "17.0"
         return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
 
-    text = written(make_run(tmp_path / "r", change=late), tmp_path / "r.html", library=library)
+    text = written(make_run(tmp_path / "r", change=late), tmp_path / "r.html")
     tables = re.split(r'<div class="table">', text)
     marked = [set(re.findall(r" \((\d)\)</t[dh]>", each)) for each in tables]
     told = [set(re.findall(r'class="note">\((\d)\) ', each)) for each in tables]
@@ -245,7 +235,7 @@ def test_markdown_has_the_tables_of_the_comparison_and_where_they_come_from(reco
     assert render.to_markdown(compare([recorded])).splitlines()[0] in shown.stdout
 
 
-def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, library: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Path) -> None:
     none = make_run(tmp_path / "none", failed={0: "killed by signal 9"}, unfinished=range(1, 6))
     newer = make_run(tmp_path / "newer", repeats=1)
     with sqlite3.connect(newer / "journal.db") as journal:
@@ -266,15 +256,10 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, library: Pat
         done = CliRunner().invoke(
             main,
             ["report", *map(str, arguments)],
-            env={page.LIBRARY_VARIABLE: str(library), "PGBED_OUT": str(tmp_path)},
+            env={"PGBED_OUT": str(tmp_path)},
         )
         assert done.exit_code == 2 and complaint in done.stderr, done.output
         assert len(done.stderr.splitlines()) == 1 and not to.exists()
-    for folder in ("", "/nowhere"):
-        done = CliRunner().invoke(
-            main, ["report", str(recorded), "--out", str(to)], env={page.LIBRARY_VARIABLE: folder}
-        )
-        assert done.exit_code == 2 and page.LIBRARY_VARIABLE in done.stderr and not to.exists()
 
 
 # Axes some of whose ticks say nothing.
