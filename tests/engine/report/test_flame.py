@@ -123,7 +123,7 @@ def test_samples_are_compared_per_statement_when_both_are_known() -> None:
     assert how.startswith("as shares")
 
 
-def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey(library: Path) -> None:
+def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey() -> None:
     old, new = ({"main;exec;plan": plan, "main;exec;run": 80, "main;gone": 12} for plan in (10, 90))
     base, other = (Profile(name, folded, 1000) for name, folded in (("old", old), ("new", new)))
     for tree in flame.difference(base, other)[:2]:
@@ -159,7 +159,6 @@ def test_kernel_functions_are_marked() -> None:
     assert "libtype" not in inner(tree, "main")
 
 
-@pytest.mark.usefixtures("library")
 def test_no_name_can_end_the_pages_script() -> None:
     name = "</script><b>"
     page = flame.page("l.i1", "delete", Profile(name, {name: 1}))
@@ -167,7 +166,6 @@ def test_no_name_can_end_the_pages_script() -> None:
     assert inner(data_of(page)["graphs"][0]["tree"], name)["value"] == 1
 
 
-@pytest.mark.usefixtures("library")
 def test_a_flat_profile_says_that_it_is_one() -> None:
     assert "frame pointers" in flame.page("l.i1", "delete", Profile("16.3", {"hash_search": 4}))
     assert "frame pointers" not in flame.page("l.i1", "delete", Profile("16.3", OLD))
