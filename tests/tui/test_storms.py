@@ -147,7 +147,7 @@ def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
         assert step.state == "finished" and len(reader.counts(step.id)) == 8
     with Player(live.run, live.hand.clock, CELL) as player:
         assert player.look().series is not None
-    assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json"}
+    assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json", "manifest.sig"}
 
 
 def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
