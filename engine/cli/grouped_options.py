@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from engine.report.console import echo
+from engine.core.text import visible_lines
+from engine.report.console import echo_lines
 from workloads.options import GROUPS, OUTPUT, Option
 
 FULL = "full"  # in a context's `meta`
@@ -95,5 +96,5 @@ def show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print the full help of a command and exit."""
     if wanted and not ctx.resilient_parsing:
         ctx.meta[FULL] = True
-        echo(ctx.get_help())
+        echo_lines(visible_lines(ctx.get_help()))
         ctx.exit()

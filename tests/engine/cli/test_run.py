@@ -41,6 +41,7 @@ def test_the_help_shows_about_25_options_in_six_groups(shown: Callable[..., Resu
 
 def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
     text = shown("run", "--help-all").output
+    assert "\nWhat to compare:\n  --pg LABEL" in text
     every = [*options_of(Request), *(own for known in workloads() for own in options_of(known.options))]
     for own in every:
         assert (f"-o {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
