@@ -78,7 +78,7 @@ def ci(
     summary = summary or folder / "summary.md"
     console = PlainConsole(force_terminal=False)
     _say_what_is_missing()
-    _build(sides, folder, gate)
+    _build(sides, folder, summary)
     left_s = until_s - time.monotonic() - REPORT_S
     if left_s < LEAST_MEASURING_S:
         raise UserError(
@@ -126,10 +126,11 @@ def _say_what_is_missing() -> None:
         echo(f"without {'; without '.join(missing)}")
 
 
-def _build(sides: tuple[Side, Side], folder: Path, gate: bool) -> None:
+def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
     """Builds both. A head that does not build is the job's result, a base that does not is an error."""
     from engine.builds import resolve
     from engine.builds.nix import BuildFailed
+    from engine.report.render import markdown_text
 
     for side in sides:
         try:
@@ -137,8 +138,9 @@ def _build(sides: tuple[Side, Side], folder: Path, gate: bool) -> None:
         except BuildFailed as error:
             if side.name == "base":
                 raise
-            echo("\n".join((f"{side.title} does not build:", *error.lines[-SHOWN_LINES:])), err=True)
-            _add_to_summary(folder / "summary.md", visible_lines(f"**{side.title} does not build.**\n"))
+            for line in (f"{side.title} does not build:", *error.lines[-SHOWN_LINES:]):
+                echo(line, err=True)
+            _add_to_summary(summary, visible_lines(f"**{markdown_text(side.title)} does not build.**\n"))
             sys.exit(1)
 
 
@@ -162,7 +164,7 @@ def _measure(sides: tuple[Side, Side], steps: str, minutes: float, folder: Path,
         echo(f"{size(needed)} of disk would be needed, more than there is: loading {rows:,} rows")
     code = start.start(prospect, folder, console, detach=False)
     if code not in (0, 1):
-        sys.exit(2)
+        sys.exit(code)
     return folder / prospect.manifest.run
 
 
@@ -177,8 +179,9 @@ def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, 
     manifest = read_manifest(run)
     judged = gates.judge(comparison, manifest.tolerated, gates.plan_of([manifest]))
     result = gates.sentence(judged)
-    titles = "\n".join(f"- {side.name}: {side.title}" for side in sides)
-    _add_to_summary(summary, visible_lines(f"{render.to_markdown(comparison)}\n{titles}\n- {result}\n"))
+    lines = [*(f"{side.name}: {side.title}" for side in sides), result]
+    further = "\n".join(f"- {render.markdown_text(line)}" for line in lines)
+    _add_to_summary(summary, visible_lines(f"{render.to_markdown(comparison)}\n{further}\n"))
     disk.write_text(folder / "junit.xml", gates.to_junit(comparison, judged))
     if comparison.cells:
         disk.replace_text(folder / "report.html", document.report([run], "html"))

@@ -108,35 +108,35 @@ def to_csv(comparison: Comparison) -> Visible:
 def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> Visible:
     """The same tables as on the terminal, and further ones, for a ticket or a page."""
     notes = Notes()
-    parts = [f"**{_markdown(answer.text)}**" for answer in comparison.answer]
-    parts.append("\n".join(f"{_markdown(line)}  " for line in header(comparison)))
+    parts = [f"**{markdown_text(answer.text)}**" for answer in comparison.answer]
+    parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
     shown = (*tables.sections(comparison, notes, with_published=published), *further)
     parts += [_markdown_table(section) for section in shown]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in footer(comparison)))
+    parts.append("\n".join(f"- {markdown_text(line)}" for line in footer(comparison)))
     return visible_lines("\n\n".join(parts) + "\n")
 
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
     """The blocks of an interleaved step, as on the terminal."""
-    parts = ["\n".join(f"{_markdown(line)}  " for line in sliced.header(step))]
+    parts = ["\n".join(f"{markdown_text(line)}  " for line in sliced.header(step))]
     parts += [_markdown_table(section) for section in sliced.sections(step)]
-    parts.append("\n".join(f"- {_markdown(line)}" for line in sliced.footer(step)))
+    parts.append("\n".join(f"- {markdown_text(line)}" for line in sliced.footer(step)))
     return visible_lines("\n\n".join(parts) + "\n")
 
 
 def _markdown_table(section: Section) -> str:
     columns = [column.replace("\n", " ") for column in section.columns]
     lines = [
-        f"### {_markdown(section.title)}",
+        f"### {markdown_text(section.title)}",
         "",
         _markdown_row(columns),
         "| " + " | ".join(["---", *["---:"] * (len(columns) - 1)]) + " |",
     ]
     for row, _ in section.rows:
-        cells = [_markdown(cell.strip()) for cell in row]
+        cells = [markdown_text(cell.strip()) for cell in row]
         cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *(f"- {_markdown(note)}" for note in section.notes)] if section.notes else []
+    lines += ["", *(f"- {markdown_text(note)}" for note in section.notes)] if section.notes else []
     return "\n".join(lines)
 
 
@@ -239,10 +239,10 @@ def _table(section: Section, plain: bool) -> Table:
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_markdown(cell) for cell in cells) + " |"
+    return "| " + " | ".join(markdown_text(cell) for cell in cells) + " |"
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text as it stands: no tag, no link, no column begins in it."""
     text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("|", "\\|").replace("[", "\\[")

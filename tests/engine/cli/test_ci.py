@@ -1,0 +1,65 @@
+"""`bench ci`: what a job shows, its files and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from engine.builds import resolve
+from engine.builds.nix import BuildFailed
+from engine.cli import ci, start
+from engine.cli.ci import Side
+from engine.report.console import PlainConsole
+from engine.run.stop import STOPPED
+from tests.support.journal import make_run
+
+SIDES = (Side("base", "base=/opt/a", "1234abcd old"), Side("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"))
+SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\x1b\\[2J"
+
+
+def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_output_has_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(labels: list[str], *_: Any) -> None:
+        if labels == ["head=/opt/b"]:
+            raise BuildFailed("it failed", tmp_path / "log", ("a.c:1: error", "make: \x1b[2J"))
+
+    monkeypatch.setattr(resolve, "resolve", failing)
+    monkeypatch.setenv(ci.SUMMARY, str(tmp_path / "page.md"))
+    with pytest.raises(SystemExit) as end:
+        ci._build(SIDES, tmp_path, tmp_path / "named.md")
+    assert end.value.code == 1
+    assert capsys.readouterr().err.splitlines()[1:] == ["a.c:1: error", "make: \\x1b[2J"]
+    assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == f"**{SHOWN} does not build.**\n"
+    assert not (tmp_path / "summary.md").exists()
+
+
+def test_a_base_that_does_not_build_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> NoReturn:
+        raise BuildFailed("it failed", tmp_path / "log", ())
+
+    monkeypatch.setattr(resolve, "resolve", failing)
+    with pytest.raises(BuildFailed):
+        ci._build(SIDES, tmp_path, tmp_path / "summary.md")
+
+
+def test_a_job_that_is_stopped_has_the_code_of_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Prospect:
+        class estimate:
+            needed_bytes = 0
+
+    monkeypatch.setattr(start, "prepare_shown", lambda *_: Prospect)
+    monkeypatch.setattr(start, "start", lambda *_, **__: STOPPED)
+    with pytest.raises(SystemExit) as end:
+        ci._measure(SIDES, "l.i0", 10, tmp_path, PlainConsole(force_terminal=False))
+    assert end.value.code == STOPPED
+
+
+def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ci.SUMMARY, str(tmp_path / "page.md"))
+    run = make_run(tmp_path / "run", builds=("base", "head"))
+    ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False)
+    text = (tmp_path / "summary.md").read_text()
+    assert f"- head: {SHOWN}" in text.splitlines() and (tmp_path / "page.md").read_text() == text
