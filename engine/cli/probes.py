@@ -40,7 +40,8 @@ def list_probes(out: Path, as_json: bool) -> None:
     catalog.show(catalog.probes(out), as_json)
     measured = probe_cost.known(out)
     if measured and not as_json:
-        echo("\nmeasured on this machine (bench probes cost), with probes against without:")
+        echo("")
+        echo("measured on this machine (bench probes cost), with probes against without:")
         for cost in measured:
             echo(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}")
 

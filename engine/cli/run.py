@@ -269,7 +269,8 @@ def run(
     plan_file: Path | None = values["plan"]
     if plan_file is not None and planfile.is_manifest(plan_file):
         request = take(values, planfile.of_manifest)
-        echo(f"{plan_file} would execute what it names:\n  {command(request)}", err=True)
+        echo(f"{plan_file} would execute what it names:", err=True)
+        echo(f"  {command(request)}", err=True)
         start.agree("Make a run of this plan?", yes)
     else:
         request = take(values)

@@ -72,6 +72,15 @@ def test_text_is_printed_in_one_place_and_never_as_markup() -> None:
     assert [line for path in modules for line in unsafe(path)] == []
 
 
+def test_what_prints_a_line_is_given_no_line_break() -> None:
+    """It would print the break's escape."""
+    for path in (path for package in ("engine", "tui") for path in sorted((HOME / package).rglob("*.py"))):
+        for name, found, owner in calls(path):
+            texts = [node.value for own in found.args for node in ast.walk(own) if isinstance(node, ast.Constant)]
+            if name in ("echo", "say") and owner != "click":
+                assert not [text for text in texts if isinstance(text, str) and "\n" in text], f"{path}:{found.lineno}"
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder with `runs` of somebody who wants to take over the terminal."""
