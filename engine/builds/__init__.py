@@ -1,4 +1,4 @@
-"""Builds: from a label of `--pg` to a server in the Nix store.
+"""Builds: from a label of `--pg` to a server in the Nix store; `resolve.resolve()` is the entry point.
 
-Hands out `resolve.resolve()`. Knows source trees, commits, patches, variants and Nix; nothing of a server that runs.
+Knows source trees, commits, patches, variants and Nix, but no running server.
 """

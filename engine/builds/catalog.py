@@ -31,7 +31,7 @@ PREBUILT = "-prebuilt"
 
 @dataclass(frozen=True, slots=True)
 class Tarball:
-    """A released source: file `name`, `hash` as `sha256-BASE64`, and the store `path` that it has once it is there."""
+    """A release's source: file `name`, `hash` as `sha256-BASE64`, and the store `path` it has once fetched."""
 
     name: str
     hash: str
@@ -39,16 +39,12 @@ class Tarball:
 
     @property
     def sha256(self) -> str:
-        """The hash in hexadecimal, as `sha256sum` prints it."""
         return b64decode(self.hash.removeprefix("sha256-")).hex()
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A build of the catalog: package `attr`, made by derivation `drv` at store path `out`.
-
-    Two labels may share one derivation and differ in `initdb_args`. `drv` is empty where Nix cannot be called.
-    """
+    """A catalog build: package `attr`, built by `drv` (empty without Nix) to `out`. Two labels may share one `drv`."""
 
     label: str
     version: str
@@ -69,7 +65,7 @@ class CatalogEntry:
 
     @property
     def recipe(self) -> tuple[str, Change]:
-        """The derivation that this build is made from, and what is changed in it. Raises UserError."""
+        """The derivation this build starts from, and the change to it. Raises UserError."""
         if self.own is None:
             return self.drv, Change()
         if not self.own.base:
@@ -87,10 +83,7 @@ class CatalogEntry:
 
 
 def catalog() -> tuple[CatalogEntry, ...]:
-    """Every build that has a label, oldest version first, the user's own included; empty without the wrapper.
-
-    Raises UserError for an invalid table.
-    """
+    """All labelled builds, the user's included, oldest first; empty without the wrapper. Raises UserError."""
     path = os.environ.get("PGBED_CATALOG")
     if not path:
         return ()
@@ -135,20 +128,19 @@ def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -
 
 
 def age(version: str) -> tuple[int, int, str, int]:
-    """A key that sorts versions as they were released: 17beta1, 17rc1, 17.0, 17.11."""
+    """Sort key in order of release: 17beta1, 17rc1, 17.0, 17.11."""
     match = re.match(r"(\d+)([a-z]*)(?:\.?(\d+))?", version)
     major, stage, number = (match[1], match[2], match[3]) if match else ("0", "", None)
     return int(major), not stage, stage, int(number or 0)
 
 
 def check_name(name: str) -> None:
-    """Raises UserError for a name that cannot be a folder's everywhere."""
+    """Raise UserError unless the name is valid as a folder's on any file system."""
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
 
 
 def unknown_label(label: str) -> UserError:
-    """The error for a label that is not in the catalog."""
     labels = [entry.label for entry in catalog()]
     return unknown("build", label, labels) if labels else nix.no_catalogue()
 
@@ -157,13 +149,13 @@ def unknown_label(label: str) -> UserError:
 
 
 def available(label: str) -> str | None:
-    """The label under which a build can be had here: its own or, over hostpkgs, the prebuilt one's."""
+    """The label of a build that this machine can have: its own or, over hostpkgs, the prebuilt one's."""
     entries = [entry for entry in catalog() if entry.label == label]
     return next((usable[0].label for entry in entries if (usable := usable_entry(entry))), None)
 
 
 def newest(majors: int) -> tuple[str, ...]:
-    """Labels of the newest release of each of the newest majors that can be had here, oldest first."""
+    """Labels of the newest available release of each of the newest majors, oldest first."""
     labels: dict[int, str] = {}
     for entry in catalog():  # the oldest version first
         release = re.fullmatch(r"(\d+)\.\d+", entry.version)
@@ -176,7 +168,7 @@ def newest(majors: int) -> tuple[str, ...]:
 def usable_entry(
     entry: CatalogEntry, *, substitute: bool = True, at_hand: bool = True
 ) -> tuple[CatalogEntry, Path | None] | None:
-    """The entry, or its prebuilt substitute over hostpkgs, with its prefix if it is at hand; None if unavailable."""
+    """The entry or, over hostpkgs, its prebuilt substitute, with its prefix if present; None if unavailable."""
     entries = [entry]
     if substitute and nix.over_hostpkgs():
         entries += [other for other in catalog() if other.label == entry.prebuilt_label]
@@ -188,13 +180,12 @@ def usable_entry(
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
-    """The build in PGBED_SERVERS; a `-builtin` label shares the binaries of the label without it."""
+    """The build in PGBED_SERVERS; a `-builtin` label shares the binaries of the plain one."""
     folder = os.environ.get("PGBED_SERVERS")
     if not folder:
         return None
@@ -203,7 +194,7 @@ def _prefix_at_hand(entry: CatalogEntry) -> Path | None:
 
 
 def _can_be_realised(entry: CatalogEntry) -> bool:
-    """Whether Nix can make this build; adds its source to the store if the user has supplied it."""
+    """Whether Nix can make this build; adds the user's tarball, if any, to the store."""
     if entry.tarball is None or (entry.out and nix.is_valid(entry.out)):
         return True
     path = entry.tarball.path or nix.fixed_path(entry.tarball.sha256, entry.tarball.name)

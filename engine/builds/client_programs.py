@@ -27,10 +27,9 @@ VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 
 
 def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
-    """The record of each program: `path`, `version` as it reports it, `digest` of the file.
+    """Record each program's `path`, reported `version` and file `digest`; raises UserError if one is missing.
 
-    It is the one that the environment names, else the newest of a build of the run, the search path or the system's
-    PostgreSQL. Raises UserError without one.
+    Order of search: the environment's program, the newest build of the run, the search path, the system's PostgreSQL.
     """
     for name in names:
         if name not in KNOWN:
@@ -41,7 +40,7 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
 def seek(
     names: Sequence[str], optional: Collection[str], found: Sequence[Build], progress: Progress, roots: Path
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Like `find`, but `optional` programs may be missing: the records, and why the others are missing."""
+    """Like `find`, but for `optional` programs that are missing also return why."""
     records: dict[str, dict[str, str]] = {}
     absent: dict[str, str] = {}
     for name in names:
@@ -55,7 +54,7 @@ def seek(
 
 
 def place(name: str) -> str:
-    """Where a program would come from, without a run's builds; empty without one."""
+    """Where a program would come from without a run's builds, or ""."""
     pinned = os.environ.get(variable(name))
     if pinned:
         return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned
@@ -64,7 +63,6 @@ def place(name: str) -> str:
 
 
 def variable(name: str) -> str:
-    """The variable that names a program: set by config.toml, or the Nix wrapper."""
     return f"PGBED_{name.upper()}"
 
 
@@ -84,7 +82,6 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
 
 
 def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
-    """The programs of that name on this machine, with their versions."""
     on_path, of_postgres = shutil.which(name), KNOWN[name]
     candidates = [
         *((build.version, build.bin / name) for build in found if of_postgres and not build.external),
@@ -95,7 +92,7 @@ def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
 
 
 def _version(path: Path) -> str:
-    """The program's version: "18.6"; empty if it reports none, and then it is the last choice."""
+    """The reported version, such as "18.6"; "" sorts last."""
     try:
         match = VERSION.search(ask([str(path), "--version"], unprivileged()).output)
     except UserError:

@@ -12,14 +12,11 @@ from engine.core.text import visible
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit's hash and the first line of its message."""
-
     hash: str
     subject: str
 
     @property
     def text(self) -> str:
-        """Hash and subject on one line."""
         return f"{self.hash[:SHOWN_HEX]} {self.subject}"
 
 
@@ -27,7 +24,7 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
     """The good commit, then each one up to the bad one.
 
     Raises UserError for an unknown revision, a tree that is not PostgreSQL's, a shallow clone, or a good commit that is
-    not before the bad one.
+    not an ancestor of the bad one.
     """
     ends = [revision_of(name, repository, revision).commit for name, revision in (("good", good), ("bad", bad))]
     where = str(repository)
@@ -46,15 +43,12 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
 
 
 def message_of(repository: Path, commit: Commit) -> str:
-    """Author, date, and the whole message."""
+    """Author, date and the whole message."""
     return git(repository, "log", "-1", "--format=%an, %as%n%n%B", commit.hash).rstrip()
 
 
 def merge_base(repository: Path, base: str, head: str) -> tuple[Commit, Commit]:
-    """The newest commit that two revisions have in common, and the head.
-
-    Raises UserError for what is no revision or no source of PostgreSQL, and where they have none in common.
-    """
+    """The newest common ancestor of two revisions, and the head. Raises UserError."""
     ends = [revision_of(name, repository, revision).commit for name, revision in (("base", base), ("head", head))]
     common = git(repository, "merge-base", *ends, failing=True).strip()
     where = visible(str(repository))

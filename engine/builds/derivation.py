@@ -1,8 +1,8 @@
 """A build derived from another: the same recipe, compiler and libraries with another source or other flags.
 
-What the wrapper's catalog names is in the store as a derivation, complete with all its inputs. It is
-read, changed and given back to Nix (derivation.nix): no flake is evaluated and no nixpkgs is needed, with Nix 2.8 and
-later, over any package set. Without a change the same derivation comes out.
+The wrapper's catalog names derivations that are in the store with all their inputs. One is read, changed and given back
+to Nix (derivation.nix): no flake is evaluated and no nixpkgs is needed, with Nix 2.8 and later, over any package set.
+Without a change the result is the same derivation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAD = "Derive("
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A .drv file. `inputs` are derivations with their outputs that are used, `sources` other store paths."""
+    """A .drv file: `inputs` are the derivations with the outputs used, `sources` other store paths."""
 
     outputs: Mapping[str, str]
     inputs: Mapping[str, tuple[str, ...]]
@@ -41,7 +41,7 @@ class Derivation:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A source tree: all of it, or `files` and folders by their relative paths."""
+    """A source tree: all of it, or the `files` and folders given by relative paths."""
 
     path: Path
     files: tuple[str, ...] | None = None
@@ -49,10 +49,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to change in a derivation. `record` is merged into the build's description of itself, build.json.
-
-    `tarball` holds the arguments of builtins.fetchurl.
-    """
+    """Changes to a derivation: `tarball` holds builtins.fetchurl's arguments, `record` is merged into build.json."""
 
     name: str = ""
     folder: Folder | None = None
@@ -64,7 +61,7 @@ class Change:
     ccache: Path | None = None
 
     def varied(self, words: Sequence[str]) -> Change:
-        """The change with variants on top, given by their words. Raises UserError."""
+        """Add variants, given by their words. Raises UserError."""
         added = [variant(word) for word in words]
         return replace(
             self,
@@ -75,8 +72,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A derivation in the store, its output path, and the source that it is built from."""
-
     drv: str
     out: str
     source: str
@@ -102,9 +97,9 @@ def read_derivation(drv: Path) -> Derivation:
 
 
 def recipe_of(name: str, major: int) -> str:
-    """The derivation, without a source, of servers of a major version; `name` is the build's, for messages.
+    """The source-less derivation for a major version; `name` is for messages.
 
-    Raises UserError for a version that is too old, and without the wrapper, whose $PGBED_RECIPES lists them.
+    Raises UserError if the version is too old, or without the wrapper ($PGBED_RECIPES lists the recipes).
     """
     listed = os.environ.get("PGBED_RECIPES")
     if not listed:
@@ -121,7 +116,7 @@ def recipe_of(name: str, major: int) -> str:
 
 
 def derive(drv: str, change: Change) -> Derived:
-    """Apply the change and put the derivation into the store, with its source. Raises UserError with Nix's reason."""
+    """Apply the change and put the derivation and its source into the store. Raises UserError with Nix's reason."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request, link = Path(folder) / "request.json", Path(folder) / "derivation"
         request.write_text(json.dumps(_request(read_derivation(Path(drv)), change)))
@@ -174,14 +169,14 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
 
 
 def _forced(name: str, value: str) -> str | bool | list[str]:
-    """Values that Nix reads in another form than it writes: the list of outputs, and switches, written as "1" or ""."""
+    """Convert what Nix writes and reads differently: the list of outputs, and switches, written as "1" or ""."""
     if name == "outputs":
         return value.split()
     return bool(value) if name.startswith("__") and value in ("", "1") else value
 
 
 def _name(patch: Path) -> str:
-    """A patch file's name in a form that the store accepts."""
+    """A patch's file name in the characters that the store accepts."""
     return re.sub(r"[^A-Za-z0-9+._?=-]", "-", patch.name).lstrip(".")[:80] or "patch"
 
 

@@ -22,14 +22,14 @@ from engine.core.model import Build
 from engine.host.account import bound_to_engine, unprivileged
 from engine.host.subprocesses import kill_group
 
-PIPE_BYTES = 4096  # the least that there is; the server has about 100 kB to say, and waits for a reader
+PIPE_BYTES = 4096  # the minimum; the server prints about 100 kB, so it blocks until read
 TIMEOUT_S = patient(10.0)
 POLL_S = 0.01
 ELF = b"\x7fELF"
 
 
 def executed(build: Build) -> Path:
-    """The ELF file that a build's servers execute. Raises UserError if none is found for a user's own install."""
+    """The ELF file that a build's servers execute. Raises UserError if a user's own install has none."""
     program = build.bin / "postgres"
     return _of_process(build.label, program) if build.provenance == "local" else program.resolve()
 
@@ -69,7 +69,7 @@ def _of_process(label: str, program: Path) -> Path:
 
 
 def _filled(pipe: int, child: subprocess.Popen[bytes]) -> bool:
-    """Wait until the pipe is full, so that its writer blocks; False if the program ended or hangs."""
+    """Wait until the pipe is full and blocks its writer; False if the program ended or hangs."""
     until_s = time.monotonic() + TIMEOUT_S
     held = array.array("i", [0])
     while child.poll() is None and time.monotonic() < until_s:
@@ -81,7 +81,7 @@ def _filled(pipe: int, child: subprocess.Popen[bytes]) -> bool:
 
 
 def _writers(pipe: int, session: int) -> Iterator[int]:
-    """The processes of a session that write to the pipe, except those that only wait for another, as a wrapper does."""
+    """The session's processes that write to the pipe, except those that only wait for another, as wrappers do."""
     inode = os.fstat(pipe).st_ino
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -12,7 +12,7 @@ from engine.host.files import open_plain
 from workloads.base import Step
 
 ICU_SINCE, BUILTIN_SINCE = 15, 17
-ICU_SYMBOL = b"ucol_open"  # what each server imports that was compiled with ICU
+ICU_SYMBOL = b"ucol_open"  # imported by every server compiled with ICU
 
 
 def _icu(build: Build) -> str:
@@ -37,9 +37,9 @@ FEATURES: dict[str, Callable[[Build], str]] = {"icu": _icu, "builtin": _builtin}
 
 
 def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Which steps are left out of which builds' cells, and why. `absent` programs are missing for all builds.
+    """Steps left out per build, with the reason; `absent` programs are missing for all builds.
 
-    Raises UserError for a step that was asked for by name and that no build has.
+    Raises UserError if a step requested by name is possible in no build.
     """
     left_out: dict[str, dict[str, str]] = {}
     for step in steps:

@@ -37,10 +37,9 @@ _SLUG_CHARS = 40
 class Label:
     """A build as the user names it; `resolve.check` adds the `origin`, `resolve.realise` makes a `Build` of it.
 
-    `name` is what the build is called. `place` is a label of the catalog, a path, or the connection string of an
-    external server; `named` says whether the user chose the name (NAME=PLACE). `patches` are paths, `variants` stand
-    as they were written. `origin` is where the server comes from: an entry of the catalog, a source to compile, or a
-    build that exists already; None for an external server.
+    `place` is a catalog label, a path, or an external server's connection string; `named`: the user chose the name
+    (NAME=PLACE). `patches` are paths, `variants` stand as written. `origin` is a catalog entry, a source to compile, or
+    an existing build; None for an external server.
     """
 
     name: str
@@ -54,7 +53,6 @@ class Label:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing about the build is changed."""
         return not self.patches and not self.variants
 
     @property
@@ -64,7 +62,6 @@ class Label:
 
     @property
     def path(self) -> Path:
-        """The place as a path, `~` expanded."""
         return Path(self.place).expanduser()
 
 
@@ -95,7 +92,7 @@ def parsed(text: str) -> Label:
 
 
 def name_of(text: str) -> str:
-    """What a build is called, even if its label is invalid."""
+    """The build's name, even if its label is invalid."""
     try:
         return parsed(text).name
     except UserError:
@@ -103,23 +100,23 @@ def name_of(text: str) -> str:
 
 
 def is_external(text: str) -> bool:
-    """Whether this names an external server: NAME=CONNECTION."""
+    """Whether the text has the form NAME=CONNECTION."""
     return _CONNECTION.match(text.partition("=")[2]) is not None
 
 
 def shown(text: str) -> str:
-    """A label as it may be printed: without the connection string, which may hold a password."""
+    """A label for printing: without the connection string, which may hold a password."""
     return f"{text.partition('=')[0]}=…" if is_external(text) else text
 
 
 def check_named(text: str) -> None:
-    """Raises UserError for a connection string without a name before it; the message does not quote it."""
+    """Raise UserError for a connection string without a name before it; the message does not quote it."""
     if not is_external(text) and (_CONNECTION_URI.match(text) or _PASSWORD.search(text)):
         raise UserError("a connection string needs a name before it: NAME=postgresql://…")
 
 
 def refuse_password(text: str) -> None:
-    """Raises UserError for a connection string that holds a password."""
+    """Raise UserError if a connection string holds a password."""
     check_named(text)
     if is_external(text) and _PASSWORD.search(text.partition("=")[2]):
         raise UserError(

@@ -37,7 +37,7 @@ LACKING = re.compile(
     re.M,
 )
 POLL_S = 0.5
-SILENCE_S = 10.0  # after which an action that lasts is reported again
+SILENCE_S = 10.0  # until an unfinished action is reported again
 
 
 class BuildFailed(UserError):
@@ -50,18 +50,17 @@ class BuildFailed(UserError):
 
 
 def over_hostpkgs() -> bool:
-    """Whether sources cannot be fetched, because the package set is the machine's own tools."""
+    """Whether the package set is the machine's own tools, so that sources cannot be fetched."""
     return os.environ.get("PGBED_PACKAGE_SET") == "hostpkgs"
 
 
 def store_hash(path: Path) -> str | None:
-    """The hash part of a store path, which names its content; None for any other path."""
+    """The hash part of a store path, or None for any other path."""
     match = STORE_NAME.fullmatch(str(path))
     return match[1] if match else None
 
 
 def is_valid(store_path: str) -> bool:
-    """Whether the store holds this path."""
     if _of_another_user():
         return _finished(Path(store_path))
     nix_store = shutil.which("nix-store")
@@ -72,7 +71,6 @@ def is_valid(store_path: str) -> bool:
 
 
 def fixed_path(sha256: str, name: str) -> str:
-    """The store path of a file of this hash and name."""
     command = ["nix-store", "--print-fixed-path", "sha256", sha256, name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -84,7 +82,7 @@ def fixed_path(sha256: str, name: str) -> str:
 
 
 def add_fixed(file: Path, name: str) -> None:
-    """Put `file` into the store as `name`. Its path is made of name and hash, so Nix then has nothing to fetch."""
+    """Put `file` into the store as `name`; its path follows from name and hash, so Nix need not fetch it."""
     with TemporaryDirectory(dir=cache_folder()) as folder:
         named = Path(folder) / name
         shutil.copyfile(file, named)
@@ -100,10 +98,10 @@ def add_fixed(file: Path, name: str) -> None:
 def realise(
     label: str, drv: str, on_progress: Progress, link: Path | None, *, visible_to_build: Path | None = None
 ) -> Path:
-    """The store path that `drv` makes, built or fetched unless it exists, and kept by `link`.
+    """Build or fetch the output of `drv` unless it exists, and keep it by `link`; `label` is for messages.
 
-    `label` is for messages. A sandbox shows the build the folder `visible_to_build`, if this user may ask for it.
-    Raises BuildFailed with the log's end if a builder fails, UserError if the path is not available.
+    `visible_to_build` is a folder to show inside the sandbox, if this user may ask for it. Raises BuildFailed if a
+    builder fails, UserError if the path is unavailable.
     """
     if _of_another_user():
         return _there(label, Path(drv))
@@ -129,17 +127,16 @@ def realise(
 
 
 def _of_another_user() -> bool:
-    """Whether this user can only read the store: it belongs to another user, who runs no daemon for it."""
+    """Whether the store is read-only for this user: it belongs to another, who runs no daemon."""
     return STATE.exists() and not os.access(STATE / "db", os.W_OK) and not (STATE / "daemon-socket" / "socket").exists()
 
 
 def _finished(store_path: Path) -> bool:
-    """Whether a store path exists and is not being built."""
     return store_path.exists() and not store_path.with_name(f"{store_path.name}.lock").exists()
 
 
 def _there(label: str, drv: Path) -> Path:
-    """The output of a derivation, if it is in the store already."""
+    """The output of a derivation that is in the store already."""
     output = OUTPUT.search(drv.read_text()) if drv.is_file() else None
     if output is None or not _finished(Path(output[1])):
         if shutil.which("nix") is None:
@@ -152,7 +149,7 @@ def _there(label: str, drv: Path) -> Path:
 
 
 def realise_command(drv: str, link: Path | None) -> list[str]:
-    """The command that builds one derivation and prints what it makes."""
+    """The command that builds one derivation and prints its output path."""
     command = ["nix-store", "--realise", f"{drv}!out", *FORMAT]
     if link is not None:
         command += ["--add-root", str(link)]
@@ -178,7 +175,7 @@ def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
 
 
 def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress) -> tuple[int, str]:
-    """Run Nix to its end: exit code and stdout. `log` follows it, `path` gets its text, `on_doing` each action."""
+    """Run Nix and return exit code and stdout; `log` and `path` follow its output, `on_doing` each action."""
     report = os.memfd_create("nix")
     try:
         with (
@@ -199,7 +196,7 @@ def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress)
 
 
 def _followed(process: subprocess.Popen[str], report: int, log: NixLog, text: TextIO, on_doing: Progress) -> str:
-    """Wait for Nix; report each new action at once, and one that lasts again every few seconds."""
+    """Wait for Nix; report each new action at once, and again every few seconds while it lasts."""
     reported, reported_s, started, read = "", 0.0, time.monotonic(), 0
     while True:
         output = None
@@ -218,7 +215,6 @@ def _followed(process: subprocess.Popen[str], report: int, log: NixLog, text: Te
 
 
 def no_catalogue() -> UserError:
-    """The error for a build that only the wrapper's catalog could know."""
     return UserError(
         "servers are built with Nix: start bench from its flake (`nix run .#bench`) or by ./bench, "
         "or name an install of your own: --pg NAME=/path/to/postgresql"
@@ -230,7 +226,6 @@ def no_nix() -> UserError:
 
 
 def cache_folder() -> Path:
-    """Where this user's downloads and logs are kept."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "pgbed"
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,10 +45,7 @@ class _Event(msgspec.Struct):
 
 @dataclass(slots=True)
 class Activity:
-    """A build, copy or download: its `subject` (a store path or URL) and, of a build, the lines that it printed.
-
-    `builder` is the machine that builds, empty for this one.
-    """
+    """A build (with its builder's lines), copy or download of `subject`; `builder` is "" for this machine."""
 
     kind: int
     subject: str
@@ -58,7 +55,6 @@ class Activity:
 
     @property
     def title(self) -> str:
-        """What Nix does: `building postgresql-13.16`."""
         match = STORE_PATH.fullmatch(self.subject)
         name = match[1].removesuffix(".drv") if match else self.subject
         # Nix calls it a build, too, when the client of a package registry downloads something.
@@ -68,7 +64,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class NixError:
-    """An error that Nix reports, on one line; `before` is what another program, such as ssh, printed right before."""
+    """An error of Nix on one line; `before` is what another program, such as ssh, printed just before."""
 
     text: str
     before: str = ""
@@ -76,25 +72,22 @@ class NixError:
 
 @dataclass(slots=True)
 class NixLog:
-    """All that one call of Nix has reported so far."""
-
     reported: list[NixError] = field(default_factory=list)
     activities: dict[int, Activity] = field(default_factory=dict)
     _rest: bytes = b""
     _plain: str = ""
 
     def feed(self, data: bytes) -> str:
-        """Take in what Nix has written since; returns it as text for people, without what is no whole line yet."""
+        """Take in more output; returns its complete lines as readable text."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return "".join(f"{text}\n" for line in whole if (text := self._line(line)) is not None)
 
     @property
     def errors(self) -> list[str]:
-        """The texts of Nix's errors."""
         return [error.text for error in self.reported]
 
     def builds(self) -> list[Activity]:
-        """The builds that were started, in order."""
+        """The builds in the order they were started."""
         return [activity for activity in self.activities.values() if activity.kind == BUILD]
 
     def _current(self) -> Activity | None:
@@ -104,32 +97,32 @@ class NixLog:
 
     @property
     def doing(self) -> str:
-        """What Nix is doing: `building postgresql-13.16`; empty before the first activity."""
+        """The current action, such as `building postgresql-13.16`, or ""."""
         current = self._current()
         return current.title if current else ""
 
     @property
     def last_line(self) -> str:
-        """What the current build printed last, shortened; empty before it prints."""
+        """The current build's last line, shortened, or ""."""
         current = self._current()
         lines = [line for line in current.lines if line.strip()] if current else []
         line = shortened(lines[-1].strip()) if lines else ""
         return line if len(line) <= LINE_CHARS else "…" + line[1 - LINE_CHARS :]
 
     def printed(self) -> list[str]:
-        """The lines of the build that the first error names, else those of all builds; without empty ones."""
+        """The non-empty lines of the build named by the first error, else of all builds."""
         builds = self.builds()
         failed = [build for build in builds if self.errors and build.subject in self.errors[0]]
         return [line.strip() for build in failed or builds for line in build.lines if line.strip()]
 
     def telling_lines(self) -> tuple[str, ...]:
-        """The lines of a failed build that matter: from the compiler's first error on, else the last ones."""
+        """The relevant lines of a failed build: from the compiler's first error on, else the last ones."""
         lines = [shortened(line) for line in self.printed() if not MAKE_CHATTER.match(line)]
         first = next((i for i, line in enumerate(lines) if COMPILER_ERROR.search(line)), len(lines) - LOG_LINES)
         return tuple(lines[max(0, min(first, len(lines) - 1)) :][:LOG_LINES])
 
     def explanation(self, label: str, code: int) -> str:
-        """Why Nix ended with this exit code, in one line."""
+        """One line on why Nix ended with this exit code."""
         hashes = HASH.findall(self.errors[0]) if self.errors else []
         if is_failed_build(code) and code & 2 and len(hashes) > 1:
             match = STORE_PATH.search(self.errors[0])
@@ -139,12 +132,12 @@ class NixLog:
         printed: list[str] = []
         if is_failed_build(code):
             lines = self.printed()
-            # A compiler's first error says more than what make has to say of it.
+            # A compiler's first error says more than make's.
             printed = [line for line in lines if COMPILER_ERROR.search(line)][:1] or lines[-3:]
         return f"build '{label}' failed: {cut_short(' | '.join(printed or self.errors[:1]) or 'its log is empty')}"
 
     def _line(self, data: bytes) -> str | None:
-        """Take in one line; what people should read of it."""
+        """Take in one line; return the readable text, if any."""
         try:
             event = msgspec.json.decode(data.removeprefix(MARK), type=_Event) if data.startswith(MARK) else None
         except (ValueError, RecursionError):
@@ -176,12 +169,12 @@ class NixLog:
 
 
 def is_failed_build(code: int) -> bool:
-    """Whether an exit code of `nix-store --realise` says that a builder failed."""
+    """Whether an exit code of `nix-store --realise` means that a builder failed."""
     return code & FAILED_BUILD == FAILED_BUILD
 
 
 def shortened(line: str) -> str:
-    """A builder's line as it can be shown: of compilers and downloads what they make or fetch, and from where."""
+    """A builder's line for display: of compilers the output, of downloads file and host."""
     if fetched := DOWNLOADED.search(line):
         return f"{fetched[2]} from {fetched[1]}"
     compiled, linked = COMPILED.search(line), LINKED.search(line)
@@ -190,12 +183,11 @@ def shortened(line: str) -> str:
 
 
 def last_words(stderr: str) -> str:
-    """What a Nix command that failed wrote, as one line: its first error, else its last line."""
+    """The first error of a failed Nix command, else its last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return cut_short(" | ".join(errors[:1] or lines[-1:]) or "it printed nothing")
 
 
 def cut_short(text: str) -> str:
-    """The end of a text that is too long for a message."""
     return text if len(text) <= MESSAGE_CHARS else "…" + text[-MESSAGE_CHARS:]

@@ -50,14 +50,14 @@ LINK = "built-"
 def resolve(
     texts: Sequence[str], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
 ) -> tuple[Build, ...]:
-    """Check labels and make their servers: see `check` and `realise`."""
+    """Check labels and provide their servers: see `check` and `realise`."""
     return realise(check(texts), on_progress, roots, exact=exact)
 
 
 def check(texts: Sequence[str]) -> tuple[Label, ...]:
-    """Parse labels, as `engine.builds.label` describes them, and look up what they name; builds nothing.
+    """Parse labels (see `engine.builds.label`) and look them up; builds nothing.
 
-    Raises UserError for a label that names nothing, is given twice, or shares its name with another build.
+    Raises UserError for a label that is unknown, given twice, or shares its name with another build.
     """
     entries = {entry.label: entry for entry in catalog()}
     labels: dict[str, Label] = {}
@@ -72,11 +72,11 @@ def check(texts: Sequence[str]) -> tuple[Label, ...]:
 def realise(
     labels: Sequence[Label], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
 ) -> tuple[Build, ...]:
-    """The server of each label, in order; what is missing is built or fetched.
+    """The server of each label, in order; missing ones are built or fetched.
 
-    Links in the folder `roots` keep what is taken from the store from garbage collection. Over hostpkgs a source that
-    is not available is replaced by the same version prebuilt, and labelled so, unless `exact`. Raises UserError for
-    what is not available, before anything is built.
+    Links in the folder `roots` protect store paths from garbage collection. Over hostpkgs an unavailable source is
+    replaced by the same version prebuilt, and labelled so, unless `exact`. Raises UserError before anything is built if
+    one is unavailable.
     """
     usable = [_usable(label, exact) for label in labels]
     builds = [
@@ -88,7 +88,7 @@ def realise(
 
 
 def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError where two builds, each given by what the user knows it as, have one name."""
+    """Raise UserError if two builds, as (what the user typed, name), share a name."""
     first: dict[str, str] = {}
     for text, name in names:
         if name in first:
@@ -149,7 +149,7 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
 
 
 def _usable(label: Label, exact: bool) -> tuple[CatalogEntry, Path | None] | None:
-    """For a label of the catalog the entry that it comes down to here, and its prefix if that is at hand."""
+    """The catalog entry that a label resolves to here, and its prefix if present."""
     entry = label.origin
     if not isinstance(entry, CatalogEntry):
         return None
@@ -197,7 +197,7 @@ def _realised(
 
 
 def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Build:
-    """A build of the user's own table, or one that is patched or compiled differently."""
+    """Build an entry of the user's table, or one that is patched or compiled differently."""
     drv, change = entry.recipe
     patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
     title = label.title.replace(BUILTIN, "", 1) if entry.initdb_args else label.title
@@ -241,7 +241,7 @@ def _compiled(
 
 
 def _described(build: Build) -> Build:
-    """The build with what its package records of compiler, flags and patches."""
+    """Add the compiler, flags and patches that the package records."""
     path = Path(build.prefix) / "share" / "pgbed" / "build.json"
     if not path.exists():
         return build
@@ -255,11 +255,10 @@ def _described(build: Build) -> Build:
 
 
 def _ccache_folder() -> Path | None:
-    """A folder in which compiled files are kept for the next build of a tree; None without one.
+    """The folder of compiled files for a tree's next build, or None.
 
-    A user without a Nix daemon runs the compiler himself. Root's builds are run by Nix's build users, for whom a folder
-    is made. Builds of other users are run by them too, and only an administrator can make that folder. A build that
-    finds that it cannot write there does without.
+    A user without a Nix daemon compiles as himself. Root's builds run as Nix's build users, for whom a folder is made;
+    other users' do too, but there only an administrator can make it. A build that cannot write there does without.
     """
     named = os.environ.get("PGBED_CCACHE")
     if named is not None:
@@ -289,7 +288,7 @@ def _for_build_users(folder: Path) -> Path:
 
 
 def local_build(name: str, prefix: Path) -> Build:
-    """A PostgreSQL that the user installed; its version is what the binary reports, its digest the binary's."""
+    """A PostgreSQL that the user installed; version as reported, digest of the binary."""
     prefix = prefix.absolute()  # it is run from another folder
     server = prefix / "bin" / "postgres"
     for program in (server, server.with_name("initdb")):
@@ -305,7 +304,7 @@ def local_build(name: str, prefix: Path) -> Build:
 
 
 def _reported_version(name: str, server: Path) -> str:
-    """What `postgres --version` says, run as the account that will run the server: never as root."""
+    """The output of `postgres --version`, run as the server's account: never as root."""
     answer = subprocesses.ask((str(server), "--version"), unprivileged())
     if answer.code != 0:
         raise UserError(f"build '{name}': {server} --version ended with status {answer.code}: {answer.shown}")
@@ -316,7 +315,7 @@ def _reported_version(name: str, server: Path) -> str:
 
 
 def _handed_over(text: str) -> Build | None:
-    """The build of this label that another machine has made and handed over with its record."""
+    """The build of this label that another machine made and handed over, if any."""
     path = os.environ.get("PGBED_BUILDS")
     if not path:
         return None
@@ -329,7 +328,7 @@ def _handed_over(text: str) -> Build | None:
 
 
 def made_here(build: Build, roots: Path) -> bool:
-    """Whether a run's record names a build that was compiled here and is kept by a link in `roots`."""
+    """Whether a recorded build was compiled here and is kept by a link in `roots`."""
     kept = os.path.realpath(roots / f"{LINK}{build.digest}")
     if "/" in build.digest or kept != build.prefix or nix.store_hash(Path(kept)) != build.digest:
         return False
@@ -337,9 +336,9 @@ def made_here(build: Build, roots: Path) -> bool:
 
 
 def prune(roots: Path, wanted: set[str], age_s: float = 86_400) -> int:
-    """Remove the links that keep builds which no run names; `wanted` are digests. Returns how many.
+    """Remove links to builds that no run names (`wanted` are digests) and return their number.
 
-    Young links stay: the run that they are for may not have begun.
+    Links younger than `age_s` stay: their run may not have begun.
     """
     removed = 0
     for link in roots.glob(f"{LINK}*"):

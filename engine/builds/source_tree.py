@@ -1,8 +1,8 @@
-"""Source trees of PostgreSQL, and revisions of repositories: what they are, and which of their files count.
+"""Source trees of PostgreSQL and revisions of repositories: what they are, and which of their files count.
 
-The manual's chapters do not: a commit that changes nothing else is the same server. A repository can name programs that
-git runs, and may be somebody else's that root unpacked: git is called so that it runs none of them (`_popen`), and as
-the repository's owner, never as root for another user.
+The manual's chapters do not: a commit that changes nothing else gives the same server. A repository can name programs
+for git to run, and root may have unpacked somebody else's: git is called so that it runs none of them (`_popen`), and
+as the repository's owner, never as root for another user.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SHOWN_HEX = 12
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tree on disk or, if `revision` is set, a commit of the repository at `path`.
+    """A tree on disk or, with a `revision`, a commit of the repository at `path`.
 
-    `commit` is empty for a tree outside git; `changes` is the hash of its uncommitted changes, empty without any.
+    `commit` is empty outside git; `changes` is the hash of uncommitted changes, or "".
     """
 
     path: Path
@@ -45,23 +45,20 @@ class Source:
 
     @property
     def major(self) -> int:
-        """The major version: 19 for `19devel`."""
         return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
 
     @property
     def title(self) -> str:
-        """What was built, for records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
+        """For records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
         changed = f" with changes {self.changes[:SHOWN_HEX]}" if self.changes else ""
         return f"commit {self.commit[:SHOWN_HEX]}{changed}" if self.commit else "a tree outside git"
 
 
 def is_install(path: Path) -> bool:
-    """Whether PostgreSQL was installed into this folder."""
     return (path / "bin" / "postgres").exists()
 
 
 def is_tree(path: Path) -> bool:
-    """Whether a folder holds PostgreSQL's source."""
     return (path / "src" / "backend").is_dir() and any((path / one).exists() for one in ("configure", "meson.build"))
 
 
@@ -90,12 +87,12 @@ def tree_at(name: str, path: Path) -> Source:
 
 
 def _is_marked(line: str) -> bool:
-    """Whether a line of `git ls-files -v` is of a file whose changes git ignores."""
+    """Whether `git ls-files -v` marks a file whose changes git ignores."""
     return line[:1].islower() or line.startswith("S ")
 
 
 def revision_of(name: str, repository: Path, revision: str) -> Source:
-    """A commit of a repository, by any name that git has for it. Raises UserError for an unknown one."""
+    """A commit, by any name that git accepts. Raises UserError for an unknown one."""
     repository = repository.expanduser().absolute()
     if not repository.is_dir():
         raise UserError(f"build '{name}': there is no folder {repository}")
@@ -118,7 +115,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
 
 @contextmanager
 def files_of(source: Source) -> Iterator[Folder]:
-    """The files that count, as a folder; for a revision, a temporary one that goes with the block."""
+    """The files that count, as a folder; for a revision a temporary one."""
     if not source.revision:
         yield Folder(source.path, tuple(_files(source.path)))
         return
@@ -137,7 +134,7 @@ def _version(name: str, where: str, configure: str) -> str:
 
 
 def _files(path: Path) -> Iterator[str]:
-    """Relative paths: with git, tracked files and those that it does not ignore; without git, all files."""
+    """Relative paths: with git, tracked and untracked but not ignored files; without git, all files."""
     if _in_git(path):
         listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
         yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
@@ -151,7 +148,7 @@ _WITHOUT = (".", *(f":(exclude,glob){one}/*" for one in LEFT_OUT))
 
 
 def _in_git(path: Path) -> bool:
-    """Whether the folder is a repository's top: a tarball unpacked somewhere below one is not its tree."""
+    """Whether the folder is a repository's top: a tarball unpacked inside a repository is not its tree."""
     if not (path / ".git").exists():
         return False
     top = git(path, "rev-parse", "--show-toplevel", failing=True).strip()
@@ -159,7 +156,7 @@ def _in_git(path: Path) -> bool:
 
 
 def _changes(path: Path) -> str:
-    """The hash of all differences from HEAD, untracked files included; empty without any."""
+    """Hash of all differences from HEAD, untracked files included; "" without any."""
     difference = hashlib.sha256()
     shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
     changed = git(path, "diff", *shown, "HEAD", "--", *_WITHOUT)
@@ -184,7 +181,7 @@ def _extract(source: Source, folder: Path) -> None:
 
 
 def git(path: Path, *arguments: str, failing: bool = False) -> str:
-    """Run git and return its output; if `failing`, an error gives an empty text. Raises UserError with git's words."""
+    """Run git and return its output; on an error return "" if `failing`, else raise UserError with git's words."""
     with _popen(path, arguments) as child:
         output, errors = child.communicate()
     if child.returncode == 0:
@@ -196,7 +193,7 @@ def git(path: Path, *arguments: str, failing: bool = False) -> str:
 
 
 def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    """Run git with everything switched off that the repository's configuration would have it run."""
+    """Run git with everything disabled that the repository's configuration would have it execute."""
     with _started(path, ("config", "--list", "--name-only", "-z")) as child:
         names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
     filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
@@ -223,7 +220,7 @@ def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = (
 
 
 def _as_owner(path: Path) -> dict[str, Any]:
-    """Arguments of Popen. No variable of git's own may name another repository."""
+    """Popen arguments to run as the owner, without git's variables, which may name another repository."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))}
     environ = kept | NO_FETCH | {"LC_ALL": "C"}
     if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:

@@ -50,7 +50,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A major version, as postgresql.org lists it: its newest minor, and whether it is still supported."""
+    """A major version as postgresql.org lists it: its newest minor, and whether it is supported."""
 
     major: str
     newest: str
@@ -58,12 +58,11 @@ class Release(msgspec.Struct, frozen=True):
 
 
 def table_path() -> Path:
-    """Where the table is, or would be."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "builds.toml"
 
 
 def own_builds() -> dict[str, OwnBuild]:
-    """The table's entries by label; empty without a table. Raises UserError with the file and the invalid entry."""
+    """The table's entries by label. Raises UserError with the file and the invalid entry."""
     path = table_path()
     try:
         text = path.read_text()
@@ -78,7 +77,7 @@ def own_builds() -> dict[str, OwnBuild]:
 
 
 def pin(version: str, sha256: str = "") -> tuple[Path, str]:
-    """Add a release to the table, by its published checksum unless one is given; returns the table and the checksum.
+    """Add a release, by its published checksum unless one is given; returns the table's path and the checksum.
 
     Raises UserError for an unknown release, or if its checksum is not available.
     """
@@ -101,12 +100,12 @@ def pin(version: str, sha256: str = "") -> tuple[Path, str]:
 
 
 def tarball_url(version: str) -> str:
-    """Where a release's source is; `releases` of config.toml names a mirror of postgresql.org's pub/source."""
+    """The URL of a release's source; `releases` in config.toml names a mirror of postgresql.org's pub/source."""
     return f"{_mirror() or RELEASES}/v{version}/postgresql-{version}.tar.bz2"
 
 
 def releases() -> tuple[Release, ...]:
-    """The releases that postgresql.org lists, newest major first. Raises UserError if it cannot be reached."""
+    """The releases listed by postgresql.org, newest major first. Raises UserError if it cannot be reached."""
     url = f"{_mirror()}/versions.json" if _mirror() else VERSIONS
     rows = converted(parsed(_fetched(url), url), list[dict[str, object]], url)
     listed = []

@@ -11,7 +11,7 @@ from engine.core.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Another way to compile: additions to the recipe's CFLAGS and to the arguments of configure."""
+    """Additions to the recipe's CFLAGS and to configure's arguments."""
 
     cflags: tuple[str, ...] = ()
     configure_flags: tuple[str, ...] = ()
@@ -29,12 +29,11 @@ NATIVE = re.compile(r"-m\w+=native")
 
 
 def unknown_variant(word: str) -> UserError:
-    """The error for an unknown variant."""
     return UserError(f"unknown variant ':{word}' (known: {', '.join(VARIANTS)}, {CFLAGS}FLAGS)")
 
 
 def variant(word: str) -> Variant:
-    """What a variant changes. Raises UserError for an unknown one."""
+    """The changes of a variant. Raises UserError for an unknown one."""
     if word.startswith(CFLAGS):
         flags = tuple(word.removeprefix(CFLAGS).split())
         if not flags or not all(map(FLAG.fullmatch, flags)):
