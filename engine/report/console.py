@@ -27,26 +27,23 @@ class PlainConsole(Console):
         )
 
     def say(self, line: str) -> None:
-        """Print a line without wrapping it."""
         self.print(Text(visible(line)), soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """As rich makes a text of it, so that a table is laid out for what will be seen."""
+        """Convert as rich does, but visibly: a table is then laid out for what will be seen."""
         return super().render_str(visible_lines(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich renders it, each piece of text made visible."""
+        """Render as rich does, with each piece of text made visible."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible_lines(segment.text))
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line."""
     click.echo(visible(text), err=err)
 
 
 def echo_lines(text: Visible) -> None:
-    """Print a text of several lines."""
     click.echo(text.removesuffix("\n"))
 
 

@@ -16,7 +16,7 @@ from engine.results.comparison import Comparison
 
 
 def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visible:
-    """The text of the file. Raises UserError as `compare` does, and where no cell has finished."""
+    """Return the file's text. Raises UserError as `compare` does, and when no cell has finished."""
     comparison = compare(folders, base)
     if not comparison.cells:
         why = comparison.left_out[0].text if comparison.left_out else "none was begun"
@@ -34,7 +34,7 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visib
 
 
 def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
-    """The tables of `bench compare --md`, and where the figures come from."""
+    """The tables of `bench compare --md`, and the origins of the figures."""
     further = [*mail.further(comparison, known), *statistics(comparison, recorded)]
     lines = "\n".join(f"    {visible(line)}" for line in known.commands)
     return visible_lines(f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n")

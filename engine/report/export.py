@@ -59,8 +59,8 @@ Interval = list[tuple[str, RoleSecond]]  # what ended at one moment, by kind of 
 def export(run: Path, out: Path) -> list[Path]:
     """Write the files into `out`, a new or empty folder; return them.
 
-    Raises UserError when `out` has something in it or cannot be written, or when `run` is no run, or one whose names
-    cannot be those of files.
+    Raises UserError if `out` is not empty or cannot be written, if `run` is not a run, or if its names cannot be file
+    names.
     """
     planned(run)
     result = load(run)
@@ -88,10 +88,10 @@ def export(run: Path, out: Path) -> list[Path]:
 def interval_lines(
     roles: Sequence[RoleRow], seconds: dict[int, list[RoleSecond]], started_ns: int
 ) -> list[tuple[Any, ...]]:
-    """One client's seconds as the reference prints them; see `INTERVAL_COLUMNS`.
+    """One client's seconds as the reference prints them: see `INTERVAL_COLUMNS`.
 
-    A sliver that the step's end left over belongs to the second before it. Workers of one kind are added up.
-    Longest times are upper bounds of their bucket.
+    A sliver left over at the step's end belongs to the second before it. Workers of one kind are added up. Longest
+    times are upper bounds of their bucket.
     """
     names = ("insert", "delete", "query")
     by_time: dict[int, Interval] = {}
@@ -114,7 +114,7 @@ def interval_lines(
 
 
 def _merged_slivers(by_time: dict[int, Interval]) -> list[tuple[int, int, Interval]]:
-    """Intervals in order as (end, length, the roles' counts), those too short for a rate added to the one before."""
+    """Intervals in order as (end, length, counts by role); those too short for a rate are added to the one before."""
     merged: list[tuple[int, int, Interval]] = []
     for t_ns, now in sorted(by_time.items()):
         length_ns = max(second.dt_ns for _, second in now)
@@ -266,7 +266,7 @@ def _slices(reader: JournalReader, result: RunResult) -> Rows:
             yield *place, *(getattr(row, column) for column in columns)
 
 
-# The rows of each file, the names of its columns first.
+# The rows of each file, column names first.
 TABLES: dict[str, Callable[[JournalReader, RunResult], Rows]] = {
     "cells": _cells,
     "steps": _step_rows,

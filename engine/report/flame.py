@@ -1,9 +1,10 @@
-"""Flame graphs of a run's stacks: one page that holds all it needs, drawn by the library d3-flame-graph.
+"""Flame graphs of a run's stacks: one self-contained page, drawn by the library d3-flame-graph.
 
-In a differential one a frame's width is its part of the second profile (or, by a button, of the first), its colour how
-that part has changed; grey, what has not by more than chance (`engine.analysis.stack_changes`). The first profile's
-samples are scaled before: to the same number of statements where both are known, so that a statement that costs more is
-seen to; else to the same number of samples, which shows shares only.
+In a differential graph the width of a frame is its part of the second profile (or, by a button, of the first), and its
+colour how much that part has changed; frames that changed by no more than chance are grey
+(`engine.analysis.stack_changes`). The first profile's samples are scaled before: to the same number of statements where
+both are known, which shows that a statement became dearer; otherwise to the same number of samples, which shows shares
+only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMa
 STYLE = "d3-flamegraph.css"
 
 MAIN_LOOP = "PostgresMain"
-# What a later version calls a function of an earlier one: each would be gone there and new here.
+# Functions that a later version renamed: each would be gone under one name and new under the other.
 RENAMED: Mapping[str, str] = {
     "pg_analyze_and_rewrite": "pg_analyze_and_rewrite_fixedparams",
     "pg_analyze_and_rewrite_params": "pg_analyze_and_rewrite_withcb",
@@ -50,24 +51,23 @@ Node = dict[str, Any]
 class Profile:
     """The samples of one role in one step: folded line -> count. `statements` is None when they were not counted.
 
-    With `offcpu` they are microseconds off the CPU. `cells` are the same by cell.
+    With `offcpu` they are microseconds off the CPU. `cells` has the same by cell.
     """
 
     name: str
     folded: Mapping[str, int]
     statements: int | None = None
-    label: str = ""  # its name without that of the run
+    label: str = ""  # its name without the run's
     offcpu: bool = False
     cells: tuple[CellStacks, ...] = ()
 
     @property
     def samples(self) -> int:
-        """The total number of samples."""
         return sum(self.folded.values())
 
 
 def labels(run: Path) -> dict[str, Subject]:
-    """What can be named in a run: `16.3`, under the first config and workload that it ran with, or `16.3/cx7`."""
+    """The names accepted for a run: `16.3`, under the first config and workload it ran with, or `16.3/cx7`."""
     named: dict[str, Subject] = {}
     for cell in read_manifest(run).cells:
         subject = cell.subject
@@ -77,7 +77,7 @@ def labels(run: Path) -> dict[str, Subject]:
 
 
 def subject_of(run: Path, label: str | None) -> Subject:
-    """What a label names, the run's base for None. Raises UserError for an unknown one."""
+    """The subject of a label, or the run's base for None. Raises UserError for an unknown label."""
     known = labels(run)
     wanted = label or read_manifest(run).base
     if wanted not in known:
@@ -86,7 +86,6 @@ def subject_of(run: Path, label: str | None) -> Subject:
 
 
 def subject_of_cell(run: Path, cell: str) -> Subject:
-    """Whose cell it is."""
     return next(planned.subject for planned in read_manifest(run).cells if planned.id == cell)
 
 
@@ -100,9 +99,9 @@ def profile(
     *,
     offcpu: bool = False,
 ) -> Profile:
-    """What was sampled in a run, or was seen off the CPU, over all repeats of a subject or in one cell of it.
+    """What was sampled on (or seen off) the CPU, over all repeats of a subject or in one cell of it.
 
-    `known` are its results. Raises UserError when that is nothing.
+    `known` are the run's results. Raises UserError if there are no samples.
     """
     probe = stacks.FOLDERS[offcpu]
     by_cell = stacks.read_by_cell(run, subject, step, role, cell, probe)
@@ -121,7 +120,7 @@ def profile(
 
 
 def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcpu: bool = False) -> Profile:
-    """The profile of all these cells; its statements are known where all of theirs are."""
+    """The profile of all these cells; its statements are known if all of theirs are."""
     folded: Counter[str] = Counter()
     for each in cells:
         folded.update(each.folded)
@@ -131,9 +130,9 @@ def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcp
 
 
 def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
-    """The same stacks from the backend's main loop on, where they have one, with the kind of a wait before it.
+    """The same stacks from the backend's main loop on, if they have one, preceded by the kind of a wait.
 
-    How the postmaster comes there differs by version and tells nothing about a statement.
+    How the postmaster gets there differs by version and tells nothing about a statement.
     """
 
     def below(frames: list[str]) -> list[str]:
@@ -146,12 +145,12 @@ def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
 
 
 def under_one_name(folded: Mapping[str, int]) -> dict[str, int]:
-    """The same stacks with functions called as later versions do."""
+    """The same stacks with functions named as in later versions."""
 
     def renamed(old: list[str]) -> list[str]:
         frames: list[str] = []
         for name in old:
-            # Where a function was split in two, one of them is left.
+            # Where a function was split in two, only one of them is kept.
             if name not in RENAMED or frames[-1:] != [RENAMED[name]]:
                 frames.append(RENAMED.get(name, name))
         return frames
@@ -167,32 +166,31 @@ def _refolded(folded: Mapping[str, int], changed: Callable[[list[str]], list[str
 
 
 def _statements(cell: CellResult, step: str, role: str) -> int:
-    """How many the role has finished; 0 where that is not known: the cell is unfinished, or the role is no client's."""
+    """Statements the role has finished; 0 if the cell is unfinished, or the role is not a client's."""
     if step not in cell.steps:
         return 0
     totals = cell.steps[step].totals
-    # All workers of a kind by its word, as the stacks are read; `query` is also the first worker's name.
+    # All workers of a kind go by its word, as when stacks are read; `query` is also the first worker's name.
     own = totals.of_kind(role) or [found for name, found in totals.roles.items() if name == role]
     return sum(found.statements for found in own)
 
 
 def counted(profile: Profile) -> str:
-    """How much there is, in its unit."""
     if profile.offcpu:
         return f"{profile.samples / 1e6:.3f} s off the CPU"
     return f"{profile.samples} samples on CPU"
 
 
 def tree(folded: Mapping[str, int]) -> Node:
-    """The nested form: each node's `value` is all its samples. Kernel functions are marked as such."""
+    """The nested form: a node's `value` counts all its samples. Kernel functions are marked as such."""
     return _tree({line: (float(count), 0.0) for line, count in folded.items()})
 
 
 def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
-    """The nested forms that are as wide as the second and as the first profile, and how they were made comparable.
+    """The nested forms as wide as the second and as the first profile, and how the two were made comparable.
 
-    `change` of a node is what changed in it alone, second less first, in samples of the profile that sets the width;
-    `certain`, whether it and what it calls changed by more than chance.
+    A node's `change` is what changed in it alone, second less first, in samples of the profile that sets the width;
+    `certain`: it and what it calls changed by more than chance.
     """
     certain = changed(base, new, stack_changes.frames)
     factor, text = scale(base, new)
@@ -204,7 +202,7 @@ def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
 
 
 def changed(base: Profile, new: Profile, of: Callable[[Mapping[str, int]], Counter[str]]) -> frozenset[str]:
-    """The frames or functions, as later versions call them, that changed by more than chance."""
+    """Frames or functions, named as in later versions, that changed by more than chance."""
     before, after = (
         [replace(cell, folded=under_one_name(cell.folded)) for cell in side.cells]
         or [CellStacks(under_one_name(side.folded), side.statements)]
@@ -214,7 +212,7 @@ def changed(base: Profile, new: Profile, of: Callable[[Mapping[str, int]], Count
 
 
 def scale(base: Profile, new: Profile) -> tuple[float, str]:
-    """What the first profile's samples are multiplied by, and what that makes equal."""
+    """The factor for the first profile's samples, and what it makes equal."""
     if base.statements and new.statements:
         return new.statements / base.statements, "per statement"
     whole = "time off the CPU" if new.offcpu else "samples"
@@ -222,8 +220,7 @@ def scale(base: Profile, new: Profile) -> tuple[float, str]:
 
 
 def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> FlameGraph:
-    """The same as a record."""
-    alike = new is not None and new.label == base.label  # of two runs
+    alike = new is not None and new.label == base.label  # from two runs
     sides = [
         Sampled(each.name if alike else each.label or each.name, each.samples, each.statements)
         for each in (base, new)
@@ -244,14 +241,13 @@ def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> Fl
 
 
 def is_flat(*profiles: Profile | None) -> bool:
-    """Whether no stack has more than the innermost function, but for the kernel's, which always have all."""
+    """Whether no stack is deeper than its innermost function; kernel stacks, always complete, do not count."""
     aside = set(WAIT_FRAMES.values())
     lines = (line.split(";") for profile in profiles if profile for line in profile.folded)
     return all(sum(not name.endswith("_[k]") and name not in aside for name in names) <= 1 for names in lines)
 
 
 def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Visible:
-    """The whole page."""
     scripts = [*map(vendored, LIBRARY), _own("flame.js")]
     if base is None:
         title = f"{role} in {step}: {new.name}"
@@ -296,7 +292,7 @@ def vendored(name: str) -> str:
 def _tree(
     lines: Mapping[str, tuple[float, float]], certain: Collection[str] | None = None, name: str = "all", path: str = ""
 ) -> Node:
-    """A node of the stacks (count, change) that go on below it; the empty one ends in it. `certain` frames changed."""
+    """The node of stacks (count, change) that continue below it; the empty one ends in it. `certain` frames changed."""
     below: dict[str, dict[str, tuple[float, float]]] = {}
     for line, found in sorted(lines.items()):
         if line:

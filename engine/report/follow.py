@@ -20,7 +20,7 @@ from engine.view.view_state import ViewState
 
 LOOK_S = 1.0
 LINE_S = 5.0
-LINE_ABREAST_S = 1.0  # what is compared while it runs is followed more closely
+LINE_ABREAST_S = 1.0  # a comparison under way is followed more closely
 
 
 def once(run: Path, *, as_json: bool) -> Visible:
@@ -31,7 +31,7 @@ def once(run: Path, *, as_json: bool) -> Visible:
 
 
 def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
-    """The state as JSON; what is not known is null, 0 or empty. `fraction` is null where work is not counted."""
+    """The state as JSON; what is unknown is null, 0 or empty. `fraction` is null where work is not counted."""
     shown = view.state == "running" and view.cell is not None
     in_step = shown and view.step is not None and not view.doing
     doing, _, waiting_for = view.doing.partition(": ")
@@ -93,7 +93,6 @@ def _abreast(abreast: Abreast) -> dict[str, Any]:
 
 
 def line(view: ViewState) -> str:
-    """The state as one line of plain text, for logs and scripts."""
     if view.state != "running" or view.cell is None:
         failed = f", {view.cells_failed} failed" if view.cells_failed else ""
         gone = "" if view.state == "running" else ", engine not running"
@@ -125,7 +124,6 @@ def _left(view: ViewState) -> str:
 
 
 def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
-    """Every build's rate so far, and how it compares with the base's."""
     parts = [
         f"cells {abreast.numbers} of {view.cells}{_left(view)}",
         f"r{abreast.shown.cell.repeat}",
@@ -144,25 +142,24 @@ def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
 
 
 def _stalls_now(name: str, found: Sequence[tuple[EventRow, ...]], at_ns: int) -> list[str]:
-    """The stalls that last, once for all clients that are in the same one."""
+    """Current stalls, each once for all clients that share it."""
     return [f"! {name}{incident_words(each, at_ns)}{clients_words(count)}" for each, count in unlike(found)]
 
 
 def _unit(view: ViewState) -> str:
-    """What the step's rate counts; empty where it has none while it runs, as index builds, whose rows come in lumps."""
+    """What the step's rate counts; empty while an index build runs, as its rows come in lumps."""
     primary = view.step.primary_metric if view.step is not None else None
     return primary.unit if primary is not None and primary.live else ""
 
 
 class _News:
-    """What is printed once, when it comes to light: stalls that ended, cells that failed, what probes reported."""
+    """Lines that are printed once: stalls that ended, cells that failed, what probes reported."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._texts = set(known)  # what all cells report is printed once
         self._ids: set[tuple[str, int]] = set()
 
     def of(self, view: ViewState, notices: Sequence[EventRow]) -> list[str]:
-        """The lines that are new."""
         found = []
         step = view.step.name if view.step is not None else ""
         sides = view.abreast.sides if view.abreast is not None else ()
@@ -189,10 +186,9 @@ class _News:
 
 
 def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
-    """Print a line each five seconds, and what is found, until a run's engine has exited; each second while builds
-    are compared as they run.
+    """Print a line every five seconds, and any news, until the run's engine has exited.
 
-    `known` are lines that the person has read already.
+    While builds are compared as they run, print every second. `known` are lines that the user has seen already.
     """
 
     def put(text: str) -> None:
@@ -206,7 +202,7 @@ def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
             for text in news.of(view, player.notices()):
                 put(text)
             place = f"{view.state} {view.cell} {view.step.id if view.step else ''} {view.doing.partition(':')[0]}"
-            # The beat of this loop is a second, give or take what a look costs.
+            # This loop beats once a second, give or take the duration of a look.
             pause_s = LINE_S if view.abreast is None or view.doing else LINE_ABREAST_S
             if place != last_place or time.monotonic() - last_line_s >= pause_s - LOOK_S / 2:
                 put(line(view))

@@ -1,11 +1,11 @@
-"""What a comparison means to CI: passed, or which steps of which build are worse than is tolerated, or have no result.
+"""What a comparison means to CI: passed, or which steps of which build are worse than tolerated, or have no result.
 
-A step of a build `failed` where its primary metric is slower by more than its tolerance (that of the step, or of all,
-or none beyond the margin that every verdict has), where it missed its SLA in more pairs than its baseline did, and
-where it did nothing in a cell though its baseline did something. It is an `error` where cells have failed or are
-missing, or lack the step, and the baseline's of the same repeat are not so. It `passed` where it is known to be faster,
-the same, or slower by what is tolerated. What is inconclusive or withheld, and what the baseline itself has no answer
-to, is `skipped`: a build of which all is skipped has not passed.
+A step of a build `failed` if its primary metric is slower by more than its tolerance (the step's own, or the one for
+all, or nothing beyond the margin of every verdict), if it missed its SLA in more pairs than its baseline did, or if it
+did nothing in a cell in which its baseline did something. It is an `error` if cells failed, are missing or lack the
+step, and the baseline's of the same repeat do not. It `passed` if it is known to be faster, the same, or slower by a
+tolerated amount. What is inconclusive or withheld, and what the baseline itself has no answer to, is `skipped`; a build
+with nothing but skipped steps has not passed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.core.text import Visible, visible
 from engine.results.comparison import Comparison, LeftOutCell, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
-NAMED = 3  # reasons; others are counted
+NAMED = 3  # reasons; further ones are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,6 @@ class Judged:
 
 
 def plan_of(manifests: Sequence[Manifest]) -> Plan:
-    """What the runs were to measure."""
     workloads = [workload for manifest in manifests for workload in manifest.workloads]
     lacking: dict[str, dict[str, str]] = {}
     for workload in workloads:
@@ -56,12 +55,12 @@ def plan_of(manifests: Sequence[Manifest]) -> Plan:
 
 
 def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) -> tuple[Judged, ...]:
-    """Every step of every build but the base. `tolerated`: fractions by step, that of "" for all others."""
+    """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default."""
     return tuple(
         _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
         for subject in comparison.others
         if subject.control == ""
-        for step in comparison.steps or plan.steps  # where no cell has finished, only the plan names them
+        for step in comparison.steps or plan.steps  # before any cell has finished, only the plan names them
     )
 
 
@@ -78,12 +77,12 @@ def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str
 
 
 def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
-    """What was done too slowly for there to be a ratio."""
+    """Faults for which no ratio is judged: missed SLAs, and cells that did nothing."""
     found, base = [], comparison.baseline_of(name)
     cells = len(comparison.of(name, step))
     own, theirs = (faults.slas(comparison, each, step) for each in (name, base))
     missed, missed_by_base = ({place for place, sla in each.items() if not sla.passed} for each in (own, theirs))
-    if len(missed - missed_by_base) > len(missed_by_base & own.keys() - missed):  # it is a limit that noise may cross
+    if len(missed - missed_by_base) > len(missed_by_base & own.keys() - missed):  # a limit that noise may cross
         worst = min((own[place] for place in missed), key=lambda sla: sla.achieved_per_s)
         found.append(
             f"missed its SLA in {len(missed)} of {len(own)} cells, {base} in {len(missed_by_base)} of {len(theirs)}: "
@@ -95,7 +94,7 @@ def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
 
 
 def _gone(comparison: Comparison, name: str, step: str) -> list[str]:
-    """Cells that have no result, or not of this step."""
+    """Cells that have no result, or none for this step."""
     found, cells = [], faults.cells_of(comparison, name)
     if lost := faults.lost(comparison, name):
         found.append(f"not measured in {len(lost)} of {cells} cells: {_reasons(lost)}")
@@ -125,25 +124,23 @@ def _by_ratio(comparison: Comparison, name: str, step: str, limit: float) -> Jud
 
 
 def _verdict(ratio: Ratio) -> str:
-    """The verdict in words, and why it was withheld."""
     if ratio.verdict == "withheld":
         return f"withheld ({'; '.join(ratio.reasons)})"
     return ratio.verdict_text or "no verdict"
 
 
 def _without_pairs(comparison: Comparison, name: str) -> str:
-    """Why a subject has no pair with its baseline."""
     sides = (comparison.baseline_of(name), name)
     return _reasons([cell for side in sides for cell in comparison.left_out if cell.name == side])
 
 
 def failed(judged: tuple[Judged, ...]) -> list[Judged]:
-    """Those that are worse than is tolerated, or have no result."""
+    """Those worse than tolerated, or without a result."""
     return [each for each in judged if each.outcome in ("failed", "error")]
 
 
 def unknown(judged: tuple[Judged, ...]) -> list[Judged]:
-    """Those of builds of which nothing is known."""
+    """Those of builds about which nothing is known."""
     known = {each.subject for each in judged if each.outcome != "skipped"}
     return [each for each in judged if each.subject not in known]
 
@@ -162,7 +159,7 @@ def sentence(judged: tuple[Judged, ...]) -> str:
 
 
 def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> Visible:
-    """JUnit's XML: a test suite for each build, a test case for each step."""
+    """JUnit XML: a test suite for each build, a test case for each step."""
     root = ElementTree.Element("testsuites", name="pgbed")
     for subject in dict.fromkeys(each.subject for each in judged):
         own = [each for each in judged if each.subject == subject]

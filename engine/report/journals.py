@@ -1,4 +1,4 @@
-"""The journals of a comparison, open: which of their rows belong to which of its cells."""
+"""The open journals of a comparison: which of their rows belong to which of its cells."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ class Recorded:
     steps: dict[tuple[str, str, str], StepRow]
 
     def step(self, cell: CellStep) -> StepRow | None:
-        """The row of a cell's step."""
         return self.steps.get((cell.run, cell.cell, cell.step))
 
     def reader(self, cell: CellStep) -> JournalReader:
-        """The journal of a cell."""
         return self.readers[cell.run]
 
 
 @contextmanager
 def opened(comparison: Comparison) -> Iterator[Recorded]:
-    """All journals of a comparison, for as long as they are needed."""
     with ExitStack() as stack:
         folders = comparison.folders.items()
         readers = {run: stack.enter_context(JournalReader(Path(folder))) for run, folder in folders}
@@ -43,6 +40,6 @@ def opened(comparison: Comparison) -> Iterator[Recorded]:
 
 
 def steps_of(reader: JournalReader) -> Iterator[tuple[str, StepRow]]:
-    """The steps of a run's cells, of the attempts that count, with the cell's id."""
+    """A run's steps, of the attempts that count, each with its cell's id."""
     chosen = outcome.chosen(reader.manifest, reader.attempts(origins=False))
     return ((cell, step) for cell, attempt in chosen.items() for step in reader.steps(attempt.id))

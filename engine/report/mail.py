@@ -1,7 +1,7 @@
-"""A comparison as plain text of at most 60 lines of 72 columns, as one pastes it into a mail to pgsql-hackers.
+"""A comparison as plain text of at most 60 lines of 72 columns, to paste into a mail to pgsql-hackers.
 
-The answer, how it was measured, a line for each step and subject, what is flagged, what is withheld and why. What does
-not fit is left to the page, which is named.
+It has the answer, how it was measured, a line for each step and subject, what is flagged, and what is withheld and why.
+What does not fit is left to the page, which it names.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ COLUMNS, LINES = 72, 60
 GAP = "  "
 RANK = {"faster": 0, "slower": 0, "withheld": 1, "inconclusive": 2}  # of the table's rows, where not all fit
 HEAD = ("step", "build", "base", "ratio", "95 %", "verdict")
-BUILD, BASE = 1, 2  # their places there
-WORDS = ("step", "build", "verdict", "step, build and role")  # stand to the left
-TIMES = ("step, build and role", "p50", "p99", "max")  # of the response times
+BUILD, BASE = 1, 2  # columns of the table
+WORDS = ("step", "build", "verdict", "step, build and role")  # columns aligned to the left
+TIMES = ("step, build and role", "p50", "p99", "max")  # columns of response times
 MOST_ANSWERS, MOST_FACTS, MOST_LEGEND = 14, 10, 8  # lines
-KEPT = 12  # lines that a table of many steps leaves to what comes below it
-FIRM = re.compile(r"\[[^\[\]]{1,40}\]|[±+-]?[\d.,]+ (?:%|[kMGT]?B\b|[mu]?s\b)")  # is never torn at a line's end
-DRIFT = "drift at "  # begins what is said of a cell's machine
-SHORTEST = 9  # that a name is made
+KEPT = 12  # lines that a table of many steps leaves to what follows
+FIRM = re.compile(r"\[[^\[\]]{1,40}\]|[±+-]?[\d.,]+ (?:%|[kMGT]?B\b|[mu]?s\b)")  # never broken at a line's end
+DRIFT = "drift at "  # begins a remark about a cell's machine
+SHORTEST = 9  # length to which a name is cut
 NO_BREAK = "\N{NO-BREAK SPACE}"
-Line = tuple[str, ...]  # the cells of a table's line
+Line = tuple[str, ...]  # the cells of a table's row
 
 
 def text(comparison: Comparison, known: Origins) -> Visible:
-    """The whole mail."""
     notes = Notes()
     rows = _rows(comparison, notes)
     answer = _cut([line for each in comparison.answer for line in _folded(each.text)], MOST_ANSWERS)
@@ -57,7 +56,7 @@ def text(comparison: Comparison, known: Origins) -> Visible:
     left -= len(causes) + 1
     findings = _listed("To be known:", _findings(comparison), left)
     left -= len(findings) + 1
-    whole = []  # what is there as a whole or not at all
+    whole = []  # printed whole or not at all
     for part in (_command(known), _times(comparison)):
         if len(part) < left:
             whole.append(part)
@@ -73,7 +72,7 @@ def further(comparison: Comparison, known: Origins) -> list[Section]:
 
 
 def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
-    """The verdict on each step and subject that is compared with another, and its row."""
+    """The verdict and table row for each compared step and subject."""
     found: list[tuple[str, Line]] = []
     for step in comparison.steps:
         metric, unit = comparison.primary_metric(step), comparison.units.get(step, "")
@@ -88,13 +87,13 @@ def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
 
 
 def _table(comparison: Comparison, rows: Sequence[tuple[str, Line]], lines: int) -> list[str]:
-    """As many rows as there are lines for: those that differ first, then those of which it is not known."""
+    """As many rows as fit: those that differ first, then the inconclusive ones."""
     if not rows:
         return []
     most = len(rows) if len(rows) < lines else max(1, lines - 2)
     chosen = sorted(sorted(range(len(rows)), key=lambda place: (RANK.get(rows[place][0], 3), place))[:most])
     shown = [HEAD, *(rows[place][1] for place in chosen)]
-    needless = BUILD if len(comparison.others) == 1 else BASE  # it is the same in all lines, or in all of a step
+    needless = BUILD if len(comparison.others) == 1 else BASE  # the same in all lines, or in all lines of a step
     shown = [(*row[:needless], *row[needless + 1 :]) for row in shown]
     found = _columns(shown)
     over = max(map(len, found)) - COLUMNS
@@ -106,7 +105,7 @@ def _table(comparison: Comparison, rows: Sequence[tuple[str, Line]], lines: int)
 
 
 def _shortened(name: str, longest: int) -> str:
-    """A name without its middle, where it is too long: builds differ at either end."""
+    """Shorten a long name in the middle: builds differ at either end."""
     half = (max(longest, SHORTEST) - 1) // 2
     return name if len(name) <= 2 * half + 1 else f"{name[:half]}…{name[-half:]}"
 
@@ -125,7 +124,7 @@ def _columns(rows: Sequence[Line]) -> list[str]:
 
 
 def _causes(comparison: Comparison) -> list[str]:
-    """What is flagged for each rate that is not the same, and what makes most of the difference."""
+    """For each rate that differs: what is flagged, and what makes most of the difference."""
     found = []
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for step in comparison.steps:
@@ -143,7 +142,7 @@ def _causes(comparison: Comparison) -> list[str]:
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """What is left out, and what else a reader must know; of drift, which many cells have, the first is told."""
+    """What is left out, and further remarks; of drift, which many cells have, only the first."""
     drifts = [text for text in comparison.findings if text.startswith(DRIFT)]
     others = [text for text in comparison.findings if text not in drifts]
     more = f"; {len(drifts) - 1} more of drift: see the page" if len(drifts) > 1 else ""
@@ -151,7 +150,7 @@ def _findings(comparison: Comparison) -> list[str]:
 
 
 def _times(comparison: Comparison) -> list[str]:
-    """The table of response times, of its columns those that fit."""
+    """The table of response times, with the columns that fit."""
     (section,) = percentiles(comparison, Notes())
     places = [section.columns.index(name) for name in TIMES]
     rows = [tuple(row[place] for place in places) if len(row) > 1 else row for row, _ in section.rows]
@@ -169,12 +168,11 @@ def _page(comparison: Comparison) -> list[str]:
 
 
 def _command(known: Origins) -> list[str]:
-    """The commands again, folded with backslashes."""
     return ["The command again:", *(line for each in known.commands for line in _shell(each))]
 
 
 def _listed(title: str, items: Sequence[str], lines: int) -> list[str]:
-    """As many items as there are lines for, below a title, and how many are left."""
+    """A title, as many items as fit, and how many are left."""
     found, folded = [title], [_folded(item, "- ") for item in items]
     for place, item in enumerate(folded):
         last = place == len(folded) - 1
@@ -186,12 +184,12 @@ def _listed(title: str, items: Sequence[str], lines: int) -> list[str]:
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
-    """The first lines; the last says so where there are more."""
+    """The first lines; the last one says if there are more."""
     return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "… (the rest of this: see the page)"][:most]
 
 
 def _folded(text: str, before: str = "") -> list[str]:
-    """Lines in which no figure is torn from its unit, and no interval in two."""
+    """Wrap, keeping figures with their units and intervals whole."""
     firm = FIRM.sub(lambda found: found[0].replace(" ", NO_BREAK), before + visible(text))
     lines = textwrap.wrap(firm, COLUMNS, subsequent_indent=" " * len(before), break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines] or [""]
@@ -207,7 +205,7 @@ def _shell(line: str) -> list[str]:
         if found[-1] and len(found[-1]) + len(word) > COLUMNS - len(" \\"):
             found[-1] += "\\"
             found.append("")
-        while len(word) > COLUMNS - len(" \\") and "'" not in word:  # within quotes a backslash is one
+        while len(word) > COLUMNS - len(" \\") and "'" not in word:  # within quotes a backslash is literal
             found[-1] += word[: COLUMNS - len("\\")] + "\\"
             word = word[COLUMNS - len("\\") :]
             found.append("")

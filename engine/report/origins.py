@@ -1,4 +1,4 @@
-"""Where the figures of a comparison come from, as tables: builds, settings, machines, observers, the command again."""
+"""The origins of a comparison's figures, as tables: builds, settings, machines, observers, commands to repeat it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENVIRONMENT, OBSERVERS = "Environment", "Observers"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What is said of runs in addition to their figures: tables, the commands, how much the engine itself used."""
+    """What is known of runs besides figures: tables, commands, the engine's own CPU use."""
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]
@@ -32,7 +32,6 @@ class Origins:
 
 
 def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Recorded) -> Origins:
-    """Of all runs of a comparison."""
     sections = (
         subjects(comparison),
         builds(comparison),
@@ -49,7 +48,6 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
 
 
 def subjects(comparison: Comparison) -> Section:
-    """What was compared with what."""
     section = Section("What was compared", ("", "build", "config", "kernel", "compared with", "cells"))
     for subject in comparison.subjects:
         cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == subject.name}
@@ -83,7 +81,7 @@ def builds(comparison: Comparison) -> Section:
 
 
 def settings(comparison: Comparison, manifests: Sequence[Manifest]) -> Section:
-    """Settings that are not the same under all subjects; a dash where one's version or config has none."""
+    """Settings that differ between subjects; a dash where a version or config lacks one."""
     known: dict[str, dict[str, str]] = {}
     for manifest in manifests:
         for subject in comparison.subjects:
@@ -111,7 +109,7 @@ def machine(manifests: Sequence[Manifest]) -> Section:
 
 
 def machine_line(manifest: Manifest) -> str:
-    """The machine of a run in a line: processor, memory, kernel, where the data lay."""
+    """A run's machine in one line: processor, memory, kernel, location of the data."""
     known = dict(_flat(manifest.environment))
     memory = known.get("memory.total_bytes", "")
     parts = (
@@ -143,7 +141,7 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 
 
 def probe_costs(comparison: Comparison) -> Section:
-    """What the probes of these runs were measured to cost on this machine, if they were."""
+    """The measured cost on this machine of the probes in these runs."""
     section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95 %", "pairs"))
     used = {probe for cell in comparison.cells for probe in cell.observers}
     for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):
@@ -156,7 +154,7 @@ def probe_costs(comparison: Comparison) -> Section:
 
 
 def observers(comparison: Comparison, recorded: Recorded) -> Section:
-    """What watched the servers in each step, and what that and the servers' clients cost."""
+    """What watched the servers in each step, and the cost of that and of the servers' clients."""
     columns = ("probes", "client CPU\nus/op", "client CPU\n/ server's", "engine\n% of a CPU")
     section = Section(OBSERVERS, ("step and build", *columns))
     for step in comparison.steps:
@@ -177,7 +175,7 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
 
 
 def commands(manifest: Manifest) -> Iterable[str]:
-    """What repeats a run: the command line, and what it cannot say."""
+    """The command line that repeats a run, and what it cannot express."""
     revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
     engine = f"pgbed {manifest.engine}{revision}"
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"

@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 50_000  # held in memory, and a row group of the file
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows, the names of their columns first; what the columns hold: `plain`, but for those that are named."""
+    """Rows, column names first; `plain` is the type of columns that are not named."""
 
     rows: Callable[[JournalReader, RunResult], Rows]
     plain: type
@@ -44,10 +44,10 @@ class Table:
 
 
 def export(runs: Sequence[Path], out: Path) -> list[Path]:
-    """Write the tables of `runs` below `out`, where those of other runs may be; return the files.
+    """Write the tables of `runs` below `out`, which may hold other runs already; return the files.
 
-    A run that is there already is written anew. Raises UserError when `out` cannot be written, or when one of `runs`
-    is no run, or one whose name cannot be that of a file; the runs before it have been written.
+    A run that is there already is rewritten. Raises UserError if `out` cannot be written, or if one of `runs` is not a
+    run or its name cannot be a file name; the runs before it have then been written.
     """
     return [path for run in runs for path in _export(run, out)]
 
@@ -71,7 +71,7 @@ def _export(run: Path, out: Path) -> Iterator[Path]:
 
 
 def _write(path: Path, run: str, table: Table, rows: Rows) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     import pyarrow
     import pyarrow.parquet
 
@@ -126,7 +126,7 @@ def _frames(reader: JournalReader, result: RunResult) -> Rows:
 
 
 def _figures(found: Any) -> Iterator[tuple[str | None, int | None, float]]:
-    """One field of a frame: a number, a histogram as pairs of bucket and count, or numbers by the name of a part."""
+    """One field of a frame: a number, a histogram as (bucket, count) pairs, or numbers by the name of a part."""
     if isinstance(found, int | float):
         yield None, None, found
     elif isinstance(found, list):

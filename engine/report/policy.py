@@ -1,4 +1,4 @@
-"""What a browser may do with a page that we write: run its own scripts, and fetch nothing."""
+"""What a browser may do with our pages: run their own scripts, and fetch nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A comparison as tables for the terminal, Markdown, CSV, or JSON. Every table is complete in 80 columns.
 
-Arrows are the user's view: down for less throughput (`slower`) and for more CPU per operation (`more`), too.
-
-The JSON (`--json`) is `engine.results.comparison.Comparison`.
+Arrows are the user's view: down for less throughput (`slower`) and for more CPU per operation (`more`), too. The JSON
+(`--json`) is `engine.results.comparison.Comparison`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
-    """Print the blocks of an interleaved step: every block, but on a terminal no thousands of lines."""
+    """Print the blocks of an interleaved step: all of them, but summarised on a terminal."""
     plain, brief = _is_plain(console), console.is_terminal
     for line in sliced.header(step):
         console.print(Text(visible(line)), soft_wrap=True)
@@ -73,7 +72,7 @@ def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
 
 
 def to_json(comparison: Comparison) -> Visible:
-    """The documented JSON."""
+    """The JSON described by `bench schema compare`."""
     return visible_json(msgspec.to_builtins(comparison), indent=1)
 
 
@@ -106,7 +105,7 @@ def to_csv(comparison: Comparison) -> Visible:
 
 
 def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> Visible:
-    """The same tables as on the terminal, and further ones, for a ticket or a page."""
+    """The terminal's tables, and `further` ones, for a ticket or a page."""
     notes = Notes()
     parts = [f"**{markdown_text(answer.text)}**" for answer in comparison.answer]
     parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
@@ -117,7 +116,6 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
 
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
-    """The blocks of an interleaved step, as on the terminal."""
     parts = ["\n".join(f"{markdown_text(line)}  " for line in sliced.header(step))]
     parts += [_markdown_table(section) for section in sliced.sections(step)]
     parts.append("\n".join(f"- {markdown_text(line)}" for line in sliced.footer(step)))
@@ -141,7 +139,6 @@ def _markdown_table(section: Section) -> str:
 
 
 def header(comparison: Comparison) -> list[str]:
-    """What was compared, and how."""
     workload, most = comparison.workload, comparison.pairs
     lines = [f"run {run}" for run in comparison.runs]
     lines.append(
@@ -188,7 +185,7 @@ def footer(comparison: Comparison) -> list[str]:
 
 
 def _gathered(findings: Iterable[str]) -> list[str]:
-    """Findings, those of cells that vary as one line at their end."""
+    """Findings, with those of cells that vary joined into one line at the end."""
     found = [(finding, VARY.fullmatch(finding)) for finding in findings]
     varied: dict[str, list[str]] = {}
     for match in (match for _, match in found if match is not None):
@@ -205,7 +202,7 @@ def _judged(comparison: Comparison) -> str:
 
 
 def _of_further(comparison: Comparison) -> list[str]:
-    """What to know of loads that ran at once."""
+    """Remarks on workloads that ran at once."""
     names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.background))
     if not names:
         return []
@@ -243,6 +240,6 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text as it stands: no tag, no link, no column begins in it."""
+    """Escape text so that no tag, link or column begins in it."""
     text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("|", "\\|").replace("[", "\\[")

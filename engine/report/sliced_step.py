@@ -19,12 +19,12 @@ CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "spill_over_
 
 
 def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
-    """A table for each pair, a line for each block; if it is to be brief, for several blocks where there are many."""
+    """A table for each pair, with a line for each block or, if `brief` and there are many, for several."""
     return [_section(step, pair, _together(pair) if brief else 1) for pair in step.pairs]
 
 
 def header(step: SlicedStep) -> list[str]:
-    """What is shown, what each pair came to, and how far the slices can be trusted."""
+    """What is shown, the result of each pair, and how far the slices can be trusted."""
     lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
@@ -32,7 +32,7 @@ def header(step: SlicedStep) -> list[str]:
 
 
 def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
-    """What the columns are, and where every block is to be seen."""
+    """What the columns are, and how to see every block."""
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
         *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
@@ -44,12 +44,11 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
 
 
 def title(pair: SlicedPair) -> str:
-    """Which pair it is."""
     return f"{pair.subject} / {pair.base}, repeat {pair.repeat} of {pair.run}"
 
 
 def summary(pair: SlicedPair) -> str:
-    """What a pair came to, in a few words."""
+    """A pair's result in a few words."""
     if pair.ratio is None:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
@@ -68,7 +67,7 @@ def check_text(check: SlicedCheck) -> str:
 
 
 def to_json(step: SlicedStep) -> Visible:
-    """The documented JSON, in one line: there may be thousands of blocks."""
+    """The JSON described by `bench schema slices`, on one line: there may be thousands of blocks."""
     return visible_json(msgspec.to_builtins(step))
 
 
@@ -94,7 +93,7 @@ def _csv_row(block: SlicedBlock) -> Iterable[object]:
 
 
 def _together(pair: SlicedPair) -> int:
-    """How many blocks make one line of a screen."""
+    """The number of blocks in a line of the screen."""
     return math.ceil(len(pair.blocks) / MOST_LINES) or 1
 
 
@@ -108,7 +107,6 @@ def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
 
 
 def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
-    """One block, or the means of several."""
     first, last = blocks[0], blocks[-1]
     sides = [[block.base for block in blocks], [block.other for block in blocks]]
     rates = [_mean(each.rate_per_s for each in side) for side in sides]

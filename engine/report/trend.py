@@ -30,7 +30,7 @@ def lines(series: Sequence[Series], by: str, *, charts: bool) -> Iterator[str]:
 
 
 def _chart(series: Series, values: Sequence[float]) -> Iterable[str]:
-    """Each point where it is; below, `^` where a new level begins."""
+    """A plot of the points; below, `^` where a new level begins."""
     low, high, last = min(values), max(values), len(values) - 1
     labels = {0: three(high), ROWS - 1: three(low)}
     for y, line in enumerate(scatter(list(enumerate(values)), last, low, high)):

@@ -23,14 +23,14 @@ from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES
 from workloads.base import role_kind
 
-MOST_BLOCKS = 400  # of a pair of servers in slices that are drawn
+MOST_BLOCKS = 400  # drawn of a pair of interleaved servers
 OTHER_PROCESSES = "other server processes"
 
 Json = dict[str, Any]
 
 
 def charts(comparison: Comparison, recorded: Recorded) -> Json:
-    """The figures of all steps by their names, in the order of the comparison; and what they share."""
+    """The figures of all steps by name, in the comparison's order, and what they share."""
     return {
         "subjects": list(comparison.names),
         "base": comparison.base,
@@ -97,7 +97,6 @@ def _interval(ratio: Ratio) -> Json:
 
 
 def _pairs(comparison: Comparison, step: str, metric: str) -> Iterable[Json]:
-    """The ratio of each pair of cells."""
     for name in comparison.names:
         for base, other in comparison.in_pairs(name, step) if name != comparison.base else ():
             one, two = base.figure(metric), other.figure(metric)
@@ -106,7 +105,7 @@ def _pairs(comparison: Comparison, step: str, metric: str) -> Iterable[Json]:
 
 
 def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
-    """The ratio of each block of two servers in slices; of many, evenly spaced ones."""
+    """The ratio of each block of two interleaved servers; evenly spaced ones if there are too many."""
     if not any(comparison.sliced(name, step) for name in comparison.names):
         return
     try:
@@ -125,7 +124,7 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
-    """Figures per operation against the base's, of those that there are."""
+    """Known figures per operation, against the base's."""
     for metric, title in (*PER_OP, (INSTRUCTIONS, "instructions")):
         for name in comparison.names:
             found = comparison.ratio(name, step, metric)
@@ -136,7 +135,7 @@ def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
-    """Server CPU per operation by role, and what is left of it: writers, checkpointer, workers."""
+    """Server CPU per operation by role, and the rest: writers, checkpointer, workers."""
     for name in comparison.names:
         cells = comparison.of(name, step)
         roles = dict.fromkeys(role for cell in cells for role in cell.roles if role not in cell.background)
@@ -155,7 +154,7 @@ def _role_cpu(cells: Sequence[CellStep], role: str) -> float | None:
 
 
 def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
-    """What server processes were seen waiting for, by role and kind, as in the table."""
+    """Wait events of server processes by role and kind, as in the table."""
     roles = {role for name in comparison.names for cell in comparison.of(name, step) for role in cell.waits}
     for role in sorted(roles, key=role_place):
         for name in comparison.names:
@@ -166,7 +165,6 @@ def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
-    """How the time of statements splits, by role, as in the table."""
     roles = {role for name in comparison.names for cell in comparison.of(name, step) for role in cell.probes}
     for role in sorted(roles, key=role_place):
         for name in comparison.names:
@@ -178,7 +176,7 @@ def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _statements(cells: Iterable[CellStep]) -> dict[str, float]:
-    """How many there were, by kind of role, in all cells."""
+    """Statements in all cells, by kind of role."""
     sums = Counter[str]()
     for cell in cells:
         for name, figures in cell.roles.items():

@@ -1,6 +1,6 @@
-"""The flame graphs of a report: each step's and role's stacks, of the base and of what changed against it.
+"""The flame graphs of a report: stacks of each step and role, of the base and of what changed against it.
 
-First those that were sampled on the CPUs, then those of the time off them, where the probe `offcpu` was on.
+Stacks sampled on the CPUs come first, then time off them, where the probe `offcpu` was on.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from engine.report.flame import Node, Profile
 from engine.results.comparison import Comparison
 from engine.tracing import stacks
 
-LEAST = 0.002  # of all samples: what is narrower is left out, as it could not be seen
-NAMED = 40  # functions of the table behind it
-SAMPLES, OFF_CPU = "samples", "us off the CPU"  # what widths are
+LEAST = 0.002  # of all samples: narrower frames could not be seen and are left out
+NAMED = 40  # functions in the table behind a graph
+SAMPLES, OFF_CPU = "samples", "us off the CPU"  # units of widths
 SERVER_ROLES = ("server",)  # in addition to the connections'
 
 
@@ -30,7 +30,7 @@ def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     for offcpu in (False, True):
         try:
             there = {run: stacks.recorded(run, stacks.FOLDERS[offcpu]) for run in folders if _has_stacks(run, offcpu)}
-        except UserError:  # of cells whose names are no names of files nothing is opened
+        except UserError:  # nothing is opened for cells whose names cannot be file names
             return found
         for step, graphs in _flames(comparison, there, offcpu) if there else ():
             found.setdefault(step, []).extend(graphs)
@@ -56,7 +56,7 @@ def _has_stacks(run: Path, offcpu: bool) -> bool:
 
 
 def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str, offcpu: bool) -> Profile | None:
-    """The stacks of all runs together; None where there are none."""
+    """The stacks of all runs together, or None."""
     own = [
         flame.profile(run, subject, step, role, known=known[run], offcpu=offcpu)
         for run, files in there.items()
@@ -98,7 +98,7 @@ def _amount(profile: Profile) -> str:
 
 
 def functions(base: Profile, new: Profile | None) -> list[list[Any]]:
-    """The functions that most samples were in themselves: [name, samples of the base, of the other, what is certain].
+    """The functions with most samples of their own: [name, base's samples, the other's, certain change].
 
     Those that changed by more than chance come first, with `more` or `less`.
     """
@@ -122,7 +122,7 @@ def _only(*profiles: Profile) -> str:
 
 
 def pruned(tree: Node) -> Node:
-    """The tree without what is too narrow to be seen; what changed in that is its parent's change."""
+    """The tree without frames too narrow to be seen; their change counts as their parent's."""
     return _pruned(tree, LEAST * float(tree["value"]))
 
 

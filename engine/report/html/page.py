@@ -1,7 +1,7 @@
 """The page: what stands in it as text, where its charts go, and what the browser may run.
 
-Everything that a record holds is text: Jinja escapes it, and what charts need is JSON in which no tag can begin. The
-browser runs nothing but the scripts whose hashes stand in the page's policy, and fetches nothing.
+Everything from a record is text: Jinja escapes it, and charts get JSON in which no tag can begin. The browser runs only
+the scripts whose hashes stand in the page's policy, and fetches nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A table of the page. `rows` are their cells as text; a row of one cell heads those after it."""
+    """A table of the page. `rows` are its cells as text; a row of one cell heads those after it."""
 
     title: str
     columns: tuple[str, ...]
@@ -51,7 +51,7 @@ class Part:
 
     @property
     def words(self) -> tuple[bool, ...]:
-        """Which columns are of words: these stand to the left."""
+        """Which columns hold words, and are aligned to the left."""
         rows = [row for row in self.rows if len(row) > 1]
         return tuple(
             place == 0 or any(not FIGURE.match(row[place]) for row in rows) for place in range(len(self.columns))
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """What the first screen says of a step and a subject."""
+    """The overview's entry for a step and a subject."""
 
     sign: str
     css: str
@@ -72,18 +72,16 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
-    """A step's section of the page."""
-
     name: str
     id: str
     unit: str
-    lines: tuple[tuple[str, GridCell], ...]  # subject, what is said of it
+    lines: tuple[tuple[str, GridCell], ...]  # subject, its entry
     charts: tuple[tuple[str, str], ...]  # kind, title
     tables: tuple[Part, ...]
 
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
-    """The whole page. Raises UserError when a journal is damaged."""
+    """Return the whole page. Raises UserError if a journal is damaged."""
     notes = Notes()
     sections = [
         *percentiles(comparison, notes),
@@ -128,7 +126,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
 
 
 def trend_page(series: Sequence[Series], by: str) -> Visible:
-    """A page of figures over many runs, with a chart of each series. Raises UserError as `page` does."""
+    """A page of figures over many runs, a chart for each series. Raises UserError as `page` does."""
     scripts = [*map(flame.vendored, LIBRARY), *map(_own, OWN)]
     metric = series[0].metric
     title = "Throughput" if metric == RATE else next(each.title for each in METRICS if each.name == metric)
@@ -163,7 +161,7 @@ def trend_page(series: Sequence[Series], by: str) -> Visible:
 
 
 def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> Visible:
-    """A page of a template, with the data that its scripts draw."""
+    """Fill a template, with the data that its scripts draw."""
     environment = Environment(
         loader=DictLoader({name: _own(f"{name}.html") for name in ("frame", "parts", template)}),
         autoescape=True,
@@ -180,16 +178,16 @@ def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **
         version=version(),
         **values,
     )
-    return Visible(text)  # each value of it is
+    return Visible(text)  # each value of it is visible
 
 
 def _shown(value: object) -> Visible | Markup:
-    """What stands in a page for a value of its template; markup is our own."""
+    """A template's value as it stands in the page; markup is our own."""
     return value if isinstance(value, Markup) else visible(str(value))
 
 
 def in_script(record: Any) -> str:
-    """JSON that can stand within a script element: no tag and no comment begins in it."""
+    """JSON that is safe within a script element: no tag and no comment begins in it."""
     text = json.dumps(record, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -200,7 +198,7 @@ OWN_ID = re.compile(r"data|steps|origins|notes|grid|command|comparability|step-.
 
 
 def step_ids(steps: Sequence[str]) -> dict[str, str]:
-    """How links name steps: `#qr100`. What is no plain word is numbered instead."""
+    """How links name steps: `#qr100`. A name that is not a plain word is numbered instead."""
     plain = {
         step
         for step in steps
@@ -212,9 +210,9 @@ def step_ids(steps: Sequence[str]) -> dict[str, str]:
 def parted(
     sections: Iterable[Section], steps: Sequence[str], notes: Sequence[str] = ()
 ) -> tuple[dict[str, list[Part]], list[Part]]:
-    """The tables of each step, and those that are of none: a row of one cell, a step's name, begins its rows.
+    """The tables of each step, and those of no step: a row of one cell, a step's name, begins a step's rows.
 
-    Each has the `notes` whose marks are in it.
+    Each table has those of the `notes` whose marks are in it.
     """
     by_step: dict[str, list[Part]] = {}
     others = []
@@ -239,13 +237,13 @@ def parted(
 
 
 def marked(rows: Iterable[Sequence[str]], notes: Sequence[str]) -> tuple[str, ...]:
-    """Those of the numbered notes whose marks are in these rows."""
+    """The numbered notes whose marks are in these rows."""
     numbers = {int(mark) for cells in rows for cell in cells for mark in MARK.findall(cell)}
     return tuple(note for number, note in enumerate(notes, 1) if number in numbers)
 
 
 def grid_cell(ratio: Ratio | None) -> GridCell:
-    """What is said of a ratio, by sign, class for colour, and words."""
+    """A ratio as sign, class (for colour) and words."""
     if ratio is None:
         return GridCell("", "none", "-", "", "not measured", "")
     sign = ratio.sign
@@ -270,7 +268,7 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
 
 
 def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
-    """The charts that there is something for: their kinds and titles."""
+    """Kinds and titles of the charts that have data."""
     unit = data["unit"] if data["metric"] != "time_s" else "s"
     if any(each["ratio"] is not None for each in data["ratios"]):
         yield "ratio", "Ratio to the base: 95 % interval, and every pair of cells"

@@ -1,8 +1,8 @@
 """The seconds of a step, reduced to what a chart of some hundred columns can show.
 
-A step of two hours has 7,200 seconds of each connection, and a report has a hundred such steps: so this is done on
+A step of two hours has 7,200 seconds for each connection, and a report has a hundred such steps, so this is done on
 arrays. Each column keeps its least, mean and greatest rate, as a mean alone would hide a stall. The clock stands still
-where the server was paused, as in slices: a time is that in which it worked.
+while the server is paused, as between slices: times are working time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workloads.histogram import BUCKETS
 
 COLUMNS = 240
 HEAT_COLUMNS = 96
-MOST_EVENTS = 200  # of a cell's step; more could not be told apart
+MOST_EVENTS = 200  # in a cell's step; more could not be told apart
 MARKED = ("stall", "checkpoint", "autovacuum", "autovacuum_cancelled", "lock_wait", "mark", "suspended", "drift")
 FAR_NS = 2**62
 
@@ -39,7 +39,7 @@ BANDS = int(_BAND_OF[-1]) + 1
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """The intervals of a step: when each ended by the clock, and up to when the server had worked by then, in ns."""
+    """The intervals of a step: when each ended by the clock, and how long the server had worked by then, in ns."""
 
     started_ns: int
     ends: Ints
@@ -53,7 +53,7 @@ class Ticks:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a step did per second, by columns: `t` is when each ended, in seconds of work."""
+    """Rates of a step per second, by columns: `t` is when each ended, in seconds of work."""
 
     t: Floats
     least: Floats
@@ -61,7 +61,7 @@ class Rates:
     greatest: Floats
 
     def record(self) -> dict[str, list[float]]:
-        """The JSON form; of four digits, which is more than can be seen."""
+        """The JSON form, to four digits, more than can be seen."""
         named = (("t", self.t), ("min", self.least), ("mean", self.mean), ("max", self.greatest))
         return {name: [float(f"{value:.4g}") for value in values] for name, values in named}
 
@@ -73,7 +73,7 @@ def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | Non
     counted = "rows" if primary is not None and primary.role in COUNTED_IN_ROWS else "statements"
     read = [row for role in own or roles[:1] for row in reader.numbers(role.id, ("t_ns", "dt_ns", counted))]
     ends_of, lengths_of, done_of = np.array(read, np.int64).reshape(-1, 3).T
-    ends, tick = np.unique(ends_of, return_inverse=True)  # those of all connections are read in one go
+    ends, tick = np.unique(ends_of, return_inverse=True)  # intervals of all connections are read in one go
     lengths = np.zeros(len(ends), np.int64)
     np.maximum.at(lengths, tick, lengths_of)
     ticks = Ticks(step.started_ns, ends, np.cumsum(lengths))
@@ -83,7 +83,7 @@ def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | Non
 
 
 def _columns(done: Ints, lengths: Ints) -> Rates:
-    """Neighbouring intervals together, as many as give at most COLUMNS columns."""
+    """Join neighbouring intervals into at most COLUMNS columns."""
     if len(lengths) > 1 and is_sliver(lengths[-1], lengths[-2]):
         done = np.append(done[:-2], done[-2] + done[-1])
         lengths = np.append(lengths[:-2], lengths[-2] + lengths[-1])
@@ -99,9 +99,9 @@ def _columns(done: Ints, lengths: Ints) -> Rates:
 
 
 def marks(events: Sequence[EventRow], ticks: Ticks) -> list[dict[str, Any]]:
-    """Stalls, checkpoints, vacuums and marks of a step: what, from when to when, in words."""
+    """Stalls, checkpoints, vacuums and marks of a step: kind, start, end, words."""
     shown = [event for event in events if event.kind in MARKED]
-    shown.sort(key=lambda event: (event.kind != "stall", event.started_ns))  # the stalls, whatever is left out
+    shown.sort(key=lambda event: (event.kind != "stall", event.started_ns))  # stalls are kept when others are left out
     bounds = ticks.at_s([t for event in shown for t in (event.started_ns, event.ended_ns or event.started_ns)])
     return [
         {
@@ -115,7 +115,7 @@ def marks(events: Sequence[EventRow], ticks: Ticks) -> list[dict[str, Any]]:
 
 
 class Heat:
-    """How long statements took, over time: counts by column and band of `engine.view.step_details`, cells added up."""
+    """Statement times over time: counts by column and band of `engine.view.step_details`, cells added up."""
 
     def __init__(self, end_s: float, columns: int) -> None:
         self.end_s = end_s
@@ -123,7 +123,6 @@ class Heat:
         self.counts: dict[tuple[str, str], Ints] = {}  # by kind of role, subject
 
     def add(self, reader: JournalReader, step: StepRow, ticks: Ticks, subject: str) -> None:
-        """Take in a cell's step."""
         size = self.columns * BANDS
         for role in sorted(reader.roles(step.id), key=lambda role: role_place(role.name)):
             read = reader.packed_services(role.id) if role.kind not in LUMPED_ROLES else []
@@ -134,17 +133,17 @@ class Heat:
             pairs = np.frombuffer(b"".join(services), dtype="<u4")[: lengths.sum() // 8 * 2].reshape(-1, 2)
             if (lengths % 8).any() or pairs[:, 0].max(initial=0) >= BUCKETS:
                 raise UserError(f"{reader.run / 'journal.db'}: table role_second: damaged histogram")
-            # In the middle of the interval: what ends with a column is of that column.
+            # In the middle of the interval, so that the end of a column belongs to that column.
             places = (ticks.at_s(ends) / self.end_s - 0.5 / self.columns) * self.columns
             columns = np.clip(np.rint(places), 0, self.columns - 1).astype(np.int64)
             where = np.repeat(columns, lengths // 8) * BANDS + _BAND_OF[pairs[:, 0]]
             known = self.counts.setdefault((role.kind, subject), np.zeros(size, np.int64))
-            # A statement that ends in another bucket than it was counted in before is taken out of that: minus one.
+            # A statement that ends in another bucket than it was counted in is taken out of the first: minus one.
             weights = np.ascontiguousarray(pairs[:, 1]).view("<i4")
             known += np.rint(np.bincount(where, weights=weights, minlength=size)).astype(np.int64)
 
     def record(self) -> dict[str, dict[str, list[list[int]]]]:
-        """The JSON form: {kind of role: {subject: [column, band, count]}}, without what is empty."""
+        """The JSON form: {kind of role: {subject: [column, band, count]}}, without empty bands."""
         found: dict[str, dict[str, list[list[int]]]] = {}
         for (kind, subject), counts in self.counts.items():
             (places,) = np.nonzero(counts > 0)
@@ -155,7 +154,7 @@ class Heat:
 
 
 def heat_of(steps: Collection[Ticks]) -> Heat:
-    """A map as long as the longest of these steps, whose columns are no shorter than their intervals."""
+    """A map as long as the longest of these steps, with columns no shorter than their intervals."""
     own = [ticks.worked for ticks in steps if len(ticks.worked)]
     intervals = min((len(worked) for worked in own), default=1)
     return Heat(max((float(worked[-1]) / 1e9 for worked in own), default=0.0), min(HEAT_COLUMNS, intervals))

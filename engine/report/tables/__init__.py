@@ -1,6 +1,6 @@
-"""The tables of a comparison, in the order in which they are read: one registry for terminal, Markdown and page.
+"""The tables of a comparison, in reading order: one registry for terminal, Markdown and page.
 
-A table is a function of a comparison and the notes that its marks refer to; it yields sections of text, and those
+A table is a function of a comparison and the notes that its marks refer to; it yields sections of text, of which those
 without rows are not shown.
 """
 

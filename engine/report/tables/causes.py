@@ -12,8 +12,8 @@ from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import RATE, Comparison
 from engine.results.time_parts import Attribution, Part
 
-NAMED = 2  # of the events that are waited for most
-LEAST = 0.02  # of the time, to be named
+NAMED = 2  # most frequent wait events
+LEAST = 0.02  # share of the time from which a wait event is named
 PROBED = ("wakeups_per_op", "migrations_per_op")
 SCHEDULED = (
     (RATE, UNITS),
@@ -26,7 +26,7 @@ PROGRAM_FIGURES = (("user_s", "user"), ("system_s", "system"), ("memory_bytes", 
 
 
 def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """Shares of the difference in time per operation, where a rate or time is not the same in several pairs."""
+    """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
     title = "What makes the difference in time per operation (of one connection; share of the difference)"
     section = Section(title, ("step, build and cause", "us", "share", "95 %"))
     for step in comparison.steps:
@@ -36,7 +36,7 @@ def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def _parts(found: Attribution) -> list[Row]:
-    """The causes, what is left, and below that what may be part of it."""
+    """The causes, the remainder, and below that what may be part of it."""
     rows: list[Row] = [((f"  {found.subject}", f"{number(found.base_us)} to {number(found.us)}", "", ""), "")]
     if found.reason:
         return [*rows, ((f"    {found.reason}", "", "not known", ""), "dim")]
@@ -66,7 +66,7 @@ def _stalls(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 
 
 def stalls(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Seconds of stalls and the longest one; says so where no cell stalled."""
+    """Seconds of stalls and the longest one; says so if no cell stalled."""
     for section in STALLED(comparison, notes):
         if not section.rows and comparison.cells:
             section.add("none in any cell", "", "", "", "")
@@ -74,7 +74,7 @@ def stalls(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 
 def hangs(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """What was seen of the longest stall of each step and build at the moment in which it began."""
+    """What was seen as the longest stall of each step and build began."""
     section = Section("Where the longest stalls were blocked when they began", ("step and build", WHERE))
     for step in comparison.steps:
         for name in comparison.names:
@@ -90,7 +90,7 @@ def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
 
 
 def waits(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """What the server processes of each role waited for, as shares of the samples."""
+    """Wait events of each role's server processes, as shares of the samples."""
     title = "What server processes waited for (share of the samples, several a second; mean of cells)"
     section = Section(title, ("step, build and role", *KINDS.values(), WHERE))
     for step in comparison.steps:
@@ -120,7 +120,7 @@ def _percent(share: float) -> str:
 
 
 def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
-    """The means of the cells' shares, by event; nothing where nobody looked."""
+    """The mean of the cells' shares by event; empty if waits were not sampled."""
     found = [cell.waits[role] for cell in cells if cell.waits.get(role)]
     events = dict.fromkeys(event for each in found for event in each)
     return {event: sum(each.get(event, 0.0) for each in found) / len(found) for event in events}

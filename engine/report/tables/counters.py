@@ -17,11 +17,11 @@ TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cy
           *((event.key, event.title) for event in EVENTS[2:]))  # fmt: skip
 STATISTICS = "Statistics views over the step (pg_stat_*, medians of cells)"
 Counters = dict[str, float]
-ProbedRow = Callable[[list[dict[str, Any]], Notes], tuple[str, ...] | None]  # of the cells' figures of one role
+ProbedRow = Callable[[list[dict[str, Any]], Notes], tuple[str, ...] | None]  # from the cells' figures of one role
 
 
 def probed(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """What probes saw, by step, role and subject: planning, phases of statements, waits for a CPU."""
+    """Probe results by step, role and subject: planning, phases of statements, waits for a CPU."""
     for title, columns, row in PROBED:
         section = Section(title, ("step, build and role", *columns))
         for step in comparison.steps:
@@ -36,10 +36,7 @@ def probed(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 
 def _planning(cells: list[dict[str, Any]], notes: Notes) -> tuple[str, ...] | None:
-    """How often and how long a role planned, and what of it was reading index ends.
-
-    A mark leads to why there is no figure per statement.
-    """
+    """How often and how long a role planned, and its share of reading index ends; a mark explains a missing figure."""
     if not any(cell.get("plan_n") for cell in cells):
         return None
     return (
@@ -54,7 +51,7 @@ def _planning(cells: list[dict[str, Any]], notes: Notes) -> tuple[str, ...] | No
 
 
 def _phases(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
-    """How the time of statements splits; the last column says how it was found."""
+    """How the time of statements splits; the last column says how that was found."""
     found = [cell for cell in cells if cell.get("phases")]
     if not found:
         return None
@@ -86,7 +83,7 @@ def _figures(comparison: Comparison, subject: str, step: str, role: str) -> list
 
 
 def _reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Why there is no figure per statement, or one of few frames."""
+    """Why there is no figure per statement, or one from few frames."""
     withheld = [f"withheld: {cell['plan_withheld']}" for cell in cells if "plan_withheld" in cell]
     few = ["few frames in this step: partial seconds distort the figures" for cell in cells if "plan_frames" in cell]
     return tuple(dict.fromkeys(withheld + (few if not withheld else [])))
@@ -101,7 +98,7 @@ def _largest(cells: list[dict[str, Any]], name: str) -> float | None:
 
 
 def counters(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Perf events per operation, of the roles that were counted; marks say what was not."""
+    """Perf events per operation of the roles that were counted; marks say what was not."""
     there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
     columns = [(key, title) for key, title in TITLES if key in there]
     title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
@@ -138,7 +135,7 @@ def _role_middle(cells: Sequence[CellStep], role: str, key: str) -> float | None
 
 
 def statistics(comparison: Comparison, recorded: Recorded) -> Iterable[Section]:
-    """A row for each counter that moved under any build, but times of a clock and what is no number."""
+    """A row for each counter that moved under any build, except clock times and what is not a number."""
     section = Section(STATISTICS, ("step and counter", *comparison.names))
     for step in comparison.steps:
         known = {name: list(_of_cells(comparison, recorded, name, step)) for name in comparison.names}

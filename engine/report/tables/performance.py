@@ -113,19 +113,18 @@ def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -
 
 
 def sweeps(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """For each sweep its medians with their ratios, the peaks below; then every repeat."""
+    """Each sweep's medians with their ratios, the peaks below; then every repeat."""
     for sweep, names in _parts(comparison):
         yield _medians(comparison, sweep, names)
         yield _repeats(comparison, sweep, names, notes)
 
 
 def sweep_medians(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """For each sweep its medians only."""
     yield from (_medians(comparison, sweep, names) for sweep, names in _parts(comparison))
 
 
 def _parts(comparison: Comparison) -> Iterable[tuple[Sweep, Sequence[str]]]:
-    """Each sweep with as many subjects as one table has room for."""
+    """Each sweep with as many subjects as fit into one table."""
     for sweep in comparison.sweeps:
         for start in range(0, len(comparison.names), ACROSS):
             yield sweep, comparison.names[start : start + ACROSS]

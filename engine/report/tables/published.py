@@ -52,7 +52,7 @@ def _base(table: PublishedTable) -> str:
 
 
 def _name(line: PublishedLine) -> str:
-    """`qr100 delete cpu_s`: the step, and the figure without what all of them begin with."""
+    """`qr100 delete cpu_s`: the step, and the figure without the prefix that all share."""
     return f"{line.step} {line.figure.removeprefix('roles.').removeprefix('transactions.').replace('.', ' ')}"
 
 
@@ -74,7 +74,6 @@ def _number(value: float | None) -> str:
 
 
 def figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """The figures that the reference client prints of each step."""
     runs = [load(Path(folder)) for folder in comparison.folders.values()]
     names = {(cell.run, cell.cell): cell.subject for cell in comparison.cells}
     lines = [(names.get((cell.run, cell.cell.id)), step, line) for cell, step, line in published_by_cell(runs)]

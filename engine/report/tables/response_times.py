@@ -1,4 +1,4 @@
-"""How long statements and transactions took: buckets, percentiles, and transactions that are timed one by one."""
+"""How long statements and transactions took: buckets, percentiles, and transactions timed one by one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from workloads.page import TIMES
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
-LUMPED_ROLES = ("index", "transaction", "task")  # whose statements are too few for a distribution
+LUMPED_ROLES = ("index", "transaction", "task")  # with too few statements for a distribution
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
 LOST = f"of more than {TIMES} transactions of a client in a second the last ones are timed, others only counted"
 
 
 def buckets(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Per role the reference's buckets in percent, all cells of a build together; see `_joined` for how many."""
+    """The reference's buckets per role in percent, all cells of a build together; `_joined` limits their number."""
     others = {role_kind(name) for cell in comparison.cells for name in cell.roles}.difference(TIMED_ROLES, LUMPED_ROLES)
     for role in (*TIMED_ROLES, *sorted(others)):
         counts: dict[tuple[str, str], list[int]] = {}
@@ -43,9 +43,9 @@ def buckets(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 
 def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
-    """The used buckets as columns, each called by the longest time that it holds.
+    """The used buckets as columns, each named by its upper bound.
 
-    Where there are more than fit, that which is least in all rows is joined with the next longer one.
+    If there are more than fit, the one that is least in all rows is joined with the next longer one.
     """
     labels = [label for label, _ in REFERENCE_BUCKETS]
     columns = {label: [label] for label in labels if any(row.get(label) for row in rows)}
@@ -55,7 +55,7 @@ def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
 
     while len(columns) > BUCKETS_ACROSS:
         order = list(columns)
-        least = min(order[: -2 if BEYOND in columns else -1], key=most)  # the last is of all that is longer
+        least = min(order[: -2 if BEYOND in columns else -1], key=most)  # the last holds everything longer
         columns[order[order.index(least) + 1]] += columns.pop(least)
     return columns
 
@@ -77,7 +77,7 @@ def _bucket_table(
 
 
 def percentiles(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """A row for each build and role of a step: medians of cells, and of the greatest the greatest."""
+    """A row for each build and role of a step: medians of cells; for the maximum, the largest."""
     section = Section(
         "Response time (medians of cells; max of the worst)",
         ("step, build and role", "statements", "mean", "p50", "p95", "p99", "p99.9", "max"),
@@ -103,7 +103,7 @@ def percentiles(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def transaction_times(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The table, and a chart for each step and subject. Without rows where nothing was timed."""
+    """The table, and a chart for each step and subject; empty if nothing was timed."""
     table = Section(
         "Time of each transaction (ms; MB/s and rows/s: median of cells)",
         ("step and build", "n", "total s", "mean", "median", "min", "max", "stddev", "MB/s", "rows/s"),
@@ -139,7 +139,7 @@ def _row(cells: Sequence[TransactionTimes], done: int, notes: Notes) -> tuple[st
 
 
 def _short(value: float | None) -> str:
-    """As `number`, without a second digit after the point, for which there is no room."""
+    """Like `number`, but at most one decimal, for lack of room."""
     return f"{value:.1f}" if value is not None and 10 <= abs(value) < 100 else number(value)
 
 

@@ -22,7 +22,7 @@ Row = tuple[tuple[str, ...], str]  # cells, style
 class Section:
     """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name.
 
-    `notes` stand below it: what its marks mean, where no table before it has said so.
+    `notes` stand below it and explain its marks, unless a table before it did.
     """
 
     title: str
@@ -31,11 +31,10 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
-        """Add a row without a style."""
         self.rows.append((cells, ""))
 
     def add_step(self, step: str, rows: Sequence[Row]) -> None:
-        """Add the rows of a step below its name; nothing where there are none."""
+        """Add the rows of a step, if any, below its name."""
         self.rows += [((step,), "bold"), *rows] if rows else []
 
 
@@ -46,17 +45,16 @@ class Notes:
         self.numbers: dict[tuple[str, ...], int] = {}
 
     def mark(self, reasons: tuple[str, ...]) -> str:
-        """The mark of these reasons: `(1)`; empty where there are none."""
+        """The mark of these reasons: `(1)`; empty without any."""
         if not reasons:
             return ""
         return f" ({self.numbers.setdefault(reasons, len(self.numbers) + 1)})"
 
     def lines(self) -> list[str]:
-        """What the marks mean."""
         return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
 
     def place(self, sections: Iterable[Section]) -> None:
-        """Put what each mark means below the first of these tables that has it."""
+        """Put each mark's meaning below the first of these tables that has it."""
         left = dict(enumerate(self.lines(), 1))
         for section in sections:
             texts = [*section.columns, *(cell for cells, _ in section.rows for cell in cells)]
@@ -69,7 +67,7 @@ Rows = Iterable[Row]  # of one subject in one step
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a section by steps is made of: its heading, its columns but the first, the rows of a step and subject.
+    """A section by steps: its heading, its columns but the first, and a function for the rows of a step and subject.
 
     All rows of a subject but the first are called `below`.
     """
@@ -96,7 +94,7 @@ class Table:
 
 
 def number(value: float | None) -> str:
-    """Four digits or so, thousands separated."""
+    """About four digits, thousands separated."""
     if value is None:
         return "-"
     if value == 0:
@@ -111,7 +109,7 @@ def value_text(metric: str, value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """`12.3%`; a dash where there is no value."""
+    """`12.3%`; a dash for None."""
     return "-" if value is None else f"{value:.1%}"
 
 

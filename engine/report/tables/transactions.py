@@ -13,7 +13,7 @@ from workloads.page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40
-STOP_SHARE = 0.02  # of a statement's mean time, which the client's stops may have made longer
+STOP_SHARE = 0.02  # of a statement's mean time, by which the client's stops may have prolonged it
 STOPPED = (
     f"pgbench is stopped before and after the measured time, or waits for it, which may be more than {STOP_SHARE:.0%} "
     "of this mean; give more seconds or transactions"
@@ -34,7 +34,7 @@ DROPPED = (
 
 
 def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
-    """The rate until the first client had done its work: later fewer work than the step says."""
+    """The rate until the first client had finished: from then on fewer work than the step says."""
     rate, end_s = (comparison.median(subject, step, name) for name in (FULL_RATE, "first_end_s"))
     if rate is not None:
         found = comparison.ratio(subject, step, FULL_RATE)
@@ -46,7 +46,7 @@ def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Ro
 
 
 def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Shares of the transactions that were due, all cells of a subject together; of what there was."""
+    """Shares of the transactions that were due, all cells of a subject together; outcomes that occurred only."""
     every = [cell for step in comparison.steps for name in comparison.names for cell in comparison.of(name, step)]
     seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
     marks = {"dropped": notes.mark(DROPPED)} if "dropped" in seen else {}
@@ -72,7 +72,7 @@ def _count(cell: CellStep, outcome: str) -> float:
 
 
 def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The mean time of each statement of a transaction, as the client that ran it reports them."""
+    """The mean time of each statement of a transaction, as reported by the client."""
     for start in range(0, len(comparison.names), ACROSS):
         names = comparison.names[start : start + ACROSS]
         section = Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
@@ -94,7 +94,7 @@ def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 
 def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
-    """Statements by script and place: two of a script may begin alike."""
+    """Statements by script and position: two of a script may begin alike."""
     places = Counter[int]()
     found = {}
     for each in cell.statements:
