@@ -43,14 +43,12 @@ class StallRecord:
 
     @property
     def cause(self) -> str:
-        """The likeliest cause in words; empty when none was found."""
+        """The likeliest cause in words; empty if none was found."""
         return (self.causes[0].text or self.causes[0].name) if self.causes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Stalls of one client that overlap."""
-
     stalls: tuple[StallRecord, ...]
 
     @property
@@ -61,17 +59,15 @@ class Incident:
 
     @property
     def roles(self) -> str:
-        """Who stalled, in order."""
         return ", ".join(dict.fromkeys(stall.role for stall in self.stalls))
 
     @property
     def where(self) -> tuple[str, ...]:
-        """Where the backend of the most telling stall hung, or that of another."""
+        """Where the backend of the most telling stall hung, or else that of another."""
         return self.main.where or next((stall.where for stall in self.stalls if stall.where), ())
 
     @property
     def main(self) -> StallRecord:
-        """The stall that tells most about it."""
         return most_telling(
             self.stalls,
             lambda stall: (stall.causes[0].name, stall.causes[0].score or 0.0) if stall.causes else ("", 0.0),
@@ -80,10 +76,10 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class StatementTime:
-    """A statement of a script (they count from 1), and its mean time as the client that ran it says.
+    """A statement of a script (counted from 1), and its mean time as reported by the client.
 
-    The mean may be too long by `stop_ms`, because the client was stopped for a while. In slices it was so often that
-    its stops are taken off: then `error_ms` is the standard error of the mean.
+    The mean may be too long by `stop_ms`, because the client was stopped for a while. If interleaved, stops are so
+    frequent that they are subtracted; then `error_ms` is the standard error of the mean.
     """
 
     script: int
@@ -95,10 +91,10 @@ class StatementTime:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimes:
-    """The times of a step's transactions, of which each loads a file; `count` are those that were timed.
+    """The times of a step's transactions that each load a file; `count` is the number of those timed.
 
-    `total_s` is their sum, over all clients; `stddev_ms` of a single one is null. MB are 10^6 bytes of the file, and
-    rates those of the step. `each` is every one of them: [client, seconds since the step began at its end, ms].
+    `total_s` is their sum over all clients; `stddev_ms` of a single one is null. MB are 10^6 bytes of the file, and
+    rates are the step's. `each` has every transaction: [client, seconds from the step's beginning to its end, ms].
     """
 
     count: int
@@ -118,29 +114,30 @@ class TransactionTimes:
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """One step of one cell. Figures are `engine.analysis.metrics.summary`'s.
+    """One step of one cell. Figures are those of `engine.analysis.metrics.summary`.
 
     `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
-    Where each client does a fixed amount, `first_end_s` is when the first had done its, and `full_rate_per_s` the rate
+    Where each client does a fixed amount, `first_end_s` is when the first had finished, and `full_rate_per_s` the rate
     until then, while all worked.
-    `time_s` is there in place of `rate_per_s` where the primary metric of a step is a time; `user_s`,
-    `system_s` and `memory_bytes` (the peak) are of the programs that did it, which take `floor_s` to do nothing; of
-    several runs in a cell `time_s` and these are the means, and `times_s` each run's. `work` are amounts that were
-    done, by their names.
-    `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
-    `device_written_kb` written by the device, for whomever. `delete_plan_us` is what planning a DELETE took.
-    `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
-    client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
-    say why plan_* is null though a probe was there.
-    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` how many slices it
-    had, 0 where it ran through. `transactions` are of steps of which each is timed separately. `background` are
-    {background workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait
-    event: share of the time}}, the event as TYPE:EVENT of pg_stat_activity, "" where its server processes waited for
-    nothing, from `wait_samples` of all of the role's. `counters` are {role: {event: count per operation}}, by the
-    keys of `engine.core.perf_events`; `server` is all server processes that are no connection's; `instructions_per_op`
-    is of all together. `counters_notes` say what was not counted, and why. `spill_over_share` is the CPU time that
-    servers up beside this one used, as a part of what this one used: nothing where all of them stood still; null in
-    slices, where `compare --slices` has it.
+
+    `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
+    peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
+    means, and `times_s` has each run's time. `work` has amounts done, by name.
+
+    `read_kb` is read from the device, `written_kb` dirtied in the page cache by server processes, `device_written_kb`
+    written by the device, for any process. `delete_plan_us` is the planning time of a DELETE. `phases_by` is "exact" or
+    "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes; client:ROLE, client,
+    server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is
+    null in spite of a probe.
+
+    `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` the number of slices, 0
+    for an uninterrupted step. `transactions` is set if each transaction was timed. `background` are {background
+    workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait event: share
+    of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's `wait_samples`.
+    `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role `server` is
+    every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what was not
+    counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's:
+    null if all stood still, and when interleaved (then see `compare --slices`).
     """
 
     run: str
@@ -213,7 +210,7 @@ class CellStep:
 
     @property
     def incidents(self) -> list[Incident]:
-        """Its stalls, those of one client that overlap together."""
+        """Its stalls, overlapping ones of one client together."""
         groups = incidents(self.stalls, lambda stall: (stall.client, stall.started_ns, stall.ended_ns))
         return [Incident(group) for group in groups]
 

@@ -27,24 +27,24 @@ SIGNS: dict[Verdict, str] = {
 RATE, TIME = "rate_per_s", "time_s"
 FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
 PRIMARY_METRICS = (RATE, TIME)  # a step has one of them
-# These, too, have verdicts; all other metrics are causes. The p99 is that of background workloads only.
+# These have verdicts, too; all other metrics are causes. The p99 is that of background workloads only.
 CPU, P99 = "server_cpu_us_per_op", "p99_us"
 INSTRUCTIONS = "instructions_per_op"
 COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
     name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
 }
 DELETE_PLAN = "delete_plan_us"  # per DELETE
-FAMILIES = (CPU, INSTRUCTIONS, P99, DELETE_PLAN)  # each of which has a family of verdicts of its own
+FAMILIES = (CPU, INSTRUCTIONS, P99, DELETE_PLAN)  # each has a family of verdicts of its own
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
-MIN_PAIRS = 3  # fewer give no verdict, though there may be an interval
+MIN_PAIRS = 3  # fewer give no verdict, even if there is an interval
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSubject:
-    """What is compared: a build under a config, a kernel and a workload, by the name that the tables use for it.
+    """What is compared: a build under a config, a kernel and a workload, by its name in tables.
 
     `control` is `aa` for the base compared with itself, `probed` for the base with the probes whose cost is measured.
-    `workload` is empty where all subjects have the same.
+    `workload` is empty if all subjects have the same.
     """
 
     name: str
@@ -56,7 +56,6 @@ class ComparedSubject:
 
     @property
     def subject(self) -> Subject:
-        """What it is in the plan."""
         return Subject(self.build, self.config, self.kernel, self.control, self.workload)
 
 
@@ -73,9 +72,9 @@ class Metric:
 class MachineEffect:
     """How machines differ in a ratio whose pairs were measured on several.
 
-    `ratios` are each machine's mean; `tau` is how far machines' log ratios scatter beyond what their pairs do;
-    `heterogeneity_p` is how probable that is if machines are alike, None where no machine has two pairs; `disagrees`
-    names who differs certainly from the others, by the margin or more.
+    `ratios` are each machine's mean; `tau` is the scatter of the machines' log ratios beyond that of their pairs;
+    `heterogeneity_p` is the p-value of all machines being alike, null if no machine has two pairs; `disagrees` names
+    those that differ significantly from the others, by the margin or more.
     """
 
     ratios: dict[str, float]
@@ -88,17 +87,19 @@ class MachineEffect:
 class Ratio:
     """One subject against its baseline (a control against its original) in one metric of one step.
 
-    `low` and `high` bound it with 95 % confidence. `verdict` is meant as the user feels it: `slower` for less
-    throughput and for more CPU per operation, too (people read `more` there: see `COSTS`); `none`: a single pair,
-    nothing to judge, or a cause, which has no verdict. `flagged` marks a cause that differs by the margin or more,
-    tested among all causes. `reasons` say why the verdict was withheld, or why there is no ratio. `missing` and
-    `more_pairs` go with `inconclusive`: what an interval that seems to say something lacks, and how many pairs would
-    settle it four times in five. `joint_low` and `joint_high` bound a difference that is named: of such bounds at most
-    5 % are wrong, although only these are quoted.
+    `low` and `high` bound it with 95 % confidence. `verdict` is the user's view: `slower` for less throughput and for
+    more CPU per operation, too (printed as `more`: see `COSTS`); `none` is for a single pair, nothing to judge, or a
+    cause, which has no verdict. `flagged` marks a cause that differs by the margin or more, tested among all causes.
+    `reasons` say why the verdict was withheld, or why there is no ratio. With `inconclusive`, `missing` is what a
+    seemingly clear interval lacks, and `more_pairs` how many pairs would settle it four times in five. `joint_low` and
+    `joint_high` bound a difference that is named: at most 5 % of the bounds quoted are wrong, although only these are
+    quoted.
+
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
-    `noise_floor` is how far the base against itself strays in this step and metric, when A/A was run. `left_out` says
-    which pairs are not part of it and why; `pairs_without_figure` is how many of those lack the figure in a cell.
-    `machines` is of pairs from several: then the interval covers machines, and more of them would narrow it, not pairs.
+    `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
+    `left_out` says which pairs are not part of it and why; `pairs_without_figure` counts those with a cell that lacks
+    the figure. `machines` is for pairs from several: the interval then covers machines, and only more machines would
+    narrow it.
     """
 
     step: str
@@ -115,7 +116,7 @@ class Ratio:
     control: str = ""
     reasons: tuple[str, ...] = ()
     more_pairs: int | None = None
-    better: bool | None = None  # which side of 1 the ratio is on, as the user feels it
+    better: bool | None = None  # the side of 1 on which the ratio is, as the user sees it
     noise_floor: float | None = None
     left_out: tuple[str, ...] = ()
     pairs_without_figure: int = 0
@@ -129,19 +130,19 @@ class Ratio:
 
     @property
     def sign(self) -> str:
-        """`better` or `worse`, which are shown as arrows, or what stands for the verdict: see `SIGNS`."""
+        """`better` or `worse`, which are shown as arrows, or the sign of the verdict: see `SIGNS`."""
         if self.flagged:
             return "better" if self.better else "worse"
         return SIGNS[self.verdict]
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks: why the verdict was withheld, and which pairs are left out."""
+        """Why the verdict was withheld, and which pairs are left out."""
         return (*self.reasons, *self.left_out)
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words: `slower`, of a cost `more`, `differs, not sure among 10, +3 pairs`, `flagged`."""
+        """The verdict in words: `slower`, for a cost `more`, `differs, not sure among 10, +3 pairs`, `flagged`."""
         if self.flagged:
             return "flagged"
         if self.verdict == "inconclusive":
@@ -152,7 +153,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was asked of a subject, answered in a sentence or two: see `engine.analysis.answer`."""
+    """The answer for a subject in a sentence or two: see `engine.analysis.answer`."""
 
     subject: str
     text: str
@@ -160,8 +161,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutCell:
-    """A cell that is not part of the comparison, and why."""
-
     run: str
     cell: str
     name: str
@@ -171,7 +170,6 @@ class LeftOutCell:
 
     @property
     def text(self) -> str:
-        """One line for people."""
         why = f": {self.reason}" if self.reason else ""
         return f"left out: {self.name} repeat {self.repeat} ({self.run} {self.cell}) {self.state}{why}"
 
@@ -192,7 +190,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of whether the cells of a subject and of its baseline are comparable, and what was found."""
+    """One check of whether the cells of a subject and of its baseline are comparable, and its finding."""
 
     subject: str
     what: str
@@ -202,16 +200,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RunBuild(Build):
-    """A build as one run had it."""
-
     run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """The workload of all runs; `non_default` are its options that are not as its published form has them, in words.
+    """The workload of all runs; `non_default` are options that differ from its published form, in words.
 
-    Where workloads are compared, `variants` are what they are called, and it is the first.
+    If workloads are compared, `variants` are their names, and this is the first.
     """
 
     name: str
@@ -224,7 +220,6 @@ class WorkloadSummary:
 
     @property
     def text(self) -> str:
-        """Its name and what it is in a few words: `insert g24b quick`."""
         return f"{', '.join(self.variants) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
 
 
@@ -232,12 +227,12 @@ class WorkloadSummary:
 class Comparison:
     """All that a report, a screen or a script needs.
 
-    `answer` is for each subject that is no control, `cells` one entry per cell and step, `folders` the folder of each
-    run; `pairs` is the largest number of pairs that any ratio rests on, `kernels` the releases under which the runs
-    were made; `findings` are sentences. `units` say what the rate of a step counts: `rows/s`, `queries/s`; `s` where it
-    has a time as its primary metric; `design` what is interleaved: `cells`, or `slices of 50 ms` in steps that can be.
-    `route` is how clients connect; `published` are tables of the publication that a preset is of. `attributions` say of
-    each rate that is not the same what makes the difference.
+    `answer` has each subject except controls, `cells` one entry per cell and step, `folders` the folder of each run;
+    `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
+    `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
+    metric is a time. `design` says what is interleaved: `cells`, or `slices of 50 ms` in steps that allow it. `route`
+    is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
+    differs.
     """
 
     base: str
@@ -272,12 +267,11 @@ class Comparison:
 
     @property
     def others(self) -> tuple[ComparedSubject, ...]:
-        """Those that are compared with the base, its own doubles last."""
+        """Subjects compared with the base, controls last."""
         rest = [subject for subject in self.subjects if subject.name != self.base]
         return tuple(sorted(rest, key=lambda subject: subject.control != ""))
 
     def subject(self, name: str) -> ComparedSubject:
-        """The subject of a name."""
         return next(subject for subject in self.subjects if subject.name == name)
 
     def baseline_of(self, name: str) -> str:
@@ -294,15 +288,12 @@ class Comparison:
         return [value for cell in self.of(subject, step) if (value := cell.figure(metric)) is not None]
 
     def median(self, subject: str, step: str, metric: str) -> float | None:
-        """The median of these; None of nothing."""
         return middle(self.values(subject, step, metric))
 
     def ratio(self, subject: str, step: str, metric: str) -> Ratio | None:
-        """The ratio of a subject's figure to its baseline's, where there is one."""
         return self._by_metric.get((subject, step, metric))
 
     def spread(self, subject: str, step: str, metric: str) -> Spread | None:
-        """The spread of the cells, where there are enough."""
         wanted = (subject, step, metric)
         return next((each for each in self.spreads if (each.subject, each.step, each.metric) == wanted), None)
 
@@ -311,27 +302,25 @@ class Comparison:
         return [check for check in self.comparability if check.subject == subject]
 
     def sliced(self, subject: str, step: str) -> bool:
-        """Whether a subject was interleaved in slices in a step."""
         return any(cell.slices for cell in self.of(subject, step))
 
     def primary_metric(self, step: str) -> str:
-        """The primary metric of a step: its rate, or its time."""
         return TIME if step in self._timed else RATE
 
     def kind(self, step: str) -> str:
-        """The kind of a step: load, index, write, query; empty when no cell has it."""
+        """The step's kind (load, index, write or query); empty if no cell has it."""
         return next((cell.kind for cell in self.cells if cell.step == step), "")
 
     def answer_for(self, subject: str) -> str:
-        """The answer for a subject; empty for the base and for doubles."""
+        """The answer for a subject; empty for the base and for controls."""
         return next((answer.text for answer in self.answer if answer.subject == subject), "")
 
     def attribution(self, subject: str, step: str) -> Attribution | None:
-        """What makes the difference in time per operation, where the rates are not the same."""
+        """What makes the difference in time per operation, if the rates differ."""
         return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
-        """Flagged causes of a primary metric that is not the same, the largest ratios first."""
+        """Flagged causes of a primary metric that differs, the largest ratios first."""
         if rate.verdict == "same":
             return []
         found = [
@@ -365,5 +354,5 @@ class Comparison:
 
 
 def middle(values: list[float]) -> float | None:
-    """The median; None of nothing."""
+    """The median, or None."""
     return median(values) if values else None

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Whose samples, how many, and in how many statements; None where these were not counted.
-
-    Of time off the CPU a sample is a microsecond.
-    """
+    """Samples of a subject, and its statements (null if not counted). Off the CPU, a sample is a microsecond."""
 
     name: str
     samples: int
@@ -19,14 +16,15 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class FlameGraph:
-    """`stacks` are [the functions from the outermost on, joined by `;`, samples of the base, samples of the other].
+    """`stacks` are [functions from the outermost on, joined by `;`, samples of the base, samples of the other].
 
-    The base's are to be multiplied by `scale` before they are compared with the other's; `compared` says what that
-    makes equal: `per statement`, or `as shares of all samples`. Where there is no other, its samples are 0.
-    `offcpu`: counted are microseconds off the CPU.
-    `certain` are the frames (functions from the outermost on, joined by `;`) and `certain_functions` the functions, by
-    what they took themselves, that changed by more than chance: see `engine.analysis.stack_changes`.
-    `innermost_only`: the binaries keep no frame pointers, so a stack is the function that ran and nothing else.
+    Multiply the base's samples by `scale` before comparing; `compared` says what that makes equal: `per statement`, or
+    `as shares of all samples`. Without another subject, its samples are 0. `offcpu`: counts are microseconds off the
+    CPU.
+
+    `certain` are the frames (written as in `stacks`) and `certain_functions` the functions, by their own samples, that
+    changed by more than chance: see `engine.analysis.stack_changes`. `innermost_only`: the binaries keep no frame
+    pointers, so a stack is only the function that ran.
     """
 
     step: str

@@ -8,13 +8,13 @@ from typing import TypeVar
 T = TypeVar("T")
 FOREVER_NS = 2**63
 
-# Causes that say little: nothing was found; another role of the client is waited for, or the client itself, which waits
-# for that role, whose own stall says why.
+# Causes that say little: nothing was found, or another role of the client (or the client itself, on that role's behalf)
+# is waited for, whose own stall says why.
 LEAST_TELLING = ("", "unknown", "partner", "client")
 
 
 def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:
-    """Groups of stalls of one client that overlap or touch, by when they began.
+    """Group stalls of one client that overlap or touch, by when they began.
 
     `span` gives a stall's client, when it began, and when it ended (None while it lasts), in ns.
     """
@@ -32,7 +32,7 @@ def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | Non
 
 
 def most_telling(stalls: Sequence[T], cause: Callable[[T], tuple[str, float]]) -> T:
-    """The stall of an incident that tells most. `cause` gives the likeliest cause's name ('': none) and score."""
+    """The stall that tells most about an incident. `cause` gives the likeliest cause's name ('': none) and score."""
 
     def weight(stall: T) -> tuple[int, float]:
         name, score = cause(stall)

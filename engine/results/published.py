@@ -16,7 +16,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRatio:
-    """Our ratio, with its 95 % interval where there is one, and the published; `within`: that lies in it."""
+    """Our ratio, with its 95 % interval if known, and the published one."""
 
     ours: float | None = None
     low: float | None = None
@@ -25,7 +25,7 @@ class PublishedRatio:
 
     @property
     def within(self) -> bool | None:
-        """None where either is missing."""
+        """Whether the published ratio lies in our interval; None if either is missing."""
         if self.published is None or self.low is None or self.high is None:
             return None
         return self.low <= self.published <= self.high
@@ -33,8 +33,6 @@ class PublishedRatio:
 
 @dataclass(frozen=True, slots=True)
 class PublishedLine:
-    """A figure of a step: a ratio for each column."""
-
     step: str
     figure: str
     ratios: tuple[PublishedRatio, ...]
@@ -42,10 +40,10 @@ class PublishedLine:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of the publication that a preset is of, with ours.
+    """A table of the publication that a preset reproduces, with ours.
 
-    Ratios are by "subject" to that of `base` (the publication's) and of `our_base`, by "line" to the first line of the
-    same subject. `differs` says what else is not as it was there, `remarks` what more was published.
+    Ratios by "subject" are to that of `base` (the publication's) and of `our_base`; by "line", to the first line of the
+    same subject. `differs` lists the differences in conditions, `remarks` what else was published.
     """
 
     preset: str

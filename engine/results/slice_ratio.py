@@ -1,8 +1,8 @@
 """The ratio of two servers over their slices, with its error, in plain Python: for a live view, the run, and analysis.
 
-Level 1 of the estimate; `engine.analysis.slice_estimates` has level 2. The error knows that blocks are
-alike when they are near in time: Newey and West 1987 with the bandwidth of Andrews 1991 (10.2307/2938229). What is
-shown while more comes is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (arXiv 2103.06476).
+Level 1 of the estimate; `engine.analysis.slice_estimates` has level 2. The error allows for the correlation of
+neighbouring blocks: Newey and West 1987 with the bandwidth of Andrews 1991 (10.2307/2938229). While data come in, the
+asymptotic confidence sequence of Waudby-Smith et al. 2024 (arXiv 2103.06476) is shown.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from operator import mul
 
 TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
-BLOCKS_TO_STOP = 40  # fewer, and the width itself is too uncertain to stop on
-MIN_TAU = 0.005  # clusters of one build were never seen to differ by certainly less
+BLOCKS_TO_STOP = 40  # with fewer, the width itself is too uncertain to stop on
+MIN_TAU = 0.005  # clusters of one build never differed significantly by less
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
-EVER_WRONG = 0.05  # how often the truth may be outside at any moment at all of what is shown
-MOST_LOG = 700.0  # a bound past it is no number that a float or JSON could hold
+EVER_WRONG = 0.05  # probability that the truth is ever outside the bounds shown
+MOST_LOG = 700.0  # a bound past it would overflow a float, and JSON
 
 
 @dataclass(frozen=True, slots=True)
 class LogRatio:
-    """Level 1: ln(other / base) of a pair of clusters. `variance` is None where blocks are too few to tell it.
+    """Level 1: ln(other / base) of a pair of clusters. `variance` is None if blocks are too few.
 
-    It holds for these two clusters: others of the same builds differ by more than chance within them.
+    It holds for these two clusters only: others of the same builds differ by more than the chance within them.
     """
 
     theta: float
@@ -34,7 +34,7 @@ class LogRatio:
 
 
 def ratio_of(log: float) -> float:
-    """The ratio of this log; one that absurd records or two wild pairs give stops at 1e304 and 1e-304."""
+    """The ratio of this log, limited to 1e-304..1e304 for absurd records or two wild pairs."""
     return math.exp(max(-MOST_LOG, min(MOST_LOG, log)))
 
 
@@ -42,7 +42,7 @@ Sums = tuple[Sequence[float], Sequence[float]]  # numerators and denominators of
 
 
 def log_ratio(base: Sums, other: Sums) -> LogRatio:
-    """The ratio of the totals, and the variance of its log. Raises ValueError where a total is not positive."""
+    """The ratio of the totals, and the variance of its log. Raises ValueError for a total that is not positive."""
     count = len(base[0])
     theta = log_of_totals(base, other)
     if count < MIN_BLOCKS:
@@ -51,7 +51,7 @@ def log_ratio(base: Sums, other: Sums) -> LogRatio:
 
 
 def influence(base: Sums, other: Sums) -> list[float]:
-    """By how much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
+    """How much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
     base_x, base_y, other_x, other_y = (len(part) / math.fsum(part) for part in (*base, *other))
     return [
         (x2 * other_x - y2 * other_y) - (x1 * base_x - y1 * base_y)
@@ -60,7 +60,7 @@ def influence(base: Sums, other: Sums) -> list[float]:
 
 
 def log_of_totals(base: Sums, other: Sums) -> float:
-    """ln of (other / base), each a quotient of its totals. Raises ValueError where one is not positive."""
+    """ln of (other / base), each a quotient of its totals. Raises ValueError for a total that is not positive."""
     base_x, base_y, other_x, other_y = (math.fsum(part) for part in (*base, *other))
     if min(base_x, base_y, other_x, other_y) <= 0:
         raise ValueError("each side must have counted something")
@@ -68,7 +68,7 @@ def log_of_totals(base: Sums, other: Sums) -> float:
 
 
 def variance_of_mean(values: Sequence[float]) -> float:
-    """Newey and West's variance of the mean of a series with mean 0, never below that of unrelated values."""
+    """Newey and West's variance of the mean of a series with mean 0, never below that of uncorrelated values."""
     count = len(values)
 
     def autocovariance(lag: int) -> float:
@@ -84,17 +84,17 @@ def variance_of_mean(values: Sequence[float]) -> float:
 
 
 def _bandwidth(autocorrelation: float, count: int) -> int:
-    """Andrews' automatic bandwidth for Bartlett's kernel, as if the series were autoregressive of order 1."""
+    """Andrews' automatic bandwidth for Bartlett's kernel, assuming an autoregressive series of order 1."""
     r = max(-MOST_AUTOCORRELATION, min(MOST_AUTOCORRELATION, autocorrelation))
     a = 4 * r**2 / ((1 - r) ** 2 * (1 + r) ** 2)
     return min(count // 3, math.ceil(1.1447 * math.cbrt(a * count)))
 
 
 def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float, alpha: float = EVER_WRONG) -> float | None:
-    """What to show after -+ while a step runs: the truth is within it at all moments at once, 95 % of the time.
+    """The half width, in logs, to show while a step runs: it covers the truth at all moments at once, 95 % of the time.
 
-    The asymptotic confidence sequence, narrowest at a third of `planned_blocks`; half width in logs, for these two
-    clusters. None where there is no variance.
+    The asymptotic confidence sequence, narrowest at a third of `planned_blocks`; for these two clusters only. None
+    without a variance.
     """
     if ratio.variance is None:
         return None
@@ -104,8 +104,8 @@ def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float, alpha: fl
 
 
 def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
-    """Whether a step may end: more of its slices would narrow the whole, which clusters widen too, by less than 12 %.
+    """Whether a step may end: more slices would narrow the interval, which clusters widen too, by less than 12 %.
 
-    It looks at the width only. To stop on the effect would choose the moment at which it looks largest.
+    Only the width counts. To stop on the effect would choose the moment at which it looks largest.
     """
     return ratio.variance is not None and ratio.blocks >= BLOCKS_TO_STOP and math.sqrt(ratio.variance) <= tau / 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class SlicedSide:
     """What one server did in its slices of a block. Rates are per second of their counted parts.
 
-    `spill_over_share` is the CPU time that it used in others' slices, as a part of what it used in its own.
+    `spill_over_share` is the CPU time it used in others' slices, as a share of that in its own.
     """
 
     rate_per_s: float | None
@@ -26,9 +26,9 @@ class SlicedSide:
 class SlicedBlock:
     """One block of a pair. `order` has a letter for each turn, A for the baseline, B for the other: `ABBA`.
 
-    `ratio` is that of the rates, other / baseline; `running` that of all blocks so far, by their totals. `others_cpus`
-    is how many CPUs were busy with what is not of this run (see `MachineSecond`), `stolen_cpus` how many the hypervisor
-    gave to others.
+    `ratio` is that of the rates, other / baseline; `running` that of the totals of all blocks so far. `others_cpus` is
+    the number of CPUs busy with work not of this run (see `MachineSecond`), `stolen_cpus` those the hypervisor gave to
+    others.
     """
 
     block: int
@@ -45,9 +45,9 @@ class SlicedBlock:
 
 @dataclass(frozen=True, slots=True)
 class MachineSecond:
-    """What the CPUs of the machine did in about a second, in CPUs: all that was busy, and of that what is not of this
-    run (neither a server, a client nor the engine; the little that its conductor and launchers use is in it); and what
-    the hypervisor gave to others.
+    """CPUs of the machine that were busy, foreign and stolen over about one second.
+
+    Foreign is what is neither a server, a client nor the engine; the little that conductor and launchers use is in it.
     """
 
     at_s: float
@@ -62,7 +62,7 @@ class SlicedPair:
     """A subject and its baseline in one repeat: their blocks, and what they come to.
 
     `low` and `high` bound `ratio` with 95 % confidence, for these two clusters only; `typical` is the trimmed mean of
-    the blocks. All are null where blocks are too few. `left_out` says why a pair is not part of the comparison.
+    the blocks. All are null if blocks are too few. `left_out` says why a pair is not part of the comparison.
     """
 
     run: str
@@ -85,9 +85,10 @@ class SlicedPair:
 
 @dataclass(frozen=True, slots=True)
 class SlicedCheck:
-    """The slices' check on themselves, of a subject and its baseline over all steps, from `ratios` ratios whose truth
-    is 1: `f` is by how much their errors are larger than promised. Intervals are wider by that where it is above 1.
-    `suspect` says that it is by so much that a reader must know of it.
+    """Self-check of the slices of a subject and its baseline over all steps, from `ratios` ratios whose truth is 1.
+
+    `f` is how many times larger their errors are than promised; above 1, intervals are widened by it. `suspect`: so
+    much larger that readers must know.
     """
 
     subject: str
@@ -108,9 +109,7 @@ class SlicedStep:
     pairs: tuple[SlicedPair, ...]
 
     def of(self, subject: str) -> tuple[SlicedPair, ...]:
-        """The pairs of a subject."""
         return tuple(pair for pair in self.pairs if pair.subject == subject)
 
     def check(self, subject: str) -> SlicedCheck | None:
-        """The check of a subject's slices on themselves."""
         return next((check for check in self.checks if check.subject == subject), None)

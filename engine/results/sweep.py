@@ -7,18 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A step of a sweep, and its number."""
-
     step: str
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Where a subject's median rate is highest; `ratio` to the base's, of the pairs, where that peaks there too.
-
-    It is that of the comparison, and None without a verdict there.
-    """
+    """Where a subject's median rate peaks; `ratio` is set if the base peaks there too, with a verdict."""
 
     subject: str
     rate_per_s: float
@@ -28,7 +23,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A rate that a step had for a while, in seconds since it began."""
+    """A rate that a step held for a while, in seconds since it began."""
 
     from_s: float
     until_s: float
@@ -37,7 +32,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """A step of one cell that had several rates one after the other: see `engine.analysis.change_points`."""
+    """A step of one cell that had several rates in succession: see `engine.analysis.change_points`."""
 
     step: str
     subject: str
@@ -49,9 +44,9 @@ class RateChange:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSweep:
-    """Ratios that others published of the same sweep: of each of `names` to `base`, by the number as text.
+    """Published ratios for the same sweep: of each of `names` to `base`, by the number as text.
 
-    `source` says when and of what machine.
+    `source` says when and on which machine they were measured.
     """
 
     source: str
@@ -62,9 +57,9 @@ class PublishedSweep:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The steps of a sweep by their number `name`, rising; `text` says in a sentence what came of it.
+    """The steps of a sweep by their number `name`, rising; `text` sums up the result in a sentence.
 
-    `changes` are the steps of single cells whose rate changed while they ran; `published` is there for named plans.
+    `changes` are steps of single cells whose rate changed as they ran; `published` is set for named plans.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""What makes the difference in time per operation between two sides: parts of the time, and how much of it each makes.
+"""What makes the difference in time per operation between two sides: parts of the time, and the share of each.
 
-`engine.analysis.attribution` finds it; tables, the terminal and reports show it in the words that are here.
+`engine.analysis.attribution` finds it; tables, the terminal and reports show it in the words defined here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The parts, in the order in which they are listed; those of server CPU by phase stand in its place.
+# The parts in the order in which they are listed; server CPU by phase takes the place of its total.
 TITLES = {
     "server_cpu": "server CPU",
     "server_running": "server running or waiting for a CPU",
@@ -31,9 +31,9 @@ PHASE = "server_cpu."  # begins the name of a phase's part
 class Part:
     """A part of a connection's time per operation, in us on either side (means of the cells).
 
-    `share` is how much of the difference it makes: below 0 it works against it. `low` and `high` bound that with 95 %
-    confidence, where there are pairs enough. `known`: the interval is narrow enough to say so, and does not hold 0.
-    `event` is the wait event that grew (or shrank) most.
+    `share` is its share of the difference, negative if it works against it. `low` and `high` bound that with 95 %
+    confidence, given enough pairs. `known`: the interval is narrow enough, and excludes 0. `event` is the wait event
+    that grew (or shrank) most.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Part:
 
     @property
     def title(self) -> str:
-        """What it is called; a wait with its event."""
+        """Its title; a wait with its event."""
         if self.name.startswith(PHASE):
             return f"{TITLES['server_cpu']} in {self.name.removeprefix(PHASE)}"
         event = self.event.partition(":")[2]
@@ -55,7 +55,7 @@ class Part:
 
     @property
     def share_text(self) -> str:
-        """`82%`; `not known` where the interval is too wide."""
+        """`82%`; `not known` if the interval is too wide."""
         return f"{self.share:.0%}" if self.known and self.share is not None else "not known"
 
     @property
@@ -66,13 +66,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Why an operation of a step takes another time than with the baseline.
+    """Why an operation of a step takes longer or shorter than with the baseline.
 
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
     ratio lies between `low` and `high` with 95 % confidence, unless there is one pair. `parts` add up to either time.
-    Of those that are known `causes` names the ones, at most two, that make most of the difference, and `further` all
-    others; `unexplained` is the share of the difference that no known part makes. In it lie `not_known`, parts that may
-    make much of it, but whose share scatters too much to say so. `reason` says why nothing is named.
+    `causes` names the known parts, at most two, that make most of the difference, `further` all other known ones;
+    `unexplained` is the share that no known part makes. It includes `not_known`, parts that may matter, but whose share
+    scatters too much to say. `reason` says why nothing is named.
     """
 
     step: str
@@ -96,12 +96,10 @@ class Attribution:
 
     @property
     def named(self) -> list[Part]:
-        """The causes."""
         return self.of(self.causes)
 
     @property
     def further_share(self) -> float:
-        """The share that the further known parts make together."""
         return sum(part.share or 0.0 for part in self.of(self.further))
 
     @property
@@ -112,12 +110,11 @@ class Attribution:
 
     @property
     def unexplained_text(self) -> str:
-        """`9%`; what works the other way makes it less than nothing."""
+        """`9%`; negative if parts work against the difference."""
         return "" if self.unexplained is None else f"{self.unexplained:.0%}"
 
     @property
     def text(self) -> str:
-        """One sentence."""
         more = self.us - self.base_us
         head = f"{abs(more):,.1f} us {'more' if more > 0 else 'less'} per {self.role} operation"
         if self.reason:
