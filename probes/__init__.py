@@ -1,4 +1,4 @@
-"""Probes: scheduler and planner latency of running PostgreSQL servers, by bpftrace, at a cost that is known.
+"""Probes: scheduler and planner latency of running PostgreSQL servers, by bpftrace, at a known cost.
 
-`table` says which there are, `session` runs one, `helper` is the only part that is privileged.
+`table` lists them, `session` runs one, `helper` is the only privileged part.
 """

@@ -1,7 +1,7 @@
 """Which bpftrace runs: fixed where the helper is installed, never by its caller.
 
-An installation may pin one (see nix/bench.nix and nix/module.nix). Without a pin, or while that one is not there, it is
-the first of SYSTEM_PATHS that nobody but root can change.
+An installation may pin one (see nix/bench.nix and nix/module.nix). Without a pin, or if the pinned one is missing, it
+is the first of SYSTEM_PATHS that only root can change.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pathlib import Path
 from probes.errors import ProbeError, visible
 
 SYSTEM_PATHS = ("/usr/bin/bpftrace", "/usr/local/bin/bpftrace", "/run/current-system/sw/bin/bpftrace")
-NIX_STORE = Path("/nix/store")  # sticky: others may add to it, but change nothing that is there
+NIX_STORE = Path("/nix/store")  # sticky: others may add to it, but not change what it holds
 LINKS_MAX = 40
 OUTPUT_BYTES = 64 * 1024
 TIMEOUT_S = 20.0
 
 
 def find(pinned: str = "") -> Path:
-    """The bpftrace to run. Raises ProbeError when none of the known places has one that only root can change."""
+    """Find the bpftrace to run. Raises ProbeError if no known place has one that only root can change."""
     places = list(dict.fromkeys(place for place in (pinned, *SYSTEM_PATHS) if place))
     refused = ""
     for place in map(Path, places):
@@ -47,10 +47,10 @@ def find(pinned: str = "") -> Path:
 
 
 def changeable(path: Path, *, sticky: bool = False) -> Path | None:
-    """The first file, folder or link on the way to `path` that others than root could change or replace, if any.
+    """The first file, folder or link on the way to `path` that users other than root could change or replace, if any.
 
-    With `sticky`, sticky folders such as /tmp pass: nobody can replace there what is root's. Raises OSError when there
-    is no such file.
+    With `sticky`, sticky folders such as /tmp pass: nobody can replace root's files there. Raises OSError if `path`
+    does not exist.
     """
     at, links = Path("/"), 0
     left = list(reversed(path.absolute().parts))
@@ -75,9 +75,9 @@ def changeable(path: Path, *, sticky: bool = False) -> Path | None:
 
 @cache
 def version(program: Path) -> str:
-    """What `bpftrace --version` says, without the v. Raises ProbeError when it does not run."""
+    """The output of `bpftrace --version` without the v. Raises ProbeError if it does not run."""
     try:
-        # The helper asks, too: nothing of the caller's environment reaches a privileged program.
+        # The helper asks, too: nothing of the caller's environment may reach a privileged program.
         answer = output([str(program), "--version"], {"LC_ALL": "C"})
     except OSError as error:
         raise ProbeError(f"probes: {program} does not run ({error.strerror}); install bpftrace >= 0.17") from None
@@ -96,9 +96,9 @@ def parse_version(text: str) -> tuple[int, int] | None:
 def output(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> str:
-    """What a program prints, its errors included: cut off after 64 KiB or `timeout_s`, when it and its children end.
+    """A program's output including errors, cut off at 64 KiB or `timeout_s`; the program and its children then end.
 
-    Raises OSError when it cannot be started.
+    Raises OSError if it cannot be started.
     """
     process = subprocess.Popen(
         command,

@@ -13,7 +13,6 @@ Key = TypeVar("Key")
 
 
 def index(value: int) -> int:
-    """The bucket of a value of at least 0."""
     return value.bit_length()
 
 
@@ -23,7 +22,7 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 
 def merge(histograms: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
-    """The sum of histograms, or of counts by name."""
+    """Sum histograms, or counts by name."""
     total: Counter[Key] = Counter()
     for histogram in histograms:
         total.update(histogram)
@@ -31,7 +30,7 @@ def merge(histograms: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
 
 
 def quantile(histogram: Mapping[int, int], q: float) -> int | None:
-    """An upper bound of the quantile: the highest value of its bucket. None for an empty histogram."""
+    """Upper bound of the quantile: the highest value of its bucket. None for an empty histogram."""
     total = sum(histogram.values())
     seen = 0
     for bucket in sorted(histogram):

@@ -1,4 +1,4 @@
-"""What a probe would cost, whether it may start unasked, and when it is attached if only in windows. Pure."""
+"""The cost of a probe, whether it may start by default, and when it is attached if only in windows. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT_PERCENT = 5.0
 # CPU time of the first hit of a statement (a cold exception path), and of each further one.
 FIRST_US = 3.0
 MORE_US = 1.8
-SLOW_US = 10.0  # what a hit costs on top that the kernel must single-step
+SLOW_US = 10.0  # extra cost of a hit that the kernel must single-step
 WINDOW_NS = 10_000_000_000
 PERIOD_NS = 60_000_000_000
 AFTER_STALL_NS = 5_000_000_000
@@ -18,7 +18,7 @@ AFTER_STALL_NS = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a probe would cost: `percent` of the busy CPUs. `text` says so when it is too much."""
+    """The cost of a probe: `percent` of the busy CPUs; `text` says so if that is too much."""
 
     percent: float
     admitted: bool
@@ -38,9 +38,9 @@ def cost_percent(statements_per_s: float, hits_per_s: float, busy_cpus: float, s
 def estimate(
     probe: str, statements_per_s: float, busy_cpus: float, *, slow_hits: int = 0, limit_percent: float = LIMIT_PERCENT
 ) -> Estimate:
-    """What a probe would cost in a run that does that many statements per second; tiers 0 and 1 are always admitted.
+    """Estimate a probe's cost at this statement rate; tiers 0 and 1 are always admitted.
 
-    `statements_per_s` counts those that pass where the probe attaches: planned ones for planner and endpoint.
+    `statements_per_s` counts statements that pass the attach points: planned ones for planner and endpoint.
     `slow_hits` are the hits per statement at slow entries: see `resolve.slow_hits`.
     """
     entry = BY_ID[probe]
@@ -56,10 +56,10 @@ def estimate(
 
 
 def in_window(t_ns: int, began_ns: int) -> bool:
-    """Whether a probe that is attached in windows should be now. The first window begins with the step."""
+    """Whether a probe with windows should be attached now. The first window begins with the step."""
     return t_ns >= began_ns and (t_ns - began_ns) % PERIOD_NS < WINDOW_NS
 
 
 def around_stall(t_ns: int, stalled_ns: int | None) -> bool:
-    """Whether a probe that is attached around stalls should be now; `stalled_ns` is when one was last seen, if ever."""
+    """Whether a probe for stalls should be attached now; `stalled_ns` is the time of the latest stall, if any."""
     return stalled_ns is not None and t_ns - stalled_ns < AFTER_STALL_NS

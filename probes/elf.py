@@ -1,6 +1,6 @@
-"""Just as much of an ELF file as finding attach points and naming addresses takes: symbols, USDT notes, segments.
+"""A minimal ELF reader for attach points and address names: symbols, USDT notes, segments.
 
-64-bit little-endian files only. It has no dependencies because the privileged helper reads binaries with it.
+64-bit little-endian files only. Has no dependencies, because the privileged helper reads binaries with it.
 Formats: System V ABI, chapter 4 and 5; notes of <sys/sdt.h>: https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation
 """
 
@@ -25,13 +25,13 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
-TABLES_MAX_BYTES = 64 * 1024 * 1024  # of symbols and notes in one file; that of a server is below one
+TABLES_MAX_BYTES = 64 * 1024 * 1024  # of symbols and notes in one file; a server's take less than 1 MiB
 KEPT = 32  # files: a server's binary and its libraries, for some builds
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function: its name as the linker spells it, its virtual address, its size in bytes (0: unknown)."""
+    """A function: the linker's name, virtual address, and size in bytes (0: unknown)."""
 
     name: str
     address: int
@@ -40,7 +40,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the file that is mapped: `offset` in the file, `size` bytes, at virtual `address`."""
+    """A mapped part of the file: `size` bytes at `offset` in the file, at virtual `address`."""
 
     offset: int
     address: int
@@ -51,8 +51,7 @@ class Segment:
 class Elf:
     """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty.
 
-    `usdt` are its USDT probes, as provider:name.
-    Two are equal when they are the same object, which they are for one file: see `read`.
+    `usdt` are its USDT probes, as provider:name. Equality is identity: `read` returns one object per file.
     """
 
     path: str
@@ -65,7 +64,7 @@ class Elf:
     data: Data
 
     def bytes_at(self, address: int, count: int) -> bytes:
-        """The file's bytes at a virtual address; empty when it is not in the file."""
+        """Read bytes at a virtual address; empty if the file does not hold them."""
         for segment in self.segments:
             if segment.address <= address < segment.address + segment.size:
                 start = segment.offset + address - segment.address
@@ -73,7 +72,7 @@ class Elf:
         return b""
 
     def address_of(self, offset: int) -> int | None:
-        """The virtual address of a place in the file; None when it is not mapped."""
+        """Virtual address of a file offset; None if it is not mapped."""
         for segment in self.segments:
             if segment.offset <= offset < segment.offset + segment.size:
                 return segment.address + offset - segment.offset
@@ -81,9 +80,9 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    """The ELF file at `path`; read once for as long as the file stays the same.
+    """Read the ELF file at `path`, cached while the file is unchanged.
 
-    Raises ProbeError when it cannot be read, is no ELF file (a wrapper script, say), or is of another kind.
+    Raises ProbeError if it cannot be read, is not ELF (a wrapper script, say), or is of another kind.
     """
     try:
         status = path.stat()
@@ -136,7 +135,7 @@ def _parse(path: str, data: Data) -> Elf:
                 if owner == b"GNU" and note == _SDT_TYPE:
                     build_id = text[:64].hex()
                 elif owner == b"stapsdt" and note == _SDT_TYPE:
-                    provider, name = text[24:].split(b"\0")[:2]  # behind three addresses
+                    provider, name = text[24:].split(b"\0")[:2]  # after three addresses
                     usdt.add(f"{provider.decode()}:{name.decode()}")
     return Elf(
         path,

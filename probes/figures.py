@@ -1,12 +1,12 @@
-"""What probes counted, by role: frames added up over a step, and the figures made of them. Pure.
+"""Probe figures by role: frames summed over a step, and the figures derived from them. Pure.
 
 A step's `probes` are {role: {probe: record}}. A record has the probe's fields (`probes.table`) summed over the step
-(the largest, of peaks), its histograms as pairs (power-of-two bucket of us, count), and how it was counted:
+(peaks: the largest), its histograms as pairs (power-of-two bucket of us, count), and how it was counted:
 
-- `seconds`: how much of the step its good frames cover, `frames`: how many, `mode`: the probe's (`probeset.MODES`);
-- `frame_s`: how long all its frames last. The first and the last reach beyond the step. There the step's own
-  connections (and their clients) do no more than connect, plan a statement or two and wait, and are counted whole; of
-  roles that live on outside the step, such as `server`, only the frame's part that lies in the step is taken.
+- `seconds`: time of the step that good frames cover, `frames`: their number, `mode`: see `probeset.MODES`;
+- `frame_s`: length of all its frames. The first and the last reach beyond the step. There the step's own connections
+  (and their clients) only connect, plan a statement or two and wait, and are counted in full; of roles that outlive
+  the step, such as `server`, only the frame's part within the step counts.
 
 `stacks` has `phases` {phase: samples}.
 """
@@ -21,27 +21,27 @@ from probes.budget import PERIOD_NS
 from probes.table import BY_ID, PHASES
 
 ProbeRecord = dict[str, Any]
-# Where planning time is taken from, the best first: probe, count, time, longest, histogram.
+# Sources of planning time, best first: probe, count, time, longest, histogram.
 PLANNING = (
     ("planner", "n", "sum_us", "max_us", "plan_us"),
     ("endpoint", "plan_n", "plan_us", "", "plan_hist_us"),
     ("endpoint_proxy", "plan_n", "plan_us", "", "plan_hist_us"),
     ("phases", "plan_n", "plan_us", "", ""),
-    ("planstats", "plans", "plan_us", "", ""),  # of all connections together, as role `statements`
+    ("planstats", "plans", "plan_us", "", ""),  # over all connections, as role `statements`
 )
-MOVES = ("wakeups", "migrations")  # of the fields of `sched`
-SAMPLES_MIN = 50  # of fewer no shares are made: each is then off by a tenth and more
-COVERED = 0.98  # from here on a probe is taken to have covered the whole step
-# What a probe counted stands for the whole step when it covered this much of it, or was attached by the clock (in
-# windows, or from the moment on in which its cost was known), which chooses no part of the step rather than another.
+MOVES = ("wakeups", "migrations")  # fields of `sched`
+SAMPLES_MIN = 50  # with fewer, each share would be off by a tenth or more
+COVERED = 0.98  # a probe with this coverage counts as having covered the whole step
+# A probe's count represents the whole step if it covered this much of it, or if the clock decided when it was attached
+# (in windows, or once its cost was known), which favours no part of the step.
 COVERAGE_MIN = 0.8
 BY_THE_CLOCK = ("window", "budget")
-WINDOWS_APART_S = PERIOD_NS // 1_000_000_000  # a shorter step has one window, in which it may not be like later
-FRAMES_MIN = 5  # of fewer the edges weigh: see `frame_s`
+WINDOWS_APART_S = PERIOD_NS // 1_000_000_000  # a shorter step has one window, which may be untypical
+FRAMES_MIN = 5  # with fewer, the edges weigh too much: see `frame_s`
 
 
 def add(total: ProbeRecord, record: Mapping[str, Any], probe: str, share: float = 1.0) -> None:
-    """Adds a frame's record to a step's, or the share of it that belongs there; peaks are taken as they are."""
+    """Add a frame's record, or the `share` of it that belongs to the step; peaks are never scaled."""
     for field in BY_ID[probe].fields:
         value = record.get(field.name)
         if not value:
@@ -61,14 +61,13 @@ def add(total: ProbeRecord, record: Mapping[str, Any], probe: str, share: float 
 def step_figures(
     probes: Mapping[str, Mapping[str, ProbeRecord]], roles: Iterable[str], ops: int, seconds: float
 ) -> ProbeRecord:
-    """A step's figures over the server processes of its roles; None, and no phases, where no probe counted.
+    """Figures of a step over the server processes of its roles; None, and no phases, if no probe counted.
 
-    wakeups_per_op and migrations_per_op are of the connections' server processes and their clients. plan_us_per_op is
-    what all plannings took, per op of the step; plan_p99_us an upper bound (a power of two) of the
-    99th percentile of a planning. Both are None where what was counted does not stand for the step: `coverage` {probe:
-    share of the step in good frames} and `probe_notes` say why. `phases` are shares of the statements' time
-    (`phases_by` exact) or of their samples on a CPU (`sampled`); where both were counted, `phases_sampled` are the
-    latter too.
+    wakeups_per_op and migrations_per_op cover the connections' server processes and their clients. plan_us_per_op is
+    all planning time per op of the step, plan_p99_us an upper bound (a power of two) of the 99th percentile of one
+    planning. Both are None if the counts do not represent the step: `coverage` {probe: share of the step in good
+    frames} and `probe_notes` say why. `phases` are shares of the statements' time (`phases_by` exact) or of their
+    samples on a CPU (`sampled`); if both were counted, `phases_sampled` are the latter too.
     """
     roles = tuple(roles)
     own = [probes[role] for role in roles if role in probes]
@@ -93,13 +92,13 @@ def step_figures(
 def _moves(
     probes: Mapping[str, Mapping[str, ProbeRecord]], roles: Iterable[str], ops: int, seconds: float
 ) -> ProbeRecord:
-    """What the scheduler did with connections, per op; None where no probe counted it, or not for the whole step."""
+    """Wake-ups and migrations per op; None if not counted, or not over the whole step."""
     ends = [probes.get(name, {}) for role in roles for name in (role, f"client:{role}")]
     records = [end["sched"] for end in ends if "sched" in end]
     known = bool(records) and ops > 0 and not any(not_the_step("sched", one, seconds) for one in records)
 
     def per_op(name: str) -> float | None:
-        # The probe did not count wake-ups always, and there is no step without any.
+        # Older versions of the probe did not count wake-ups, and every step has some.
         counted = name != "wakeups" or any(name in one for one in records)
         return sum(one.get(name, 0) / covered(one, seconds) for one in records) / ops if known and counted else None
 
@@ -107,7 +106,6 @@ def _moves(
 
 
 def _coverage(probes: Mapping[str, Mapping[str, ProbeRecord]], withheld: str, seconds: float) -> ProbeRecord:
-    """How much of the step each probe saw, and what to know of that."""
     records = {probe: record for of_role in probes.values() for probe, record in of_role.items()}
     notes = [f"planning per op is withheld: {withheld}"] if withheld else []
     for probe, record in sorted(records.items()):
@@ -123,7 +121,7 @@ def _coverage(probes: Mapping[str, Mapping[str, ProbeRecord]], withheld: str, se
 
 
 def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: float) -> ProbeRecord:
-    """One role's figures; those that no probe counted are left out. Times in us."""
+    """Figures of one role in us, without those that no probe counted."""
     found: ProbeRecord = {}
     plan = planning(record, seconds)
     if plan is not None:
@@ -147,10 +145,10 @@ def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: fl
 
 
 def planning(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord | None:
-    """How often and how long a role planned, by the best probe that counted it and stands for the whole step.
+    """How often and how long a role planned, by the best probe that counted it and represents the whole step.
 
-    `step_us` is for the whole step. Where none stands for it, the best one's figures are for themselves, and `withheld`
-    says why.
+    `step_us` is for the whole step. If no probe represents it, the best one's figures stand for themselves, and
+    `withheld` says why.
     """
     there = [source for source in PLANNING if source[0] in record]
     if not there:
@@ -171,18 +169,18 @@ def planning(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord |
 
 
 def coverage(record: ProbeRecord, seconds: float) -> float:
-    """The part of a step that the good frames of a probe's record cover, 0 to 1."""
+    """The fraction of a step, 0 to 1, that the good frames of a probe's record cover."""
     return min(1.0, max(0.0, float(record.get("seconds", seconds)) / seconds)) if seconds > 0 else 1.0
 
 
 def covered(record: ProbeRecord, seconds: float) -> float:
-    """What to divide by for the whole step: 1 where (nearly) all of it is covered, or nothing is known."""
+    """Divisor that extrapolates to the whole step: 1 if (nearly) all of it is covered, or nothing is known."""
     share = coverage(record, seconds)
     return share if 0 < share < COVERED else 1.0
 
 
 def not_the_step(probe: str, record: ProbeRecord, seconds: float) -> str:
-    """Why what a probe counted does not stand for the whole step; empty when it does."""
+    """Why a probe's counts do not represent the whole step; empty if they do."""
     mode, share = record.get("mode", ""), coverage(record, seconds)
     if mode == "stalls":
         return f"{probe} was attached around stalls only"
@@ -196,10 +194,7 @@ def not_the_step(probe: str, record: ProbeRecord, seconds: float) -> str:
 
 
 def phases(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> ProbeRecord:
-    """Shares of the phases of statements: exact ones, else those of samples enough, else nothing but None.
-
-    What does not stand for the step is nobody's share.
-    """
+    """Shares of the phases of statements: exact, else from enough samples, else None; skips unrepresentative ones."""
 
     def standing(probe: str) -> list[ProbeRecord]:
         return [one[probe] for one in whole if probe in one and not not_the_step(probe, one[probe], seconds)]
@@ -215,7 +210,7 @@ def phases(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> Prob
 
 
 def _unshared(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> str:
-    """Why phases that were counted are nobody's shares; empty where none were."""
+    """Why counted phases give no shares; empty if none were counted."""
     counted = [("phases", one["phases"]) for one in records if "phases" in one]
     counted += [("stacks", one["stacks"]) for one in records if one.get("stacks", {}).get("phases")]
     return next((reason for probe, one in counted if (reason := not_the_step(probe, one, seconds))), "")
@@ -238,7 +233,7 @@ def _endpoint(record: Mapping[str, ProbeRecord]) -> ProbeRecord:
 
 
 def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord:
-    """The waits for a CPU: `runq_us` for the whole step, the rest as counted."""
+    """Waits for a CPU: `runq_us` for the whole step, the rest as counted."""
     one = record.get("sched", record.get("runq"))
     if one is None:
         return {}
@@ -256,7 +251,7 @@ def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord
 
 
 def _quantile(histogram: Mapping[int, int], q: float, longest: int | None) -> int | None:
-    """An upper bound of the quantile, which cannot be more than the longest."""
+    """Upper bound of the quantile, at most `longest`."""
     bound = buckets.quantile(histogram, q)
     return bound if bound is None or longest is None else min(bound, longest)
 

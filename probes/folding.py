@@ -1,7 +1,7 @@
 """From sampled addresses to names: folded lines for flame graphs, and the share of each phase of a statement.
 
-Backends are forked from the postmaster, so that its mappings are theirs, and those that are gone can still be named.
-Binaries without frame pointers give only the innermost function; what lies above it is not taken.
+Backends are forked from the postmaster and share its mappings, so that even exited ones can be named. Binaries
+without frame pointers give only the innermost function; the frames above it are discarded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+\s*(.
 KERNEL_MARK = "_[k]"
 UNKNOWN = "[unknown]"
 WAIT_FRAMES = {"runq": "[waiting for a CPU]", "asleep": "[asleep]", "disk": "[disk]"}
-FOR_CLIENT = frozenset({"secure_read", "secure_write"})  # on their stacks a backend sleeps until its client continues
-# The outermost of these on a stack says which phase a sample belongs to; as the published tables were made.
+FOR_CLIENT = frozenset({"secure_read", "secure_write"})  # a backend with these on its stack waits for its client
+# The outermost of these on a stack gives the sample's phase, as in the published tables.
 PHASE_ROOTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("parse", re.compile(r"pg_parse_query|raw_parser")),
     ("analyze", re.compile(r"pg_analyze_and_rewrite.*|parse_analyze.*|pg_rewrite_query")),
@@ -34,7 +34,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class CodeMapping:
-    """A mapped part of a file that holds code: `start` to `end` in memory is the file from `offset` on."""
+    """An executable mapping: `start` to `end` in memory is the file from `offset` on."""
 
     start: int
     end: int
@@ -44,13 +44,11 @@ class CodeMapping:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The functions of one file, ordered by address."""
-
     file: elf.Elf
     functions: tuple[elf.Symbol, ...]
 
     def name(self, offset: int) -> str | None:
-        """The function at a place in the file."""
+        """Function at a file offset."""
         address = self.file.address_of(offset)
         if address is None:
             return None
@@ -63,16 +61,16 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """An address space: what is mapped where, and the symbols of the files. `complete` stacks can be walked."""
+    """An address space: its mappings, and the symbols of the files. `complete` stacks can be walked."""
 
     mappings: tuple[CodeMapping, ...]
     symbols: Mapping[str, Symbols]
     complete: bool
 
     def name(self, address: int, *, caller: bool) -> str | None:
-        """The function at an address, `[file]` where the file has no name for it, None where no code is mapped.
+        """Function at an address: `[file]` if the file has no name for it, None if no code is mapped.
 
-        The address of a caller is where it continues, which may be the next function's first byte: one less is meant.
+        For a `caller`, the byte before: its return address may be the next function's first byte.
         """
         at = address - 1 if caller else address
         for mapping in self.mappings:
@@ -95,7 +93,7 @@ def parse_maps(text: str) -> tuple[CodeMapping, ...]:
 
 @lru_cache(maxsize=elf.KEPT)
 def symbols_of(file: elf.Elf) -> Symbols:
-    """The functions of a file, ready for looking up; of several names for one address the shortest."""
+    """Functions of a file, indexed for look-up; the shortest of several names for an address."""
     best: dict[int, elf.Symbol] = {}
     for symbol in (*file.functions, *file.exported):
         known = best.get(symbol.address)
@@ -105,7 +103,7 @@ def symbols_of(file: elf.Elf) -> Symbols:
 
 
 def space(maps: str, *, complete: bool, read: Callable[[Path], elf.Elf] = elf.read) -> Space:
-    """The address space of a process by the text of its maps. Files that cannot be read give `[file]` for a name."""
+    """Address space of a process from the text of its maps. Unreadable files give `[file]` for a name."""
     mappings = parse_maps(maps)
     symbols = {}
     for path in dict.fromkeys(mapping.path for mapping in mappings if mapping.path.startswith("/")):
@@ -117,7 +115,7 @@ def space(maps: str, *, complete: bool, read: Callable[[Path], elf.Elf] = elf.re
 
 
 def frames_of(stack: Stack, known: Space | None) -> tuple[str, ...]:
-    """The names of a stack, outermost first; kernel functions are marked. Ends where no code is mapped."""
+    """Names of a stack, outermost first; kernel functions are marked. Ends where no code is mapped."""
     user: list[str] = []
     for depth, address in enumerate(stack.user if known else ()):
         assert known is not None
@@ -137,16 +135,15 @@ def fold(
 ) -> dict[str, int]:
     """Folded lines and their counts: `role;outermost;...;leaf`.
 
-    The outermost frame of a wait is its kind (`WAIT_FRAMES`); those for a client are left out.
-
-    `space_of` a pid is its address space, the postmaster's for all backends; None when unknown (a client, say).
+    The outermost frame of a wait is its kind (`WAIT_FRAMES`); waits for a client are left out.
+    `space_of` maps a pid to its address space, the postmaster's for all backends; None if unknown (a client, say).
     """
     folded: dict[str, int] = {}
     for stack in stacks:
         frames = frames_of(stack, space_of(stack.pid))
         if stack.kind:
             if stack.kind == "asleep" and not FOR_CLIENT.isdisjoint(frames):
-                continue  # a signal came meanwhile, so that not the client has ended it
+                continue  # a signal came meanwhile, so the client did not end the wait
             frames = (WAIT_FRAMES[stack.kind], *frames)
         line = ";".join((role_of(stack.pid), *frames))
         folded[line] = folded.get(line, 0) + stack.count
@@ -158,7 +155,7 @@ def lines(folded: Mapping[str, int]) -> str:
 
 
 def phase_of(frames: Iterable[str]) -> str:
-    """The phase that a stack belongs to: that of the outermost function which begins one, else `other`."""
+    """The phase whose function is outermost on the stack, else `other`."""
     for frame in frames:
         for phase, pattern in PHASE_ROOTS:
             if pattern.fullmatch(frame):
@@ -167,7 +164,7 @@ def phase_of(frames: Iterable[str]) -> str:
 
 
 def phase_samples(folded: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Samples by role and phase. Right only for binaries whose stacks are complete."""
+    """Samples by role and phase. Valid only for binaries with complete stacks."""
     found: dict[str, dict[str, int]] = {}
     for line, count in folded.items():
         role, *frames = line.split(";")
@@ -178,7 +175,7 @@ def phase_samples(folded: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def quality(known: Space) -> str:
-    """One line on how far stacks of this server can be trusted."""
+    """One line on how far this server's stacks can be trusted."""
     if known.complete:
         return "complete stacks (frame pointers)"
     return (
@@ -188,5 +185,5 @@ def quality(known: Space) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A function's name without what compilers append to clones, as it may stand in a folded line."""
+    """Strip what compilers append to clones, for use in a folded line."""
     return re.sub(r"\.(isra|part|constprop|cold|lto_priv)\b.*$", "", name).replace(";", ":")

@@ -1,4 +1,4 @@
-"""What a probe says about one second: figures and histograms per process, and how good they are."""
+"""A probe's output for one second: figures and histograms per process, and their quality."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from probes.table import BY_ID
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How complete a frame is.
+    """Completeness of a frame.
 
-    `missed_frames` lie between the frame before and this one, whose `dt_ns` spans them. `new_series` are processes
-    whose counters fell (a reused pid), left out of this frame. `emptied`: the histograms were emptied behind what was
-    printed of them, and may lack what fell between the two; counts and sums are whole. `late_ms`: so late bpftrace came
-    to the tick, and so much longer the frame is. `map_keys_pct` is the fullest map. `attach` is usdt, function,
-    tracepoint or timer; `slow_entry`: the kernel single-steps, and the probe costs much.
+    `missed_frames` lie between the previous frame and this one, whose `dt_ns` spans them. `new_series` are processes
+    whose counters fell (a reused pid), left out of this frame. `emptied`: the histograms were emptied after printing,
+    and may lack events in between; counts and sums are complete. `late_ms`: delay of bpftrace's tick, by which the
+    frame is longer. `map_keys_pct` is the fullest map. `attach` is usdt, function, tracepoint or timer; `slow_entry`:
+    the kernel single-steps, and the probe is expensive.
     """
 
     lost_events: int = 0
@@ -35,7 +35,7 @@ class Quality:
 
     @property
     def good(self) -> bool:
-        """Whether the frame is complete: no event lost, no line skipped, no map full."""
+        """Whether no event was lost, no line skipped, and no map full."""
         return not self.lost_events and not self.broken_lines and not self.full
 
     @property
@@ -75,7 +75,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of one probe: what happened in the `dt_ns` before `t_ns`, on the journal's clock.
+    """One frame of one probe: events of the `dt_ns` before `t_ns`, on the journal's clock.
 
     `records`: pid -> field of the table -> value. `histograms`: field -> pid -> bucket -> count. `groups`: pid -> 1 for
     a server process, 2 for a client.
@@ -92,16 +92,16 @@ class Frame:
 
 
 def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, dict[str, Any]]:
-    """The frame's figures by role, as they stand in the journal; with no roles at all, by group (`server`, `client`).
+    """Figures by role, as in the journal; without roles, by group (`server`, `client`).
 
-    They are over all processes of the role, whose number they tell: sums, maxima of peaks, and merged histograms as
+    They cover all processes of the role and include their number: sums, maxima of peaks, and merged histograms as
     pairs of bucket and count.
     """
     peaks = {one.name for one in BY_ID[frame.probe].fields if one.kind == "peak"}
     pids = set(frame.records).union(*frame.histograms.values())
     members: dict[str, list[int]] = {}
     for pid in sorted(pids):
-        # Of no known group are servers: only those run what tier 2 attaches to.
+        # Processes of unknown group are servers: only those run what tier 2 attaches to.
         role = roles.get(pid) or ("client" if frame.groups.get(pid) == 2 else "server")
         members.setdefault(role, []).append(pid)
     figures = {}

@@ -1,17 +1,17 @@
-"""The privileged part, the only one: runs one of the project's own scripts with bpftrace, and nothing else.
+"""The only privileged part: runs one of the project's own scripts with bpftrace, and nothing else.
 
-    helper.py PROBE --binary FILE --major N --server PID [--client PID]... [--launcher PID]...
-    helper.py --version      the bpftrace that it would run, and that one's version, a line each
+helper.py PROBE --binary FILE --major N --server PID [--client PID]... [--launcher PID]...
+helper.py --version      path and version of the bpftrace that it would run, a line each
 
-It takes no program, script or attach point from its caller. Which bpftrace it runs is fixed where it is installed (see
-`bpftrace`); attach points it finds in the binary by the project's table; the script is written to memory; bpftrace is
+It takes no program, script or attach point from its caller. Its bpftrace is fixed where it is installed (see
+`bpftrace`); it finds attach points in the binary by the project's table; the script is written to memory; bpftrace is
 started without a shell and with an environment of its own. Every argument is checked: a caller other than root names
 processes and binaries of its own, and only threads of that user are counted.
 
 bpftrace's output goes straight to the caller. The helper ends bpftrace when its standard input ends, which the
-kernel sees to when the caller dies, however it dies; when the helper itself dies, the kernel kills bpftrace.
+kernel ensures however the caller dies; if the helper itself dies, the kernel kills bpftrace.
 
-It uses nothing but Python's own library.
+It uses only Python's standard library.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from probes import bpftrace, elf, processes, render, resolve
 from probes.errors import ProbeError, visible
 from probes.table import BY_ID, SCRIPTED
 
-GRACE_S = 3.0  # from SIGINT, which has bpftrace detach and print its last, to SIGKILL
+GRACE_S = 3.0  # from SIGINT, on which bpftrace detaches and prints its last data, to SIGKILL
 TRACEFS = Path("/sys/kernel/tracing")
 NO_TRACEFS = f"probes: the kernel's tracing file system is not mounted; as root: mount -t tracefs tracefs {TRACEFS}"
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNS = 0x20000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
-HELD = Path("/dev/shm")  # where the helper has a folder of its own in its mount namespace; bpftrace needs none of it
+HELD = Path("/dev/shm")  # where the helper has a folder of its own in its mount namespace; bpftrace does not need it
 ENVIRONMENT = {
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
-    # The default is 4096, and inserts beyond are dropped without a message. Two names: since 0.20, and before.
+    # The default is 4096, and inserts beyond it are silently dropped. Two names: since 0.20, and before.
     "BPFTRACE_MAX_MAP_KEYS": "16384",
     "BPFTRACE_MAP_KEYS_MAX": "16384",
-    "BPFTRACE_NO_USER_SYMBOLS": "1",  # bpftrace asks at print time, when backends are gone; the reader does it
+    "BPFTRACE_NO_USER_SYMBOLS": "1",  # bpftrace resolves at print time, when backends are gone; the reader does it
 }
 
 
 def main(argv: list[str], pinned: str = "") -> int:
-    """Runs a probe with the bpftrace that is `pinned`, until standard input ends.
+    """Run a probe with the `pinned` bpftrace until standard input ends.
 
-    Returns bpftrace's exit code, 2 for what was refused.
+    Returns bpftrace's exit code, or 2 for a refused request.
     """
     try:
         if argv == ["--version"]:
@@ -81,7 +81,7 @@ def main(argv: list[str], pinned: str = "") -> int:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The arguments, checked one by one. Raises ProbeError for what the helper will not do."""
+    """Parse and check the arguments. Raises ProbeError for what the helper refuses."""
     parser = _Parser(prog="helper", description="Runs one probe for its caller.", allow_abbrev=False)
     parser.add_argument("probe")
     parser.add_argument("--binary", type=Path, required=True)
@@ -106,7 +106,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def living_pid(text: str) -> int:
-    """The pid in the text. Raises ProbeError unless it is that of a process which the caller may watch."""
+    """Parse a pid. Raises ProbeError unless the caller may watch that process."""
     if not re.fullmatch(r"[1-9][0-9]{0,9}", text):
         raise ProbeError(f"probes: {text!r} is not a process id")
     owner = processes.owner(int(text))
@@ -124,13 +124,13 @@ def caller() -> int:
 
 
 def server_binary(path: Path, server: int) -> Path:
-    """The server's own binary: what the running server was started from, owned by root or by the caller."""
+    """The binary that the running server was started from, owned by root or by the caller."""
     try:
         whole = path.resolve(strict=True)
         status, running = whole.stat(), Path(f"/proc/{server}/exe").stat()
         same = (running.st_dev, running.st_ino) == (status.st_dev, status.st_ino)
     except OSError:
-        same = False  # why is left out: it would reveal what is in folders that the caller cannot read
+        same = False  # without the reason, which would reveal what is in folders that the caller cannot read
     if not same:
         raise ProbeError(
             f"probes: the running server (pid {server}) was started from another file than {path}; "
@@ -144,9 +144,9 @@ def server_binary(path: Path, server: int) -> Path:
 
 
 def unchangeable(probe: str, binary: Path, server: int) -> Path:
-    """A path to the wanted binary that only root can change: its own, or a mount that no other process sees.
+    """A path to the binary that only root can change: its own, or a mount that no other process sees.
 
-    bpftrace reads a function's place from the file, and the kernel then opens the path again. Anyone who replaced the
+    bpftrace reads a function's offset from the file, and the kernel then opens the path again. Anyone who replaced the
     file in between would have the kernel write a breakpoint into any program, at any place, for all its users.
     """
     if not BY_ID[probe].needs_binary or (bpftrace.changeable(binary) is None and not user_mounted(binary)):
@@ -167,16 +167,16 @@ def unchangeable(probe: str, binary: Path, server: int) -> Path:
 
 
 def user_mounted(path: Path) -> bool:
-    """Whether a file system on the way may be one that a user has mounted, which is always done with nosuid.
+    """Whether a file system on the way may be mounted by a user, which always implies nosuid.
 
-    FUSE says of owners and links what that user wants. The Nix store is mounted so, too, and only by root.
+    FUSE reports owners and links as that user wishes. The Nix store is nosuid too, but mounted by root only.
     """
     on_the_way = () if path.is_relative_to(bpftrace.NIX_STORE) else (path, *path.parents)
     return any(os.statvfs(one).f_flag & os.ST_NOSUID for one in on_the_way)
 
 
 def mount_tracefs() -> None:
-    """Mounts the tracing file system if it is not there, and says so. Raises ProbeError when that cannot be done."""
+    """Mount the tracing file system if missing, and say so. Raises ProbeError if that fails."""
     if tracefs_mounted():
         return
     if os.geteuid() != 0 or caller() != 0:
@@ -186,13 +186,13 @@ def mount_tracefs() -> None:
 
 
 def tracefs_mounted() -> bool:
-    """Whether the tracing file system is where it belongs; any user can tell, who may not look into it."""
+    """Whether the tracing file system is mounted; works for users who may not read it."""
     mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
     return any(line.split(" ")[1:3] == [str(TRACEFS), "tracefs"] for line in mounts.splitlines())
 
 
 def prepare(wanted: argparse.Namespace, version: tuple[int, int] = (0, 17)) -> str:
-    """The script to run, over the processes as they are now. Raises ProbeError when it can attach nowhere."""
+    """Render the script for the present processes. Raises ProbeError if it can attach nowhere."""
     probe = BY_ID[wanted.probe]
     attachments, machine = {}, os.uname().machine
     if probe.needs_binary:
@@ -203,7 +203,7 @@ def prepare(wanted: argparse.Namespace, version: tuple[int, int] = (0, 17)) -> s
         )
     groups = processes.groups(wanted.server, wanted.client, wanted.launcher)
     owner = caller()
-    if owner != 0:  # a child may have become another user's: sudo, su
+    if owner != 0:  # a child may have changed its user: sudo, su
         groups = {tid: group for tid, group in groups.items() if processes.owner(tid) == owner}
     return render.script(
         wanted.probe,
@@ -222,13 +222,13 @@ def kernel_version() -> tuple[int, int]:
 
 
 def run(program: Path, script: str) -> int:
-    """Runs bpftrace over a script until it ends or standard input does; returns its exit code."""
+    """Run bpftrace on a script until it or standard input ends; return its exit code."""
     script_fd = os.memfd_create("probe.bt")
     os.write(script_fd, script.encode())
     helper = os.getpid()
 
     def die_with_helper() -> None:
-        # Here, after any change of credentials: the kernel forgets it then.
+        # After any change of credentials, which makes the kernel forget this.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != helper:
             os._exit(1)
@@ -240,7 +240,7 @@ def run(program: Path, script: str) -> int:
         cwd="/",
         pass_fds=[script_fd],
         preexec_fn=die_with_helper,
-        start_new_session=True,  # the terminal's Ctrl-C is the caller's to pass on
+        start_new_session=True,  # the caller passes the terminal's Ctrl-C on
     )
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, lambda _number, _frame: sys.exit(_stop(child)))

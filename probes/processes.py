@@ -1,4 +1,4 @@
-"""Which threads are to be watched: a server's, the clients', and those that start clients."""
+"""Threads to watch: those of a server, its clients, and the programs that start clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int, parent_of: dict[int, int]) -> set[int]:
-    """The process, its children, their children, and so on."""
+    """The process and all its descendants."""
     children: dict[int, list[int]] = {}
     for child, parent in parent_of.items():
         children.setdefault(parent, []).append(child)
@@ -39,7 +39,7 @@ def descendants(pid: int, parent_of: dict[int, int]) -> set[int]:
 
 
 def threads(pid: int) -> set[int]:
-    """The threads of a process; empty once it is gone."""
+    """Threads of a process; empty once it has exited."""
     try:
         return {int(folder.name) for folder in Path(f"/proc/{pid}/task").iterdir()}
     except OSError:
@@ -47,7 +47,7 @@ def threads(pid: int) -> set[int]:
 
 
 def owner(tid: int) -> int | None:
-    """The user that a thread belongs to, root for setuid programs; None once it is gone."""
+    """The user of a thread, root for setuid programs; None once it has exited."""
     try:
         return Path(f"/proc/{tid}").stat().st_uid
     except OSError:
@@ -55,7 +55,7 @@ def owner(tid: int) -> int | None:
 
 
 def groups(server: int, clients: Iterable[int], launchers: Iterable[int]) -> dict[int, int]:
-    """All threads to begin with: tid -> group. A launcher's present children are not taken along."""
+    """All initial threads: tid -> group. A launcher's present children are left out."""
     parent_of = parents()
     found: dict[int, int] = {tid: LAUNCHER for pid in launchers for tid in threads(pid)}
     for pid in clients:
@@ -65,7 +65,7 @@ def groups(server: int, clients: Iterable[int], launchers: Iterable[int]) -> dic
 
 
 def started_ns(pid: int) -> int | None:
-    """When the process began, on CLOCK_BOOTTIME, cut to ticks (10 ms); None once it is gone."""
+    """Start time on CLOCK_BOOTTIME, rounded down to ticks (10 ms); None once it has exited."""
     try:
         data = Path(f"/proc/{pid}/stat").read_bytes()
         return int(data[data.rindex(b")") + 2 :].split()[19]) * 1_000_000_000 // TICKS_PER_S
@@ -75,7 +75,7 @@ def started_ns(pid: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """What processes had of the CPUs by `at_ns`: ns on one, ns that they waited for one, whether one can run now."""
+    """CPU use of processes by `at_ns`: ns on a CPU, ns waiting for one, whether any is runnable now."""
 
     at_ns: int
     on_ns: int
@@ -83,9 +83,9 @@ class CpuUse:
     runnable: bool
 
     def starved(self, before: CpuUse) -> bool:
-        """Whether since `before` the processes were kept from running, rather than asleep, stopped or at work.
+        """Whether the processes have since `before` been kept from running, rather than asleep, stopped or at work.
 
-        The kernel counts a wait when it ends, so that of one that lasts only the state tells.
+        The kernel counts a wait when it ends; only the state reveals one that lasts.
         """
         elapsed_ns = self.at_ns - before.at_ns
         lasting = self.runnable and 2 * (self.on_ns - before.on_ns) < elapsed_ns
@@ -93,7 +93,7 @@ class CpuUse:
 
 
 def cpu_use(pid: int) -> CpuUse:
-    """Of the process and all that descend from it; those that are gone count for nothing."""
+    """CPU use of the process and its descendants, without exited ones."""
     on_ns, waited_ns, runnable = 0, 0, False
     for one in descendants(pid, parents()):
         for tid in threads(one):
@@ -107,7 +107,7 @@ def cpu_use(pid: int) -> CpuUse:
 
 
 def process_of(tid: int) -> int:
-    """The process that a thread belongs to; the thread itself when it is gone."""
+    """The process of a thread; the thread itself once it has exited."""
     with suppress(OSError, ValueError):
         status = Path(f"/proc/{tid}/status").read_bytes()
         start = status.index(b"\nTgid:") + 6

@@ -1,10 +1,10 @@
 """From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads the output of 0.17, 0.23 and 0.27.
 
 The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
-threads some seconds after their end, and the reader with it; to be rid of their buckets, it now and then empties its
-histograms in a burst, behind what it prints of them, and says `emptied`. A burst without its `tock` is dropped and its
-counts show in the next frame. A burst that bpftrace came to late, for want of a CPU, holds what was counted until then,
-and its frame ends there. What follows the last `tock` (the dump at exit) is not framed and is passed over.
+threads some seconds after their end, and so does the reader; to drop their buckets, it occasionally empties its
+histograms in a burst, after printing them, and says `emptied`. A burst without its `tock` is dropped and its counts
+show in the next frame. A burst that bpftrace reached late, for want of a CPU, holds what was counted until then, and
+its frame ends there. Output after the last `tock` (the dump at exit) is ignored.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from probes.frames import MAP_KEYS, Frame, Quality, Stack
 from probes.table import BY_ID, OTHER, WAITS, Field, Probe
 
 Maps = dict[str, Any]
-PartKey = tuple[int, int | None]  # tid, and the second key where the map has one
-# Several times the grain of /proc/uptime; and more than a time namespace, whose uptime is another, would make of it.
+PartKey = tuple[int, int | None]  # tid, and the second key if the map has one
+# Bounds: several times the resolution of /proc/uptime, and less than the uptime of another time namespace differs by.
 LATE_NS, LATE_MAX_NS = 50_000_000, 120_000_000_000
 UPTIME = re.compile(r"\d+\.\d+ ")
 ADDRESS = re.compile(r"(0x)?[0-9a-fA-F]+")
@@ -30,10 +30,10 @@ LINE_MAX_BYTES = 32 * 1024 * 1024
 
 
 class Reader:
-    """The reader of one run of one probe.
+    """Reader of one run of one probe.
 
     `offset_ns` is bpftrace's clock (CLOCK_BOOTTIME) less the journal's (CLOCK_MONOTONIC); set it again whenever it may
-    have changed. `process_of` says whose thread a tid is.
+    have changed. `process_of` maps a tid to its process.
     """
 
     def __init__(
@@ -55,20 +55,20 @@ class Reader:
         self.restart()
 
     def restart(self) -> None:
-        """Forgets the series: another bpftrace begins, with empty maps."""
+        """Forget the series: another bpftrace begins, with empty maps."""
         self.attached: int | None = None
         self.ready_ns: int | None = None  # bpftrace's clock
-        self.baseline_ns: int | None = None  # the last burst's tick, on the same clock: from there on all is counted
+        self.baseline_ns: int | None = None  # the last burst's tick, on the same clock: counting starts there
         self._rest = b""
         self._tick: int | None = None
         self._maps: Maps = {}
-        self._emptied = False  # the histograms, once they were printed
+        self._emptied = False  # histograms, after printing
         self._last: dict[tuple[str, PartKey], int] = {}
         self._held: list[tuple[tuple[str, PartKey], int, int]] = []  # series that wait until they have caught up
         self._quality = self._origin
 
     def feed(self, data: bytes) -> tuple[Frame, ...]:
-        """The frames that these bytes complete. Lines may be cut anywhere."""
+        """Return the frames that these bytes complete. Lines may be cut anywhere."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > LINE_MAX_BYTES:
@@ -110,7 +110,7 @@ class Reader:
         elif word == "ready":
             self.ready_ns = int(number)
         elif word == "tick":
-            if self._emptied:  # in a burst that has no end
+            if self._emptied:  # in a burst without an end
                 self._begin_histograms()
             self._tick, self._maps = int(number), {}
         elif word == "emptied":
@@ -124,7 +124,7 @@ class Reader:
         return None
 
     def _came_to_it(self, uptime: str) -> None:
-        """When bpftrace came to the tick, by /proc/uptime: what it prints of the maps is as of then."""
+        """Time when bpftrace reached the tick, by /proc/uptime: the printed maps are as of then."""
         seconds = UPTIME.match(uptime)
         printed_ns = round(float(seconds[0]) * 1e9) if seconds else 0
         if self._tick is not None and LATE_NS < printed_ns - self._tick < LATE_MAX_NS:
@@ -184,17 +184,17 @@ class Reader:
         )
 
     def _begin_histograms(self) -> None:
-        """The script has emptied its histograms: they count from nothing again."""
+        """The script has emptied its histograms: they count from zero again."""
         self._last = {name: value for name, value in self._last.items() if name[0] not in self._histogram_names}
         self._emptied = False
         self._note(emptied=1)
 
     def _regroup(self, groups: Mapping[int, int]) -> None:
-        """Takes in who is watched, and forgets whom the script has forgotten."""
+        """Update the watched threads, and forget those that the script has forgotten."""
         gone = self.groups.keys() - groups if groups and not self._quality.lost_events else set()
         if gone:
             self.groups = {tid: group for tid, group in self.groups.items() if tid not in gone}
-            # Their buckets stay in the script until it empties the histograms, and would be counted once more.
+            # Their buckets stay in the script until it empties the histograms, and would be counted twice.
             self._last = {
                 name: value
                 for name, value in self._last.items()
@@ -203,14 +203,14 @@ class Reader:
         self.groups.update(groups)
 
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
-        """Adds what a cumulative map grew by to the records."""
+        """Add the growth of a cumulative map to the records."""
         for key, value in _counts(field, tick, maps, self.probe).items():
             name = (field.name, key)
             before = self._last.get(name, 0)
             pid = self._process_of(key[0])
             if value < before:
-                # An interval that ended between tick and print was counted twice: it is made good here. Else the
-                # process is another one, which another of its series tells.
+                # An interval that ended between tick and print was counted twice, which is corrected here.
+                # Otherwise this is a new process, which another of its series reveals.
                 if field.since:
                     self._held.append((name, pid, value))
                     continue
@@ -261,7 +261,7 @@ class Reader:
 
 
 def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
-    """Thread, user addresses and kernel names, innermost first, of a key `tid,ustack,kstack` of any version.
+    """Split a key `tid,ustack,kstack` of any version into thread, user addresses and kernel names, innermost first.
 
     Frames are separated by newlines, or (0.23) by a backslash and an n; addresses may lack the 0x.
     """
@@ -272,19 +272,19 @@ def parse_stack_key(key: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
 
 
 def parse_kind(key: str) -> tuple[str, str]:
-    """The kind of wait of a key `tid,kind,ustack,kstack`, and the key without it."""
+    """Split a key `tid,kind,ustack,kstack` into the kind of wait and the remaining key."""
     tid, kind, stacks = key.split(",", 2)
     return dict(enumerate(WAITS))[int(kind)], f"{tid},{stacks}"
 
 
 def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:
-    """A map's keys and values; a map that was never hit is absent, or the number 0."""
+    """Keys and values of a map; a map that was never hit is absent, or the number 0."""
     found = maps.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
-    """A map of numbers by thread and second key. Thread 0 is the idle task and the script's own scratch key."""
+    """Numbers by thread and second key. Thread 0 is the idle task and the script's own scratch key."""
     found: dict[PartKey, int] = {}
     for key, value in _mapping(maps, name).items():
         tid, _, part = key.partition(",")
@@ -294,7 +294,7 @@ def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
 
 
 def _counts(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
-    """A field's cumulative counts, with what had not ended at the tick; those of a part by thread alone."""
+    """Cumulative counts of a field, including intervals still open at the tick; those of a part by thread alone."""
     counts = _keyed(maps, field.source)
     parts = {tid: part for (tid, _), part in _keyed(maps, field.since_part).items()}
     for (tid, _), began in _keyed(maps, field.since).items():

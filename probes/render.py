@@ -1,4 +1,4 @@
-"""From a probe's script to what bpftrace is given: attach points, the watched processes, the rule of the stack."""
+"""From a probe's script to bpftrace's input: attach points, the watched processes, the stack rule."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SERVER, CLIENT, LAUNCHER = 1, 2, 4
 SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@=-]+")
 SAFE_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 PLACEHOLDER = re.compile(r"\{\{([A-Z_]+)\}\}")
-# Map types of 0.17 and 0.23 come from the first use in program order, which is a reading one.
+# bpftrace 0.17 and 0.23 infer a map's type from its first use in program order, which is a read.
 TYPES = {
     **{"@sp": "1", "@since": "nsecs", "@inside": "nsecs", "@phase": "1"},
     **{"@first": "1", "@last": "1", "@dead": "1", "@died": "nsecs", "@forgotten": "1", "@printing": "1"},
 }
-FORGOTTEN_MAX = 300  # threads whose buckets are carried along; what falls between print and emptying is not in them
+FORGOTTEN_MAX = 300  # threads whose buckets are kept; events between print and emptying are lost to them
 # The second keys of maps by thread and part, by probe; maps of more keys are emptied with each print.
 PARTS = {"sched": (0, 1, 2, 4, 8), "phases": (1, 2, 3, 4), "offcpu": (0, 1, 2, 3, 4)}
 COMMENT = re.compile(r"//[^\n]*")
 MAP_KEY = re.compile(r"(@[a-z_]+)\[([^\]]*)\]")
-# An attach point stands at the beginning of a line, or behind a comma after another one.
+# An attach point stands at the beginning of a line, or after a comma behind another one.
 POINT = re.compile(r"^(BEGIN|END|(?:tracepoint|uprobe|uretprobe|usdt|profile|interval):\S+)", re.MULTILINE)
-# Not a setuid program: where its code lies is a secret that protects it. `uid` and `gid` are those of who started it.
+# Excludes setuid programs, whose code addresses are a secret that protects them. `uid` and `gid` are the starter's.
 NO_MORE_RIGHTS = " && ".join(f"((struct task_struct *)curtask)->cred->e{one}.val == {one}" for one in ("uid", "gid"))
 PHASES = (("Parse", "parse"), ("Analyze and rewrite", "analyze"), ("Plan", "plan_start"), ("Execute", "execute"))
 RAW_STACKS = (0, 18)
-# Where the rule of the stack has not been verified, every start replaces the one before it.
+# If the stack rule has not been verified, every start replaces the previous one.
 FLAT_STACK = "(uint64)65536"
 
 
@@ -49,12 +49,12 @@ def script(
     owner: int = 0,
     bpftrace: tuple[int, int] = (0, 17),
 ) -> str:
-    """The script of a probe, ready to run.
+    """Render a probe's script, ready to run.
 
-    `groups` are the threads to begin with: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot
-    be read) every server that runs the binary is counted. An `owner` other than root: only that user's
-    processes are read, also where a thread has gone and its number is now another user's. `bpftrace` is the version
-    that the script is for. Raises ProbeError for a path or symbol that a script cannot hold.
+    `groups` are the initial threads: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot be
+    read) every server that runs the binary is counted. An `owner` other than root: only that user's processes are
+    read, even if a thread's number has been reused by another user's. `bpftrace` is the version that the script is
+    for. Raises ProbeError for a path or symbol that a script cannot hold.
     """
     found = attachments or {}
     entry = BY_ID[probe]
@@ -71,9 +71,9 @@ def script(
         "SAMPLED": "(@g[tid] == 1 || @g[tid] == 2)" + (f" && uid == {owner} && {NO_MORE_RIGHTS}" if owner else ""),
         "STACKED": "@g[tid] == 1" + (f" && uid == {owner} && {NO_MORE_RIGHTS}" if owner else ""),
         "SP": 'reg("sp")' if stacked else FLAT_STACK,
-        # By how much the stack pointer is higher at the end than at the start: the return address.
+        # Bytes by which the stack pointer is higher at the end than at the start: the return address.
         "PLAN_POPPED": "8" if stacked and ends and ends[0].at_return else "0",
-        # Addresses. Before raw stacks came, BPFTRACE_NO_USER_SYMBOLS did it, which newer ones do not obey.
+        # Addresses, not names. Before raw stacks, BPFTRACE_NO_USER_SYMBOLS did this; newer versions ignore it.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
     }
     if probe == "phases":
@@ -115,30 +115,28 @@ def _points(event: str, binary: str, found: Mapping[str, tuple[Attachment, ...]]
 
 
 def _asleep(groups: Mapping[int, int]) -> str:
-    """Taken for asleep until seen otherwise; the first frame, which is only a baseline, sets it right."""
+    """Assume threads asleep until seen otherwise; the first frame, which is only a baseline, corrects it."""
     watched = [tid for tid, group in sorted(groups.items()) if group != LAUNCHER] or [0]
     return "\n  ".join(f"@off[{tid}] = nsecs; @state[{tid}] = (uint64)1;" for tid in watched)
 
 
 def _printed(probe: Probe) -> tuple[str, ...]:
-    """The maps that a tick prints: first what has begun, last the histograms, which may be emptied right after it."""
+    """Maps that a tick prints: open intervals first, histograms last, since they may be emptied right after."""
     begun = [name for field in probe.fields for name in (field.since, field.since_part) if name]
     ended = sorted(probe.fields, key=lambda field: field.kind == "histogram")
     return tuple(dict.fromkeys(["@group", *begun, *(field.source for field in ended)]))
 
 
 def _own(probe: Probe) -> str:
-    """The probe's own script; two of them time planning alike."""
     return source(probe.script).replace("{{PLANNING}}\n", source("planning.bt"))
 
 
 def _texts(probe: Probe) -> str:
-    """All that is the probe's own of its script."""
     return _own(probe) + (source("phase.bt") if probe.id == "phases" else "")
 
 
 def _types(texts: str) -> str:
-    """Gives key 0 of each scratch map a value of its type and takes it away again; there is no thread 0."""
+    """Give key 0 of each scratch map a typed value and delete it again; thread 0 does not exist."""
     lines = []
     for name, kind in TYPES.items():
         if f"{name}[" in texts:
@@ -148,9 +146,9 @@ def _types(texts: str) -> str:
 
 
 def _tracking(probe: Probe) -> str:
-    """The part that keeps the watched threads, and forgets all that the script has of those that are gone."""
+    """Script part that keeps the watched threads, and forgets everything about exited ones."""
     keys = {(name, key.count(",")) for name, key in MAP_KEY.findall(COMMENT.sub("", _texts(probe)))}
-    # Peaks are emptied with each print: what bpftrace itself deletes, nobody else should.
+    # Peaks are emptied with each print: what bpftrace itself deletes, nothing else should.
     others = {"@g", "@max_us", *_histograms(probe)}
     by_thread = {name for name, commas in keys if commas == 0} - others | {"@group"}
     lines = [f"delete({name}[$gone]);" for name in sorted(by_thread)]
@@ -161,7 +159,7 @@ def _tracking(probe: Probe) -> str:
 
 
 def _emptying(probe: Probe) -> str:
-    """The part that empties histograms in which many are gone: from those, scripts cannot delete a thread's."""
+    """Script part that empties histograms with many exited threads: scripts cannot delete single threads there."""
     if not _histograms(probe):
         return ""
     clears = " ".join(f"clear({name});" for name in _histograms(probe))
@@ -173,7 +171,6 @@ def _histograms(probe: Probe) -> tuple[str, ...]:
 
 
 def _without_unattached(text: str, values: Mapping[str, str]) -> str:
-    """Leaves out the blocks of optional events that attach nowhere."""
     for name, value in values.items():
         if not value and re.search(rf"^\{{\{{{name}\}}\}} /", text, re.MULTILINE):
             text = re.sub(rf"(^//[^\n]*\n)*^\{{\{{{name}\}}\}} /.*?^\}}\n\n?", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""What probes need of a machine, and for each thing that is missing one line that says what to do.
+"""Requirements of probes on a machine, and for each one missing a line that says what to do.
 
 `facts` looks at the machine; `check` judges and is pure, so that every line can be tested anywhere.
 """
@@ -23,12 +23,12 @@ Version = tuple[int, int]
 
 ANNOUNCED = "PGBED_BPFTRACE_VERSION"  # of the bpftrace that the first run with probes fetches for the helper
 OLDEST: Version = (0, 17)
-CAPABILITIES: Version = (0, 25)  # from here on bpftrace asks for capabilities, not for root
+CAPABILITIES: Version = (0, 25)  # from this version on, bpftrace requires capabilities instead of root
 NEEDS_BTF: Version = (0, 23)
-# From this bpftrace on, this kernel: the ring buffer, then what current releases state.
+# From this bpftrace on, this kernel: first for the ring buffer, then as current releases state.
 OLDEST_KERNEL: tuple[tuple[Version, Version], ...] = (((0, 25), (6, 1)), ((0, 24), (5, 8)))
 CAPABILITY_BITS = {"CAP_DAC_OVERRIDE": 1, "CAP_DAC_READ_SEARCH": 2, "CAP_PERFMON": 38, "CAP_BPF": 39}
-# For attaching to functions and USDT sites: kernels since 6.16, and older ones with the fixes of July 2025, ask for it.
+# Required to attach to functions and USDT sites by kernels since 6.16, and by older ones with the fixes of July 2025.
 CAP_SYS_ADMIN = 21
 TRACEPOINTS = (
     "sched_wakeup",
@@ -46,11 +46,11 @@ SCHEDULER = ("runq", "sched", "offcpu")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found. Versions are (major, minor); `bpftrace` is None if it was not found.
+    """State of the machine. Versions are (major, minor); `bpftrace` is None if it was not found.
 
     `missing` says why not. `sudo` is true when sudo starts the helper as root. `capabilities` are the bits
-    that the helper will have if it is not root. `wrapper` is PGBED_PROBE_HELPER when that cannot be executed.
-    `tracepoints` are those of `sched` that the kernel offers, None when that could not be looked at.
+    that the helper will have if it is not root. `wrapper` is PGBED_PROBE_HELPER if that cannot be executed.
+    `tracepoints` are the kernel's in `sched`, None if they could not be read.
     """
 
     linux: bool
@@ -70,14 +70,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something missing. `text` is the line for the user, `off` the probes that cannot run because of it."""
+    """A missing requirement. `text` is the line for the user, `off` the probes that cannot run because of it."""
 
     text: str
     off: tuple[str, ...] = BPF
 
 
 def facts(*, sudo: bool = False) -> Facts:
-    """What this machine offers. Nothing is changed and nothing is started but `bpftrace --version`, by the helper.
+    """Collect facts; change nothing and start only `bpftrace --version`, by the helper.
 
     `sudo` says that sudo would start the helper without a password.
     """
@@ -93,7 +93,7 @@ def facts(*, sudo: bool = False) -> Facts:
     given = file_capabilities(Path(wrapper)) if wrapper else None
     try:
         sched = frozenset(one.name for one in (TRACEFS / "events" / "sched").iterdir())
-    except OSError:  # not there, or not for this user to see
+    except OSError:  # missing, or not readable by this user
         sched = None
     return Facts(
         linux=sys.platform == "linux",
@@ -113,7 +113,7 @@ def facts(*, sudo: bool = False) -> Facts:
 
 
 def check(found: Facts) -> tuple[Finding, ...]:
-    """All that is missing, in the order in which to mend it; empty when all probes can run."""
+    """All that is missing, in the order in which to fix it; empty if all probes can run."""
     if not found.linux:
         return (Finding("probes: need Linux; all probes except planstats are off", (*BPF, "procsched")),)
     return (*_program(found), *_kernel(found))
@@ -178,7 +178,7 @@ def _kernel(found: Facts) -> Iterator[Finding]:
 
 
 def silent(probe: str) -> Finding:
-    """The finding for a probe that is attached while statements run and counts nothing."""
+    """Finding for a probe that is attached while statements run and counts nothing."""
     return Finding(f"probes: {probe} is attached but has seen no event in 3 s; is the server pid right?", (probe,))
 
 
@@ -188,7 +188,7 @@ def still_works(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def trackable(found: Facts) -> bool:
-    """Whether scripts can follow processes; without it `ProbeSession(..., tracking=False)`."""
+    """Whether scripts can follow processes; otherwise use `ProbeSession(..., tracking=False)`."""
     return found.btf or (found.bpftrace or OLDEST) < NEEDS_BTF
 
 

@@ -1,4 +1,4 @@
-"""Where each logical event of a probe attaches in a given binary.
+"""Attach points of a probe's logical events in a given binary.
 
 The order is USDT, then .symtab, then .dynsym; a function is taken only if the kernel can emulate its first
 instruction. A uprobe replaces that instruction: emulated, a hit costs about 0.5 us, single-stepped about 10 us.
@@ -16,9 +16,9 @@ from probes.elf import Elf, Symbol
 from probes.errors import ProbeError
 from probes.table import Candidate, Event, Probe
 
-# What compilers append to the names of functions that they specialise.
+# Suffixes of functions that compilers specialise.
 CLONE = r"(\.(isra|part|constprop|cold|lto_priv)\.?\d*)*"
-NOP5_KERNEL = (6, 18)  # from here on the kernel emulates the 5-byte nop, too
+NOP5_KERNEL = (6, 18)  # from this version on, the kernel emulates the 5-byte nop, too
 
 # First bytes of instructions on x86-64 that the kernel emulates.
 CHEAP: tuple[tuple[str, re.Pattern[bytes]], ...] = (
@@ -42,10 +42,10 @@ SLOW: tuple[tuple[str, re.Pattern[bytes]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Where one event attaches.
+    """Attach point of one event.
 
     `kind` is "usdt" or "function"; `symbol` the probe's name or the function's exact spelling. `at_return` asks for
-    the return of the function. `slow` marks an entry that the kernel must single-step, taken by explicit wish.
+    the return of the function. `slow` marks an entry that the kernel must single-step, taken on explicit request.
     """
 
     event: str
@@ -62,7 +62,7 @@ class Attachment:
 
 
 def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> tuple[str, bool]:
-    """The first instruction of a function, its name as far as known, and whether a hit there is slow.
+    """The first instruction of a function, by name if known, and whether a hit there is slow.
 
     Machines other than x86-64 have not been measured: nothing is slow there.
     """
@@ -77,7 +77,7 @@ def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> tuple[str, bool
 
 
 def find(elf: Elf, function: str) -> Symbol | None:
-    """The function of that name or a compiler's clone of it; the plain name wins, and `.cold` parts are passed over."""
+    """The function of that name or a compiler's clone of it; the plain name wins, and `.cold` parts are skipped."""
     pattern = re.compile(re.escape(function) + CLONE)
     for table in (elf.functions, elf.exported):
         found = [symbol for symbol in table if symbol.name.startswith(function) and pattern.fullmatch(symbol.name)]
@@ -90,7 +90,7 @@ def find(elf: Elf, function: str) -> Symbol | None:
 def resolve(
     elf: Elf, event: Event, major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> tuple[Attachment, ...]:
-    """The attachments of an event: the first candidate whose entry is not slow.
+    """Attachments of an event: the first candidate whose entry is not slow.
 
     A candidate is a group of names that belong together (start and end, or the twins of one function). Raises
     ProbeError if no candidate exists, or only slow ones and `allow_slow` is not given; an optional event may lack one.
@@ -125,22 +125,22 @@ def resolve(
 def resolve_all(
     elf: Elf, events: Iterable[Event], major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> dict[str, tuple[Attachment, ...]]:
-    """The attachments of all events of a probe, by the event's name. Raises ProbeError as `resolve` does."""
+    """Attachments of all events of a probe, by name. Raises ProbeError as `resolve` does."""
     return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
 
 
 def slow_hits(attachments: Mapping[str, tuple[Attachment, ...]], events: Iterable[Event]) -> int:
-    """How many hits per statement the kernel must single-step.
+    """Hits per statement that the kernel must single-step.
 
-    The return of a function costs nothing more: the entry is hit once, whatever waits there. Twins of one function
-    are hit in turn.
+    The return of a function costs nothing more: the entry is hit once in any case. Twins of one function are hit in
+    turn.
     """
     often = [event.name for event in events if not event.rare]
     return sum(any(one.slow and not one.at_return for one in attachments.get(name, ())) for name in often)
 
 
 def keeps_frame_pointers(elf: Elf) -> bool:
-    """Whether user stacks of this binary can be walked: most large functions begin by pushing the frame pointer."""
+    """Whether this binary's user stacks can be walked: most large functions begin by pushing the frame pointer."""
     if elf.machine != "x86_64":
         return True  # aarch64's calling convention keeps them
     large = [symbol for symbol in elf.functions or elf.exported if symbol.size >= 512][:500]
@@ -150,7 +150,7 @@ def keeps_frame_pointers(elf: Elf) -> bool:
 
 
 def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tuple[Attachment, ...]]) -> dict[str, Any]:
-    """Where the figures of a probe come from, kept with them: program, kernel, binary, attach points by event.
+    """Origin of a probe's figures, kept with them: program, kernel, binary, attach points by event.
 
     `attach` is usdt, function, both (`function+usdt`), tracepoint or timer.
     """
@@ -173,7 +173,7 @@ def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tupl
 def _attachments(
     elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
 ) -> tuple[Attachment, ...] | None:
-    """What a candidate comes to in this binary; None when one of its names is not there."""
+    """Attachments of a candidate in this binary; None if one of its names is missing."""
     found: list[Attachment] = []
     for name in candidate.usdt:
         if f"postgresql:{name}" not in elf.usdt:

@@ -32,16 +32,16 @@ from probes.tracer import Tracer, bpftrace_version, direct_command
 PATIENCE = float(os.environ.get("PGBED_PATIENCE", "1"))  # factor for timeouts: an emulated guest is slow
 START_TIMEOUT_S = 20.0 * PATIENCE
 STOP_PATIENCE_S = 8.0 * PATIENCE  # more than the helper takes to end a bpftrace that hangs
-HUNG_S = 6.0 * PATIENCE  # that long without a tick, bpftrace is taken for hung, unless it waits for a CPU
+HUNG_S = 6.0 * PATIENCE  # without a tick for so long, bpftrace counts as hung, unless it waits for a CPU
 SILENT_NS = 3_000_000_000
 RESTARTS = 1
 RESCANS = 2
-TICK_NS = 10_000_000  # the grain of processes' start times
+TICK_NS = 10_000_000  # resolution of processes' start times
 RAW_CAP_BYTES = 64 * 1024 * 1024
 
 
 class State(Enum):
-    """Where a session stands. FAILED and ENDED are final."""
+    """FAILED and ENDED are final."""
 
     IDLE = "idle"
     STARTING = "starting"
@@ -52,10 +52,9 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is watched: the postmaster and its binary, the clients' pids with all that descend from them.
+    """The postmaster and its binary, and the clients' pids with all their descendants.
 
-    `launchers` are processes that will start clients: they are not watched, and all children that they start once
-    the probe is ready are.
+    `launchers` will start clients: they themselves are not watched, only children started once the probe is ready.
     """
 
     postmaster: int
@@ -67,7 +66,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time without figures, on the journal's clock; `ended_ns` is None when they did not come back."""
+    """A time without figures, on the journal's clock; `ended_ns` is None if they did not come back."""
 
     probe: str
     began_ns: int
@@ -79,8 +78,8 @@ class ProbeSession:
     """One probe over one server, a context manager. Not thread-safe.
 
     `messages` are lines for the user, `gaps` times without figures; both only grow. `origin` is known once started.
-    `folder` keeps the script, the origin and the raw stream (cut at 64 MiB). `command` starts another
-    helper than `tracer.helper_command`.
+    `folder` keeps the script, the origin and the raw stream (cut at 64 MiB). `command` replaces
+    `tracer.helper_command`.
     """
 
     def __init__(
@@ -105,14 +104,14 @@ class ProbeSession:
         self._allow_slow, self._tracking, self._mount = allow_slow, tracking, mount_tracefs
         self._command = command
         self._tracer: Tracer | None = None
-        self._then: Callable[[], None] | None = None  # what comes when the tracer that was asked to has ended
+        self._then: Callable[[], None] | None = None  # next action once the tracer that was asked to end has done so
         self._reader = Reader(probe)
         self._raw: IO[bytes] | None = None
         self._expected = 0
         self._rescans = 0
         self._open_gap: Gap | None = None
         self._counted = False
-        self._clients: tuple[int, ...] = ()  # those that the helper was given
+        self._clients: tuple[int, ...] = ()  # clients that were passed to the helper
         self._spawned_boot_ns = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -128,14 +127,14 @@ class ProbeSession:
     # -- for the caller
 
     def start(self) -> None:
-        """Starts bpftrace and returns before it is ready. Raises ProbeError when the probe is not available."""
+        """Start bpftrace and return before it is ready. Raises ProbeError if the probe is not available."""
         binary = elf.read(self.target.binary.resolve())
         attachments = resolve.resolve_all(
             binary, self.probe.events, self.target.major, kernel=helper.kernel_version(), allow_slow=self._allow_slow
         )
         bpftrace = bpftrace_version(self._command or direct_command())
         self.origin = resolve.origin(self.probe, bpftrace, binary, attachments)
-        # The helper makes its own, over the processes of that moment: this one is for the record and the count.
+        # The helper renders its own, with the processes of that moment: this one is for the record and the count.
         script = render.script(
             self.probe.id,
             {},
@@ -151,14 +150,14 @@ class ProbeSession:
             self.probe.id, process_of=self._process, attach=self.origin["attach"], slow_entry=self.origin["slow_entry"]
         )
         if self._folder is not None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold addresses of the kernel
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold kernel addresses
             (self._folder / f"{self.probe.id}.bt").write_text(script, encoding="utf-8")
             (self._folder / f"{self.probe.id}.json").write_text(json.dumps(self.origin, indent=1), encoding="utf-8")
             self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
         self._spawn()
 
     def wait_baseline(self, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Blocks until the first tick has been read: all that happens from now on will be in a frame."""
+        """Wait until the first tick has been read: all later events will be in a frame."""
         until_s = time.monotonic() + timeout_s
         while self.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
             if self.state is State.RUNNING and self._reader.baseline_ns is not None:
@@ -168,7 +167,7 @@ class ProbeSession:
         return False
 
     def poll(self) -> tuple[Frame, ...]:
-        """The frames that came since the last call. Never blocks, never raises: a probe must not end a step."""
+        """Return the frames since the last call. Never blocks or raises: a probe must not end a step."""
         try:
             return self._poll()
         except Exception as error:
@@ -190,7 +189,7 @@ class ProbeSession:
         if self.state is State.STARTING:
             self._look_ready()
         if code is not None and self.state is State.STARTING and living(self._clients) != self._clients:
-            self._end_then(self._spawn)  # a client went before the helper had looked
+            self._end_then(self._spawn)  # a client exited before the helper looked
         elif code is not None:
             frames += self._read(tracer)
             self._lost(f"bpftrace ended with code {code}")
@@ -200,18 +199,18 @@ class ProbeSession:
 
     @property
     def silent(self) -> bool:
-        """Whether it has been attached for 3 s and has counted nothing: a fault if statements were running."""
+        """Whether it has been attached for 3 s and counted nothing: a fault if statements were running."""
         if self._counted or self._first_ns is None or self._last_ns is None:
             return False
         return self._last_ns - self._first_ns >= SILENT_NS
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and its bpftrace is gone, so that `poll` need not be called any more."""
+        """Whether it has ended with its bpftrace, so that `poll` need not be called any more."""
         return self.state in (State.FAILED, State.ENDED) and self._tracer is None
 
     def ask_stop(self) -> None:
-        """Begins to end the probe and returns at once; `poll` completes it, `stop` waits for that."""
+        """Begin to end the probe and return at once; `poll` completes it, `stop` waits for that."""
         if self.state is not State.FAILED:
             self.state = State.ENDED
         self._close_gap(None)
@@ -220,7 +219,7 @@ class ProbeSession:
             self._then = lambda: None
 
     def stop(self) -> tuple[Frame, ...]:
-        """Ends bpftrace; returns the last whole frames. Takes a fraction of a second, five if bpftrace hangs."""
+        """End bpftrace; return the last whole frames. Takes a fraction of a second, five if bpftrace hangs."""
         frames: tuple[Frame, ...] = ()
         self.ask_stop()
         until_s = time.monotonic() + STOP_PATIENCE_S
@@ -247,7 +246,7 @@ class ProbeSession:
             *("--major", str(target.major)),
             *("--server", str(target.postmaster)),
         ]
-        self._clients = living(target.clients)  # the helper refuses what is not there
+        self._clients = living(target.clients)  # the helper refuses exited ones
         for option, pids in (("--client", self._clients), ("--launcher", target.launchers)):
             arguments += [word for pid in pids for word in (option, str(pid))]
         arguments += ["--allow-slow"] if self._allow_slow else []
@@ -299,8 +298,8 @@ class ProbeSession:
                 "so that its figures would be wrong"
             )
             return
-        # A server process that was forked between the helper's look at /proc and the attaching may not be watched.
-        # The first burst tells; without such a process there is no need to wait for it.
+        # A server process forked between the helper's look at /proc and the attaching may be missed. The first burst
+        # reveals it; without such a process there is no need to wait for that.
         born = self._born_meanwhile() if self._tracking else set()
         if born and reader.baseline_ns is None:
             return
@@ -317,7 +316,7 @@ class ProbeSession:
         self._close_gap(time.monotonic_ns())
 
     def _born_meanwhile(self) -> set[int]:
-        """Server processes that began since the helper was started, and before the first tick."""
+        """Server processes started after the helper and before the first tick."""
         until_ns = (self._reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
         found = set()
         for pid in processes.descendants(self.target.postmaster, processes.parents()):
@@ -327,7 +326,7 @@ class ProbeSession:
         return found
 
     def _lost(self, reason: str) -> None:
-        """bpftrace has ended or hangs: starts another, once; then the probe fails."""
+        """bpftrace has ended or hangs: start another, once; then the probe fails."""
         if self.restarts >= RESTARTS or (self.state is State.STARTING and self.restarts == 0):
             self._fail(f"{self.probe.id} has stopped: {reason}")
             return
@@ -375,7 +374,7 @@ def living(pids: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def boot_offset_ns() -> int:
-    """CLOCK_BOOTTIME, which bpftrace's nsecs are of, less CLOCK_MONOTONIC: the time that the machine has slept."""
+    """CLOCK_BOOTTIME, bpftrace's clock, less CLOCK_MONOTONIC: the time that the machine was suspended."""
     before_ns = time.monotonic_ns()
     boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     offset_ns = boot_ns - (before_ns + time.monotonic_ns()) // 2

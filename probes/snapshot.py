@@ -1,8 +1,8 @@
-"""Where one process hangs at this moment, from what the kernel tells at once, and its user stack a little later.
+"""Where one process hangs at this moment, from `/proc` at once, and its user stack a little later.
 
-Reading `/proc` disturbs nobody. A user stack needs the process to be stopped for some milliseconds by a tool that
-attaches to it; so it is taken only where that can do no harm (`reason_not_to_attach`), by a process of its own that
-nobody waits for: see `UserStack`. Nothing here raises for a process that vanished or a file that may not be read.
+Reading `/proc` disturbs nobody. For a user stack, a tool must attach to the process and stop it for some milliseconds;
+so it is taken only where that is harmless (`reason_not_to_attach`), by a separate process that nobody waits for: see
+`UserStack`. Nothing here raises for a process that vanished or a file that may not be read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from probes import processes
 from probes.errors import visible
 
 STACK_TOOL = "eu-stack"
-STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # where it is; else it is looked for on PATH
+STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # its path; otherwise it is looked up on PATH
 STACK_TIMEOUT_S = 1.0
 OUTPUT_BYTES = 65536
 MOST_FRAMES = 64
-TOOL_PRIORITY = -10  # a nice value; takes root
+TOOL_PRIORITY = -10  # a nice value; requires root
 STOPPED_STATES = "Tt"
 KERNEL_FRAME = re.compile(r"^\[<[0-9a-fx]+>\] (?:\[[^]]*\] )?([^+ ]+)", re.M)
 USER_FRAME = re.compile(r"^#\d+ +(0x[0-9a-f]+)(?: - \d+)?(?: +([^ @\n]+))?.*$", re.M)
 
-# The calls in which a server or its client may hang; others are shown by number. From the kernel's tables.
+# Calls in which a server or its client may hang, from the kernel's tables; others are shown by number.
 SYSCALLS: Mapping[str, Mapping[int, str]] = {
     "x86_64": {
         0: "read", 1: "write", 7: "poll", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select",
@@ -55,7 +55,7 @@ SYSCALLS: Mapping[str, Mapping[int, str]] = {
         426: "io_uring_enter",
     },
 }  # fmt: skip
-# Those whose first argument is a file: which one, is the next question.
+# Calls whose first argument is a file, which is then shown.
 ON_A_FILE = frozenset({
     "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "fsync", "fdatasync",
     "sync_file_range", "ftruncate", "fallocate", "sendto", "recvfrom", "sendmsg", "recvmsg", "connect", "accept",
@@ -67,9 +67,9 @@ ON_A_FILE = frozenset({
 class ProcessSnapshot:
     """One process at one moment.
 
-    `state` is the kernel's letter ('' when the process has exited), `wchan` the kernel function it sleeps in, `syscall`
-    the call it is in, with the file where it has one ('running' on a CPU), `kernel` the functions of its kernel
-    stack, innermost first. What could not be read is '' or empty, and `notes` say why.
+    `state` is the kernel's letter ('' if the process has exited), `wchan` the kernel function it sleeps in, `syscall`
+    its current call, with the file if any ('running' on a CPU), `kernel` the functions of its kernel stack, innermost
+    first. Unreadable values are '' or empty, and `notes` say why.
     """
 
     pid: int
@@ -84,7 +84,7 @@ class ProcessSnapshot:
 
 
 def take(pid: int) -> ProcessSnapshot:
-    """What the kernel tells of a process now; four short reads."""
+    """Read the state of a process now; four short reads."""
     folder = Path(f"/proc/{pid}")
     notes: list[str] = []
 
@@ -99,7 +99,7 @@ def take(pid: int) -> ProcessSnapshot:
             if folder.exists():
                 notes.append(f"this kernel has no {folder}/{name}".replace(f"/{pid}/", "/PID/"))
         except (OSError, ValueError):
-            pass  # it has gone, or is going
+            pass  # exited or exiting
         return ""
 
     stat = text("stat")
@@ -121,9 +121,9 @@ def parse_kernel_stack(text: str) -> tuple[str, ...]:
 
 
 def parse_syscall(text: str, machine: str) -> tuple[str, int | None]:
-    """The name of the call in `/proc/PID/syscall`, and its file descriptor where its first argument is one.
+    """The name of the call in `/proc/PID/syscall`, and its file descriptor if its first argument is one.
 
-    'running' when it is on a CPU; '' when it waits outside a call (a page fault, say), or nothing is known.
+    'running' on a CPU; '' if it waits outside a call (a page fault, say), or nothing is known.
     """
     number, *arguments = text.split() or [""]
     if not number or number == "-1":
@@ -135,7 +135,7 @@ def parse_syscall(text: str, machine: str) -> tuple[str, int | None]:
 
 
 def syscall_text(pid: int, text: str) -> str:
-    """The call that a process is in, as a person reads it: `fdatasync pg_wal/000000010000000000000003`."""
+    """The current call of a process in readable form: `fdatasync pg_wal/000000010000000000000003`."""
     name, descriptor = parse_syscall(text, platform.machine())
     if descriptor is None:
         return name
@@ -146,14 +146,14 @@ def syscall_text(pid: int, text: str) -> str:
 
 
 def parse_user_stack(text: str) -> tuple[str, ...]:
-    """The functions that `eu-stack` prints, innermost first; an address where there is no name."""
+    """Functions printed by `eu-stack`, innermost first; addresses if unnamed."""
     return tuple(visible(name or address) for address, name in USER_FRAME.findall(text))
 
 
 def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
-    """Why a process must not be attached to; '' when it may be.
+    """Why a process must not be attached to; '' if it may be.
 
-    One that is stopped must stay so; one in an uninterruptible wait cannot stop, and would do it later.
+    A stopped one must stay so; one in an uninterruptible wait cannot stop now, and would do so later.
     """
     if not snapshot.state:
         return "the process has exited"
@@ -176,11 +176,11 @@ def find_stack_tool() -> str | None:
 
 
 class UserStack:
-    """A user stack on its way: made, then polled until `done`; `frames` (innermost first) or `note` hold the outcome.
+    """A user stack being taken: polled until `done`; `frames` (innermost first) or `note` hold the outcome.
 
-    The tool writes to memory, not to a pipe, and is not bound to this process: should this one die, the tool still
-    lets go of the process that it stopped. One that takes too long is killed; the kernel then leaves behind the
-    signal by which it had attached, so the process is sent SIGCONT.
+    The tool writes to memory, not to a pipe, and outlives this process: should this one die, the tool still releases
+    the process that it stopped. A tool that takes too long is killed; the kernel then leaves behind the signal by
+    which it had attached, so the process is sent SIGCONT.
     """
 
     def __init__(self, pid: int, tool: str) -> None:
@@ -191,7 +191,7 @@ class UserStack:
         self._deadline_s = time.monotonic() + STACK_TIMEOUT_S
         self._killed = False
         self._output = os.memfd_create("stack", os.MFD_CLOEXEC)
-        # A debuginfo server would be asked over the network.
+        # A debuginfo server would be queried over the network.
         environment = {name: value for name, value in os.environ.items() if name != "DEBUGINFOD_URLS"}
         try:
             self._process = subprocess.Popen(
@@ -207,11 +207,11 @@ class UserStack:
             return
         with suppress(OSError):
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
-        with suppress(OSError):  # where the CPUs are taken, it would hold the process for as long as it waits for one
+        with suppress(OSError):  # if all CPUs are busy, it would hold the process for as long as it waits for one
             os.setpriority(os.PRIO_PROCESS, self._process.pid, TOOL_PRIORITY)
 
     def poll(self) -> bool:
-        """Whether it is done. Never waits."""
+        """Return whether it is done. Never waits."""
         if self.done:
             return True
         code = self._process.poll()
@@ -226,12 +226,12 @@ class UserStack:
         text = os.pread(self._output, OUTPUT_BYTES, 0).decode(errors="replace")
         frames = parse_user_stack(text)
         lines = [visible(line) for line in text.splitlines() if line.startswith(STACK_TOOL)]
-        # One that ran when it was stopped may have no complete stack: return the part that exists.
+        # A process stopped while running may have no complete stack: return the part that exists.
         self._finish(frames, "" if frames else (lines[-1] if lines else f"{STACK_TOOL} ended with code {code}"))
         return True
 
     def cancel(self) -> None:
-        """Gives it up, whatever it has come to. Waits for the tool to be gone, which takes no time."""
+        """Give up. Waits for the tool to exit, which is immediate."""
         if not self.poll():
             self._kill()
             with suppress(subprocess.TimeoutExpired):
@@ -239,7 +239,7 @@ class UserStack:
             self.poll()
 
     def _kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)  # with all that it has started
+        os.killpg(self._process.pid, signal.SIGKILL)  # with its children
         self._killed = True
 
     def _finish(self, frames: tuple[str, ...] = (), note: str = "") -> None:
@@ -248,6 +248,6 @@ class UserStack:
 
 
 def let_go(pid: int) -> None:
-    """Undoes what a killed tool leaves of its attaching: a process stopped, or about to be. Harmless to any other."""
+    """Undo a killed tool's attaching: a process stopped, or about to be. Harmless to any other."""
     with suppress(OSError):
         os.kill(pid, signal.SIGCONT)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 Kind = Literal["count", "peak", "histogram", "stacks", "waits"]
 PHASES = ("parse", "analyze", "plan", "execute")
-WAITS = ("runq", "asleep", "disk")  # the kinds of a wait whose stack is taken, by their numbers in `offcpu`
+WAITS = ("runq", "asleep", "disk")  # kinds of waits whose stacks are taken, by their numbers in `offcpu`
 OTHER = -1  # as `Field.part`: every second key that no other field of that map names
 
 
@@ -27,9 +27,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens in a server; `name` is also its placeholder in scripts, in capitals.
+    """An event in a server; in capitals, `name` is its placeholder in scripts.
 
-    A `rare` event may attach where a hit is slow; an `optional` one may be nowhere.
+    A `rare` event may attach where a hit is slow; an `optional` one may have no attach point.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Field:
 
     `source` is the script's map, keyed by tid, or by tid and `part`. A `count` is cumulative and divided by `divisor`;
     a `peak` is of the frame; a `histogram` has power-of-two buckets; `stacks` and `waits` are of the frame, by
-    stack, and waits by their kind (`WAITS`), too. `since` is the map of the beginnings of what
-    has not ended yet, to be counted as well; where parts share it, `since_part` is the map of their parts.
+    stack, and waits also by kind (`WAITS`). `since` is the map of start times of open intervals, which count as well;
+    if parts share it, `since_part` maps to their parts.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe; those of tier 0 need no BPF. `hits` is how often it fires per statement.
+    """One probe; tier 0 needs no BPF. `hits` per statement are those of a simple statement that is planned.
 
-    `first_us` of `budget` are paid once per statement, so hits are those of a simple statement that is planned.
+    For these, `first_us` of `budget` are paid once per statement.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Probe:
 
     @property
     def script(self) -> str:
-        """The name of its script in this folder; empty when it needs none."""
+        """Its script in this folder; empty if it needs none."""
         return f"{self.id}.bt" if self.tier else ""
 
     @property
@@ -118,7 +118,7 @@ PLAN_END = Event(
 CAUGHT = Event("caught", (Candidate(functions=("FlushErrorState",)),), rare=True, optional=True)
 
 PARSE = Event("parse", (Candidate(usdt=("query__parse__start",)), Candidate(functions=("raw_parser",))))
-# Up to 14 a Parse message has an analysis of its own that bypasses the others, the USDT probe included.
+# Up to 14 a Parse message has its own analysis that bypasses the others, including the USDT probe.
 ANALYZE = Event(
     "analyze",
     (
@@ -140,7 +140,7 @@ ANALYZE = Event(
 EXECUTE = Event("execute", (Candidate(functions=("PortalStart",)),))
 STATEMENT_END = Event("statement_end", (Candidate(functions=("ReadyForQuery",)), Candidate(functions=("PortalDrop",))))
 
-# Static functions, which no USDT probe stands for.
+# Static functions without a USDT probe.
 ENDPOINT_START = Event("endpoint_start", (Candidate(functions=("get_actual_variable_endpoint",)),))
 ENDPOINT_END = Event("endpoint_end", (Candidate(functions=("get_actual_variable_endpoint",), at_return=True),))
 LEAF_PAGE = Event("leaf_page", (Candidate(functions=("_bt_readpage",)),))
@@ -283,7 +283,7 @@ PROBES: tuple[Probe, ...] = (
     ),
 )
 
-# The other form of `endpoint`, on request only: dearer, and its signal is buffers and planning time.
+# The other form of `endpoint`, on request only: more expensive, and its signal is buffers and planning time.
 ENDPOINT_PROXY = Probe(
     id="endpoint_proxy",
     tier=2,

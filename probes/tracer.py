@@ -18,10 +18,10 @@ from probes.errors import ProbeError, visible
 HELPER = "PGBED_PROBE_HELPER"  # names the installed helper, or a wrapper that gives it capabilities
 PIPE_BYTES = 1024 * 1024
 STOP_TIMEOUT_S = helper.GRACE_S + 2.0
-STARVED_S = 60.0  # for so long at most one is waited for that waits for a CPU
+STARVED_S = 60.0  # longest wait for a bpftrace that waits for a CPU
 LINE_BYTES = 64 * 1024
-LOOK_S = 1.0  # how often that is looked at
-# What bpftrace prints on stderr that does no harm.
+LOOK_S = 1.0  # interval of that check
+# Harmless lines of bpftrace on stderr.
 HARMLESS = (
     "couldn't set RLIMIT_MEMLOCK",
     "Could not read functions from",
@@ -41,7 +41,7 @@ class Tracer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # the terminal's Ctrl-C is not for it
+            start_new_session=True,  # shields it from the terminal's Ctrl-C
             env=environment(),
         )
         assert self.process.stdout is not None and self.process.stderr is not None
@@ -53,11 +53,10 @@ class Tracer:
         self._line = b""
         self._asked_s: float | None = None
         self._heard_s = time.monotonic()
-        self._use: processes.CpuUse | None = None  # what it had of the CPUs, once it has been silent for a while
-        self._looked_s = 0.0  # into its silence, when that was last found to be for want of a CPU
+        self._use: processes.CpuUse | None = None  # its CPU use, once it has been silent for a while
+        self._looked_s = 0.0  # how long it had been silent when last found to lack a CPU
 
     def read(self) -> bytes:
-        """What bpftrace has printed since the last call."""
         data = _available(self._out)
         if data:
             self._heard_s, self._use, self._looked_s = time.monotonic(), None, 0.0
@@ -65,7 +64,7 @@ class Tracer:
 
     @property
     def starved(self) -> bool:
-        """Whether it has been silent for long because it waits for a CPU."""
+        """Whether it has long been silent because it waits for a CPU."""
         return self._looked_s > 0
 
     def hung(self, limit_s: float) -> bool:
@@ -84,14 +83,14 @@ class Tracer:
         return False
 
     def errors(self) -> list[str]:
-        """The lines that it wrote to stderr since the last call, without the harmless ones."""
+        """Lines on stderr since the last call, without the harmless ones."""
         *lines, rest = (self._line + _available(self._err)).split(b"\n")
         self._line = rest[-LINE_BYTES:]
         texts = (visible(line.decode(errors="replace").strip()) for line in lines)
         return [text for text in texts if text and not any(harmless in text for harmless in HARMLESS)]
 
     def ask_end(self) -> None:
-        """Asks bpftrace to print its last and detach; returns at once."""
+        """Ask bpftrace to print its last data and detach; return at once."""
         if self._asked_s is None:
             self._asked_s = time.monotonic()
             assert self.process.stdin is not None
@@ -99,9 +98,9 @@ class Tracer:
                 self.process.stdin.close()
 
     def ended(self) -> int | None:
-        """The exit code; None while it runs. One that was asked and does not end is killed."""
+        """The exit code; None while it runs. Kills a process that was asked to end and did not."""
         if self._asked_s is not None and time.monotonic() - self._asked_s > STOP_TIMEOUT_S:
-            with suppress(PermissionError):  # sudo is not ours to kill; it ends with its child
+            with suppress(PermissionError):  # sudo cannot be killed from here; it ends with its child
                 self.process.kill()  # the kernel then kills bpftrace
         return self.process.poll()
 
@@ -113,7 +112,7 @@ class Tracer:
 
 
 def helper_command() -> tuple[str, ...]:
-    """How the helper is started: directly by root or where it is a wrapper with capabilities, else by sudo."""
+    """The helper's command: direct for root or a wrapper with capabilities, else through sudo."""
     command = direct_command()
     if os.geteuid() == 0 or file_capabilities(Path(command[0])) is not None:
         return command
@@ -125,13 +124,13 @@ def direct_command() -> tuple[str, ...]:
     installed = os.environ.get(HELPER)
     if installed:
         return (installed,)
-    # -I: neither environment nor user folder decides what a privileged process imports. -B: it leaves nothing there.
+    # -I: neither environment nor user folder decides what a privileged process imports. -B: no bytecode files.
     return (sys.executable, "-I", "-B", str(Path(helper.__file__).resolve()))
 
 
 @cache
 def bpftrace_version(command: tuple[str, ...]) -> str:
-    """The version of the bpftrace that a helper runs; needs no privilege. Raises ProbeError if there is no bpftrace."""
+    """Version of the helper's bpftrace; needs no privilege. Raises ProbeError if bpftrace is missing."""
     try:
         answer = bpftrace.output([*command, "--version"], environment()).splitlines()
     except OSError as error:
@@ -143,12 +142,12 @@ def bpftrace_version(command: tuple[str, ...]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The helper's environment. To a helper that root starts, root is the caller, even where root came by sudo."""
+    """The helper's environment. If root starts the helper, root is the caller, even if root came by sudo."""
     return {name: value for name, value in os.environ.items() if os.geteuid() != 0 or name != "SUDO_UID"}
 
 
 def file_capabilities(program: Path) -> int | None:
-    """The capabilities that a program's file gives to who runs it, as bits; None when it gives none."""
+    """Capability bits that a program's file grants; None if it grants none."""
     try:
         _, low, _, high, _ = struct.unpack("<5I", os.getxattr(program, "security.capability")[:20])
     except (OSError, struct.error):

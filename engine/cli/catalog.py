@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of a list. A table shows the `columns`, of which `whole` are never folded, and `notes` below it."""
+    """Rows of a list. A table shows the `columns` (those in `whole` are never folded), and `notes` below it."""
 
     rows: Sequence[Row]
     columns: tuple[str, ...]
@@ -44,10 +44,7 @@ class Listing:
 
 
 def builds(ask: bool = False) -> Listing:
-    """One row per build that `--pg` can name, with the newest known minor of its major version.
-
-    With `ask`, postgresql.org says which minors exist.
-    """
+    """One row per build that `--pg` can name. With `ask`, postgresql.org says which minor releases exist."""
     entries = catalog()
     newest: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: age(entry.version)):
@@ -71,7 +68,6 @@ def _major(version: str) -> str:
 
 
 def configs() -> Listing:
-    """One row per config that `--config` can name."""
     rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalog()]
     return Listing(rows, ("name", "description"), ("name",))
 
@@ -91,7 +87,7 @@ def kernels() -> Listing:
 
 
 def workloads() -> Listing:
-    """One row per workload and named size, with its steps; rows are per client."""
+    """One row per workload and named size, with its steps; row counts are per client."""
     listed = [known.sizes() for known in registry.workloads()]
     columns = tuple(dict.fromkeys(column for sizes in listed for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in listed for note in sizes.notes)
@@ -102,7 +98,7 @@ def workloads() -> Listing:
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
-    """Rows of every kind that a plan can choose from, and of the runs in `out`; without probes, which take longer.
+    """Everything that a plan can choose from, and the runs in `out`; without probes, which take longer.
 
     Options have the fields of `workloads.options.Option`.
     """
@@ -123,13 +119,14 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
 
 
 def presets() -> Listing:
-    """One row per preset: its question and its publication."""
     return Listing(preset_rows(), ("preset", "workload", "question", "date"), ("preset",))
 
 
 def probes(out: Path) -> Listing:
     """One row per probe, with its state and its measured cost on this machine (`probe_cost.Cost`)."""
-    from engine.analysis import probe_cost  # these load drivers, and ask bpftrace: the other lists do not wait for it
+    from engine.analysis import (
+        probe_cost,
+    )  # loads drivers and asks bpftrace: too slow for other lists
     from engine.tracing import selection
 
     measured = probe_cost.known(out)
@@ -143,13 +140,12 @@ def probes(out: Path) -> Listing:
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
-    load = "load" if any(row["slices"] for row in rows) else "scale"  # unlike loads of one scale are told apart
+    load = "load" if any(row["slices"] for row in rows) else "scale"  # different loads of one scale are told apart
     columns = ("run", "state", "cells", "builds", load, *(("tags",) if any(row["tags"] for row in rows) else ()))
     return Listing(rows, (*columns, "newest"), ("run", "cells"), ("*: the newest, which commands take by default",))
 
 
 def _row(run: RunSummary) -> Row:
-    """A run's row: the table's columns, and other values to search for."""
     slices = slices_of(run.folder)
     return {
         "run": run.name,
@@ -176,9 +172,7 @@ def _row(run: RunSummary) -> Row:
 
 
 def show(listing: Listing, as_json: bool, console: Console | None = None) -> None:
-    """Prints a listing: as JSON all there is of its rows, on a terminal a table that can be read in 80 columns, into a
-    pipe one line a row.
-    """
+    """Print a listing: in full as JSON, in 80 columns on a terminal, one line per row into a pipe."""
     if as_json:
         echo_json(listing.rows)
         return

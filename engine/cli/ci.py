@@ -21,11 +21,11 @@ from engine.host.account import own_folder
 from engine.report.console import PlainConsole, echo
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
-ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer where the disk is small
-LEAST_MEASURING_S = 180.0  # less gives no three pairs, and without three there is no verdict
-REPORT_S = 30.0  # of the time, for the report
+ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer if the disk is small
+LEAST_MEASURING_S = 180.0  # less time does not give the three pairs that a verdict needs
+REPORT_S = 30.0  # reserved for the report
 SUMMARY = "GITHUB_STEP_SUMMARY"  # the file whose Markdown the job's page shows
-SHOWN_LINES = 20  # of a compiler's output
+SHOWN_LINES = 20  # of the compiler's output
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _revisions(base: str | None, head: str, repo: Path) -> tuple[Side, Side]:
 
 
 def _say_what_is_missing() -> None:
-    """One line on what this machine cannot do, which the comparison goes without."""
+    """Print one line on what this machine cannot do and the comparison therefore lacks."""
     missing = [
         what
         for what, there in (
@@ -127,7 +127,7 @@ def _say_what_is_missing() -> None:
 
 
 def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
-    """Builds both. A head that does not build is the job's result, a base that does not is an error."""
+    """Build both. A head that does not build is the job's result; a base that does not is an error."""
     from engine.builds import resolve
     from engine.builds.nix import BuildFailed
     from engine.report.render import markdown_text
@@ -145,7 +145,6 @@ def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
 
 
 def _measure(sides: tuple[Side, Side], steps: str, minutes: float, folder: Path, console: PlainConsole) -> Path:
-    """Runs the plan; the run's folder."""
     from engine.plan import planfile
 
     rows = ROWS
@@ -169,7 +168,6 @@ def _measure(sides: tuple[Side, Side], steps: str, minutes: float, folder: Path,
 
 
 def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool) -> int:
-    """Writes the files, prints the result, and returns the exit code."""
     from engine.analysis.compare import compare
     from engine.journal.manifest import read_manifest
     from engine.report import document, render

@@ -36,7 +36,7 @@ def completion(shell: str) -> None:
 
 
 def values_of(own: Option) -> Completer | None:
-    """What completes the values of an option; None where only the user knows them."""
+    """Completion for the values of an option; None if only the user knows them."""
     names = NAMES.get(own.name)
     if own.choices:
         return _completer(lambda _: own.choices, several=own.many)
@@ -51,7 +51,6 @@ def rare_options(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 def steps(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete one step of any workload."""
     return [CompletionItem(name) for name in _steps({}) if name.startswith(incomplete)]
 
 

@@ -48,7 +48,6 @@ def doctor(out: Path, probes: bool, as_json: bool) -> None:
 
 
 def of_probes() -> tuple[Check, ...]:
-    """What keeps probes from running here, and which can run."""
     facts = selection.facts()
     version = "none" if facts.bpftrace is None else requirements.show(facts.bpftrace)
     findings = selection.findings_of(facts)
@@ -62,7 +61,7 @@ def of_probes() -> tuple[Check, ...]:
 
 
 def _loose_helper() -> tuple[Check, ...]:
-    """Whether what sudo runs as root could be changed by somebody who is not."""
+    """Check that only root can change what sudo runs as root."""
     command = direct_command()
     script = Path(command[-1])
     modules = Path(helper.__file__).parent if len(command) == 1 else script.parent
@@ -101,8 +100,6 @@ def _servers(_: Path) -> Check:
 
 
 def _program(name: str) -> Need:
-    """Whether a program is there that workloads call."""
-
     def check(_: Path) -> Check:
         path = client_programs.place(name)
         if path.startswith("/") and not Path(path).is_file():

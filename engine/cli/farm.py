@@ -84,7 +84,6 @@ def block() -> None:
 
 
 def _own_path() -> str:
-    """The store path of this bench."""
     path = Path(os.environ.get("PGBED_CATALOG", "")).resolve()
     store_path = Path(*path.parts[:4]) if len(path.parts) > 4 else path
     if nix.store_hash(store_path) is None or not (store_path / "bin" / "bench").exists():

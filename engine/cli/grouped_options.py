@@ -51,7 +51,6 @@ class GroupedCommand(click.Command):
         )  # fmt: skip
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options group by group, then the examples."""
         full = FULL in ctx.meta
         sections = self.sections(ctx) if full else self._brief_sections(ctx)
         width = 0 if full else max(len(name) for _, rows in sections for name, _ in rows)
@@ -63,7 +62,6 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(self.examples, col_max=EXAMPLE_WIDTH)
 
     def sections(self, ctx: click.Context) -> list[Section]:
-        """The groups of the full help."""
         return self._sections(ctx, lambda parameter: parameter.get_help_record(ctx))
 
     def _brief_sections(self, ctx: click.Context) -> list[Section]:
@@ -81,7 +79,6 @@ def rare_rows(options: Iterable[Option]) -> list[Row]:
 
 
 def help_text(own: Option) -> str:
-    """An option's text and default."""
     default = own.unset or _default(own)
     return f"{own.text}  [default: {default}]" if default else own.text
 
@@ -93,7 +90,6 @@ def _default(own: Option) -> str:
 
 
 def show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the full help of a command and exit."""
     if wanted and not ctx.resilient_parsing:
         ctx.meta[FULL] = True
         echo_lines(visible_lines(ctx.get_help()))

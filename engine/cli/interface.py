@@ -34,7 +34,7 @@ def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
 def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
     """Show the interface and return its exit code even if a signal ends it, so that the caller can clean up.
 
-    The interface restores the terminal itself, and gets the time for that.
+    The interface needs time to restore the terminal.
     """
     with subprocess.Popen(_command(out, run, options), env=own_modules()) as process:
         known = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in ENDING}
@@ -47,17 +47,16 @@ def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
 
 
 def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **options: str | None) -> NoReturn:
-    """Turn this process into the interface, for callers with nothing left to do: one process per viewer.
+    """Turn this process into the interface, reusing its loaded modules; for callers with nothing left to do.
 
-    In this very process: what is loaded already need not be loaded again. `options` are those of the module: screen,
-    glyphs, cell, step; None leaves one out.
+    `options` are those of the module: screen, glyphs, cell, step; None leaves one out.
     """
     os.environ.update(own_modules())
     sys.exit(import_module(module).main(_words(out, run, options)))
 
 
 def own_modules() -> dict[str, str]:
-    """The environment for a child that imports the same modules as this process."""
+    """Environment for a child that imports the same modules as this process."""
     home = str(Path(engine.__file__).parents[1])
     return os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
 

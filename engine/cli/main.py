@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-# Commands with a module of their own, which is imported only with the command: `bench watch` draws its first frame
-# before the drivers and statistics that others need would have been loaded. Each with its line in `bench --help`.
+# Commands with a module of their own, imported on demand, so that `bench watch` draws its first frame without loading
+# drivers and statistics. Each with its line in `bench --help`.
 ELSEWHERE = {
     "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
     "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
@@ -102,11 +102,9 @@ class Bench(click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
         return sorted({*super().list_commands(ctx), *ELSEWHERE})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Get a command; imports its module if it has one."""
         if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
         target, short_help = ELSEWHERE[cmd_name]
@@ -116,12 +114,10 @@ class Bench(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(self._lines())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands, or the options of the group and of `run`."""
         if not incomplete.startswith("-"):
             return [CompletionItem(name, help=line) for name, line in self._lines() if name.startswith(incomplete)]
         command = self.get_command(ctx, "run")
@@ -131,13 +127,12 @@ class Bench(click.Group):
         return list(items.values())
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Each visible command with its line in the help."""
         lines = {name: command.short_help or "" for name, command in self.commands.items() if not command.hidden}
         lines |= {name: line for name, (_, line) in ELSEWHERE.items() if line}
         return sorted(lines.items())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write, in the full help, the environment variables and the keys of config.toml."""
+        """In the full help, add the environment variables and the keys of config.toml."""
         if FULL not in ctx.meta:
             return
         with formatter.section("Environment variables"):
@@ -169,13 +164,11 @@ def _commands_of(ctx: click.Context | None) -> str:
 
 
 def _refusal(error: click.ClickException) -> str:
-    """The error of a command line, with a pointer to the help."""
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
     return f"{error.format_message().rstrip('.')}; see {command} --help"
 
 
 def _of_interface(args: list[str]) -> bool:
-    """Whether at most --out and --glyphs are given."""
     words = iter(args)
     for word in words:
         name, sign, _ = word.partition("=")
@@ -193,7 +186,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Print the version; it is looked up only then, which takes longer than some commands."""
+    """Print the version, which is looked up only now: that takes longer than some commands."""
     if asked and not ctx.resilient_parsing:
         echo(f"bench {version()}")
         ctx.exit()
@@ -298,7 +291,6 @@ def compare(
 
 
 def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
-    """Judge the comparison, and write the JUnit file."""
     from engine.host import disk
     from engine.journal.manifest import read_manifest
     from engine.plan.tolerance import strictest, tolerances
@@ -373,7 +365,7 @@ def export(runs: tuple[str, ...], out: Path, to: Path | None, parquet: bool) -> 
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--booted", is_flag=True, help="Go on after a boot into a cell's kernel.")
 def engine(folder: Path, booted: bool) -> None:
-    """The engine itself, headless; started by `run` and `resume`, and where cells have a boot each at every boot."""
+    """The engine itself, headless: started by `run` and `resume`, and after every boot if each cell has its own."""
     from engine.core.record import converted, parsed
     from engine.journal.manifest import read_manifest
     from engine.run.engine import execute

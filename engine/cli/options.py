@@ -23,19 +23,17 @@ from workloads.options import Option
 class PathArgument(click.Path):
     """A path that can be accessed, whether or not it exists.
 
-    Refuses what the kernel would refuse later and in more places: empty and too long names, files taken for folders.
+    Refuses early what the kernel would refuse later: empty and too long names, files in place of folders.
     """
 
     def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
         super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert to a path; fails if it cannot be accessed."""
         self.check(os.fspath(value), param, ctx)
         return super().convert(value, param, ctx)
 
     def check(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
-        """Fail for a path that cannot be accessed."""
         if not value:
             self.fail("must not be empty", param, ctx)
         try:
@@ -47,17 +45,15 @@ class PathArgument(click.Path):
 
 
 class RunArgument(PathArgument):
-    """A run: its folder, or its name in the output folder, or the start or end of that."""
+    """A run: its folder, or its name in the output folder, or the start or end of that name."""
 
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the text and return it unchanged."""
         self.check(value, param, ctx)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The names of runs, newest first; folders where none matches."""
         out = ctx.params.get("out") or default_out()
         with suppress(OSError):
             if names := [run.name for run in runs_in(out) if run.name.startswith(incomplete)]:
@@ -69,7 +65,6 @@ class Fraction(click.FloatRange):
     """A number within bounds, and not nan."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert to a number."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -84,7 +79,6 @@ class Figure(click.ParamType[int | float]):
         self._option = option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert to a number; the error says which values are valid."""
         try:
             number = self._option.parsed(value) if isinstance(value, str) else value
         except ValueError as error:

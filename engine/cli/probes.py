@@ -113,10 +113,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
 
 
 def _usual(name: str) -> dict[str, Any]:
-    """A workload's options where nothing else is asked for: as many rows as a step of some seconds needs.
-
-    One whose steps are not sized by rows has its own: all of its steps.
-    """
+    """A workload's default options: if it is sized by rows, enough rows for a step to last some seconds."""
     try:
         known = {option.name for option in options_of(workload(name).options)}
     except (UnknownName, ValueError) as error:

@@ -45,7 +45,7 @@ class RunCommand(GroupedCommand):
     def __init__(
         self, *args: Any, examples: Sequence[Row] = EXAMPLES, refused: Sequence[str] = (), **attributes: Any
     ) -> None:
-        """`refused` are names of options that the command refuses; its help leaves them out."""
+        """`refused` options are rejected and left out of the help."""
         super().__init__(*args, examples=examples, **attributes)
         plan = Grouped(
             ["--plan"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", group=COMPARE,
@@ -74,7 +74,6 @@ class RunCommand(GroupedCommand):
                 own.hidden, own.brief = True, ""
 
     def sections(self, ctx: click.Context) -> list[Section]:
-        """The groups, without the options of single workloads, and a section for each class of their options."""
         flags = {own.flag for own in workload_options()}
         records = {own.opts[0]: own.get_help_record(ctx) for own in self.params if own.opts[0] in flags}
         sections: list[Section] = [
@@ -92,10 +91,7 @@ class RunCommand(GroupedCommand):
 
 @cache
 def workload_options() -> tuple[Option, ...]:
-    """The options of all workloads that have flags, each flag once.
-
-    The value of one that differs between workloads stays text until the workload is known.
-    """
+    """All workloads' options with flags, each flag once; values that differ by workload stay text until it is known."""
     by_flag: dict[str, Option] = {}
     for own in (own for known in workloads() for own in options_of(known.options) if not own.rare):
         first = by_flag.setdefault(own.flag, own)
@@ -106,7 +102,7 @@ def workload_options() -> tuple[Option, ...]:
 
 @cache
 def passed_options() -> dict[str, dict[str, Option]]:
-    """The options that other programs' words give, by name, for each flag that passes such words."""
+    """For each flag that passes another program's words: the options that they give, by name."""
     by_flag: dict[str, dict[str, Option]] = {}
     for own in (own for known in workloads() for own in options_of(known.options) if own.passed):
         by_flag.setdefault(own.passed[0], {})[own.name] = own
@@ -114,7 +110,7 @@ def passed_options() -> dict[str, dict[str, Option]]:
 
 
 def _classes() -> dict[type[msgspec.Struct], list[str]]:
-    """The classes of the workloads' options, each with the names of the workloads that have them."""
+    """Option classes, each with the names of its workloads."""
     names: dict[type[msgspec.Struct], list[str]] = {}
     for known in workloads():
         for cls in reversed(known.options.__mro__):
@@ -124,7 +120,7 @@ def _classes() -> dict[type[msgspec.Struct], list[str]]:
 
 
 def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read) -> Request:
-    """Take a command's values out of `values` and make a request of them, over a plan file's entries.
+    """Take a command's values out of `values` and make a request of them, over the entries of a plan file.
 
     `read` reads that file. Raises UserError for invalid values.
     """
@@ -156,7 +152,7 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
 
 
 def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are still text, as the workload's options have them."""
+    """Values that are still text, converted to the types of the workload's options."""
     values = {}
     for own in options_of(cls):
         if own.kind != "str" and isinstance(text := typed.get(own.name), str):
@@ -168,7 +164,6 @@ def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, An
 
 
 def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
-    """The options that are given as -o NAME=VALUE."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -179,7 +174,7 @@ def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _passed(name: str, cls: type[msgspec.Struct], passed: Mapping[str, str | None]) -> dict[str, Any]:
-    """The options that are given in another program's words."""
+    """Options given in another program's words."""
     values: dict[str, Any] = {}
     for flag, text in passed.items():
         if text is None:

@@ -45,7 +45,7 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
 
     Only runs in the output folder are removed, and none that is running, or continues after the next boot.
     """
-    # All are checked before the first is touched: a wrong name among them removes nothing.
+    # Check all before touching the first: one wrong name removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
     going = resume_unit.run_of()
     if going in [folder.resolve() for folder in folders]:
@@ -65,7 +65,7 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
 
 
 def _remove_unused_links(out: Path) -> None:
-    """Remove links to builds of source trees that no run names any more; keep all if a run cannot be read."""
+    """Remove links to builds of source trees that no run uses; keep all if a run cannot be read."""
     try:
         wanted = {build.digest for run in runs_in(out) for build in read_manifest(run).builds}
     except UserError:

@@ -27,7 +27,6 @@ class Port(click.ParamType[int]):
     name = "integer range"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Convert to a number; the error says which values are valid."""
         if not re.fullmatch(r"\d{1,5}", str(value), re.ASCII) or int(value) > MOST_PORT:
             self.fail(f"{value} is not a port: give a number from 1 to {MOST_PORT}, or 0", param, ctx)
         return int(value)

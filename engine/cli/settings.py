@@ -52,7 +52,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def settings_path() -> Path:
-    """The file, whether or not it exists."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "config.toml"
 
 

@@ -41,7 +41,6 @@ CLEARING_TIMEOUT_S = 30.0
 
 
 def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospect:
-    """`prepare` with visible progress: a spinner on a terminal, else lines."""
     try:
         if not console.is_terminal:
             return prepare(request, out, lambda text: echo(text, err=True))
@@ -92,7 +91,6 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
 
 
 def _amount(prospect: Prospect) -> str:
-    """The number of cells or pairs, and the expected time."""
     manifest, expected = prospect.manifest, prospect.estimate
     servers = len({cell.subject for cell in manifest.cells})
     in_all = f"about {span(expected.cell_s * expected.cells)} in all (rough estimate)"
@@ -115,13 +113,13 @@ def _amount(prospect: Prospect) -> str:
 def start(
     prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False
 ) -> int:
-    """Make the run directory and start the engine on it; returns the exit code. `yes` agrees to boots.
+    """Create the run directory and start the engine on it; return the exit code. `yes` agrees to boots.
 
     On a terminal the interface opens, with `glyphs`; otherwise lines are printed.
     Raises UserError if there is too little space, or the folder cannot be written.
     """
     run = out / prospect.manifest.run
-    database_path(run)  # before anything is written: not every file system's paths are SQLite's
+    database_path(run)  # before anything is written: SQLite cannot handle every file system's paths
     account = unprivileged()
     for build in prospect.manifest.builds:
         check_places(None if build.external else build, account, run, socket_base(account))
@@ -129,7 +127,7 @@ def start(
         make_passable(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
-    own_folder(out)  # again, now that it is there
+    own_folder(out)  # again, now that it exists
     if prospect.manifest.external is None:
         disk.check(out, prospect.estimate.needed_bytes)
     if prospect.manifest.rebooting:
@@ -168,7 +166,7 @@ def resume(
         pid = holder(run)
         if pid is None or Path(f"/proc/{pid}").exists() or time.monotonic() > until_s:
             raise _taken(run)
-        time.sleep(0.05)  # what an engine that was killed left is being cleared
+        time.sleep(0.05)  # the remains of a killed engine are being cleaned up
     connections = resumption.check(run, manifest, lambda text: echo(text, err=True))
     for folder, made in external_cell.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
@@ -182,14 +180,11 @@ def resume(
 
 
 def stop(run: Path, console: PlainConsole) -> None:
-    """Ask a run's engine to stop, as Ctrl-C does, and wait for it.
-
-    Raises UserError if no engine is running, or it is another user's.
-    """
+    """Ask a run's engine to stop, as Ctrl-C does, and wait. Raises UserError if none runs, or it is another user's."""
     if not is_locked(run) and resume_unit.run_of() == run.resolve():
         from engine.run import reboot  # here, because it loads the engine
 
-        # This machine has just come up, and the engine not yet; or the cell is over, and the boot not yet asked for.
+        # Either this machine has just booted and the engine has not started, or the cell is over and no boot requested.
         console.say(f"{reboot.end(run)}; to continue: bench resume {reference(run)}")
         return
     if not is_locked(run):
@@ -206,7 +201,6 @@ def stop(run: Path, console: PlainConsole) -> None:
 
 @contextmanager
 def _interrupts_deferred() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
@@ -238,7 +232,7 @@ def _spawn(
                 stdout=log,
                 stderr=log,
                 env=interface.own_modules(),
-                start_new_session=True,  # the terminal's Ctrl-C and its end are not the engine's
+                start_new_session=True,  # the terminal's Ctrl-C and hangup must not reach the engine
             )
             assert process.stdin is not None
             with suppress(BrokenPipeError), process.stdin as pipe:
@@ -265,12 +259,11 @@ def _spawn(
         if process is not None:
             process.send_signal(signal.SIGINT)
             _await_end(process, console)
-        code = STOPPED  # also where it was stopped before it could say so itself
+        code = STOPPED  # also if it was stopped before it could report that itself
     return _conclude(run, code, console)
 
 
 def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit.ROOT) -> int:
-    """Report the boot of this machine once it is certain. Raises UserError if it is impossible."""
     if code == 0 and resume_unit.run_of(root) == run.resolve():
         console.say(f"this machine boots now, and the run continues afterwards: {run}")
         return 0
@@ -280,7 +273,6 @@ def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit
 
 
 def _await_end(process: subprocess.Popen[bytes], console: PlainConsole) -> None:
-    """Wait for a stopping engine; further Ctrl-C does not hurry it."""
     while True:
         try:
             process.wait(PATIENCE_S)
@@ -299,7 +291,6 @@ def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _died(run: Path, code: int) -> int:
-    """Raise UserError: why an engine ended during startup, and how to continue."""
     if is_locked(run):
         raise _taken(run)
     if code < 0:

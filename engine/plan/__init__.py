@@ -1,4 +1,4 @@
-"""From what a user asks for to a manifest: names checked, builds realised, order, size and time of the cells.
+"""From a request to a manifest: names checked, builds realised, order, size and time of the cells.
 
-Hands out `prepare` and `estimate`. Starts nothing that measures.
+Provides `prepare` and `estimate`. Starts no measurement.
 """

@@ -10,7 +10,6 @@ from workloads.options import options_of
 
 
 def arguments(request: Request) -> tuple[str, ...]:
-    """The options of `bench run` for a request."""
     words: list[str] = []
     for option in options_of(Request):
         value = getattr(request, option.name)
@@ -23,5 +22,5 @@ def arguments(request: Request) -> tuple[str, ...]:
 
 
 def command(request: Request) -> str:
-    """What one would type for the same run."""
+    """The command to type for the same run."""
     return shlex.join(("bench", *arguments(request)))

@@ -29,7 +29,7 @@ class Perf:
 
 
 def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
-    """Find perf if the request counts events, and try it on this machine; a guest's kernel is tried by its steps.
+    """Find perf if the request counts events, and try it on this machine; in guests the steps try it.
 
     Raises UserError if hardware counters are required but unavailable; otherwise that is a notice.
     """
@@ -54,7 +54,7 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
 
 
 def here() -> tuple[str, str, str]:
-    """What can be counted here, why not everything, and the remedy. Fetches nothing."""
+    """Countable events on this machine, why others are not, and the remedy. Fetches nothing."""
     fetched = os.environ.get(perf.VARIABLE, "").endswith(".drv")
     program = perf.find()
     if not program and fetched:
@@ -74,7 +74,6 @@ def here() -> tuple[str, str, str]:
 
 
 def find(progress: Progress, roots: Path) -> str:
-    """The path of perf on this machine. Raises UserError if it is missing."""
     pinned = os.environ.get(perf.VARIABLE, "")
     if pinned.endswith(".drv"):
         return str(nix.realise("perf", pinned, progress, roots / "perf") / "bin" / "perf")

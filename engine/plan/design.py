@@ -30,8 +30,8 @@ from workloads import background_of, workload
 from workloads.base import Step
 from workloads.names import UnknownName
 
-SERVER_S = 4.0  # a cluster initialised, started, stopped and removed
-STEP_S = 1.0  # clients started, statistics settled
+SERVER_S = 4.0  # to initialise, start, stop and remove a cluster
+STEP_S = 1.0  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
@@ -55,7 +55,6 @@ class Estimate:
     query_step_s: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """The JSON form. `smallest_effect` is a fraction that every step can show."""
         return {
             "cell_count": self.cells,
             "cell_s": round(self.cell_s),
@@ -81,12 +80,11 @@ class Design:
 
     @property
     def cell_s(self) -> float:
-        """Expected length of a cell, on average."""
         steps = [step for load in self.loads for step in load.steps]
         return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
 
     def fitting(self, request: Request) -> int:
-        """Expected number of repeats that fit into the request's time."""
+        """Expected repeats within the request's time."""
         assert request.minutes is not None
         return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
 
@@ -96,7 +94,6 @@ class Design:
         return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
     def estimate(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Estimate:
-        """Estimate time and space; `settings` are those of each config."""
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
         controls = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
@@ -122,7 +119,7 @@ class Design:
 def rough_settings(
     request: Request, changes: Mapping[configs.ConfigSpec, Sequence[Change]], machine: Machine
 ) -> list[dict[str, str]]:
-    """The settings of each config, as far as they affect the estimated space; any version takes them."""
+    """Settings of each config that affect the estimated space, valid for any version."""
     scaled = configs.scale(share(machine, request))
     explicit = [{name: value for name, value, _ in spec.settings} | dict(added) for spec, added in changes.items()]
     return [
@@ -132,20 +129,15 @@ def rough_settings(
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """Memory and disk of each server."""
     return guests.share(interleaving.share(machine, request), request)
 
 
 def max_wal_bytes(settings: Mapping[str, str]) -> int:
-    """The config's max_wal_size, or the server's default of 1GB."""
     return size_bytes(settings.get("max_wal_size", "1GB"), default_unit="MB")
 
 
 def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Sequence[Step]) -> tuple[Change, ...]:
-    """max_connections, if the server's default is too low for the plan and nothing sets it.
-
-    Raises UserError if it is set too low.
-    """
+    """max_connections, if the default is too low for the plan and nothing sets it. UserError if it is set too low."""
     needed = max((step.connections for step in steps), default=0) + RESERVED_CONNECTIONS
     configured = [(name, value) for name, value, _ in spec.settings]
     for where, settings in (("--set", changes), (f"config '{spec.name}'", configured)):
@@ -159,7 +151,7 @@ def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Seq
 
 
 def check_names(request: Request) -> tuple[Label, ...]:
-    """Check names and numbers before anything slow is done; returns the labels of the builds. Raises UserError."""
+    """Check names and numbers before anything slow is done; return the labels of the builds. Raises UserError."""
     routes.check(request)
     if not request.builds:
         raise UserError("no build given: use --pg LABEL,… (bench list builds shows the labels)")
@@ -182,7 +174,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
 
 
 def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
-    """Decide what is interleaved: the request, its design, and the reason unless the user chose."""
+    """Decide what is interleaved: return the request, its design, and the reason unless the user chose."""
     machine = environment.machine(out)
     reason = ""
     if request.interleave != "auto":
@@ -198,7 +190,6 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
 
 
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:
-    """Slices if possible, else cells; with the reason."""
     sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
     try:
         design = _look_up(sliced, machine)

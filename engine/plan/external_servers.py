@@ -17,8 +17,6 @@ DEFAULT = Request()
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The external servers of a request; `connections` by the names of the builds."""
-
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     connections: dict[str, str] = field(repr=False)
@@ -62,7 +60,6 @@ def check(request: Request) -> None:
 
 
 def check_plan(plan: Plan) -> None:
-    """Raises UserError for a workload that needs a server of pgbed's own."""
     why = plan.own_server
     if plan.settings:
         why = f"it sets {', '.join(plan.settings)}"
@@ -71,7 +68,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
-    """Connects to all of them. Raises UserError for one that the plan cannot be run on."""
+    """Connect to all of them. Raises UserError if one does not suit the plan."""
     found = [external_server.look(label.name, label.place) for label in labels]
     external_server.refuse_doubles(found)
     use = ExternalServers(

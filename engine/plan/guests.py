@@ -34,7 +34,7 @@ class Guests:
 
 
 def check(request: Request) -> scheduler.Tunables:
-    """The scheduler's tunables. Raises UserError for invalid names and numbers; fetches and boots nothing."""
+    """Check names and numbers; return the scheduler's tunables. Raises UserError; fetches and boots nothing."""
     tunables = scheduler.parsed(request.sched)
     if request.rebooting:
         _check_reboots(request)
@@ -75,7 +75,6 @@ def _check_reboots(request: Request) -> None:
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
-    """Raise UserError if fewer huge pages are free than a guest's memory takes."""
     meminfo = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
     size_kb, free, total = (int(meminfo.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
     needed = -(-wanted_mb * 1024 // size_kb) if size_kb else 0
@@ -85,13 +84,12 @@ def _check_huge_pages(wanted_mb: int) -> None:
 
 
 def _memory_bytes(text: str) -> int:
-    """Bytes of 1GB, 1G, 1GiB or 1g; a number without a unit is in MB. Raises UserError."""
+    """Bytes of 1GB, 1G, 1GiB or 1g; without a unit, MB. Raises UserError."""
     match = re.fullmatch(r"([\d.]+)\s*([mgt])(i?b)?", text.strip(), re.I)
     return size_bytes(f"{match[1]}{match[2].upper()}B" if match else text, "MB")
 
 
 def memory_mb(request: Request, machine: Machine) -> int:
-    """A guest's memory. Raises UserError if this machine has too little."""
     most = machine.memory_bytes // MB - SPARE_MB
     text = request.guest_memory
     wanted = _memory_bytes(text) // MB if text else max(LEAST_MB, machine.memory_bytes // MB // 2)
@@ -148,7 +146,6 @@ def prepare(
 
 
 def _booted(request: Request, out: Path) -> Guests:
-    """The kernels that this machine is booted into."""
     booted = tuple(host_kernels.resolve(label) for label in request.kernels)
     for kernel in booted:
         _check_tunables(request, kernel)
@@ -165,11 +162,11 @@ def _check_tunables(request: Request, kernel: Kernel) -> None:
     tunables = scheduler.parsed(request.sched)
     scheduler.check(tunables, kernel.release, kernel.options)
     if name := dict(tunables).get(sched_ext.TUNABLE):
-        sched_ext.program(name)  # which the guest has from here
+        sched_ext.program(name)  # provided to the guest from this machine
 
 
 def _why_9p(request: Request, booted: Sequence[Kernel], programs: tools.Tools) -> str:
-    """Why guests get their programs by 9p; empty if they get an image. Raises UserError if an image is required."""
+    """Reason for serving programs by 9p; empty if guests get an image. Raises UserError if an image is required."""
     if request.guest_share == "9p":
         return "asked for"
     without = [kernel.label for kernel in booted if initrd.EROFS not in kernels.modules(kernel)]

@@ -1,4 +1,4 @@
-"""Requirements of servers side by side: memory for each, settings that allow for pauses, and steps for slices."""
+"""Requirements of interleaved servers: memory for each, settings that allow for pauses, and steps for slices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMEOUTS = frozenset(
 
 
 class CannotBeSliced(UserError):
-    """The cells of this plan cannot be interleaved in slices; `reason` says why."""
+    """The plan's cells cannot be interleaved in slices, for this `reason`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; use --interleave cells")
@@ -64,13 +64,11 @@ def check(request: Request, steps: Sequence[Step]) -> None:
 
 
 def reason(request: Request, steps: Sequence[Step]) -> str:
-    """Why slices were chosen."""
     sliced = sum(bool(step.sliced) for step in steps)
     return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be sliced"
 
 
 def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
-    """Warn about short slices: the share of them that is not counted."""
     warm = WARM_NS / 1e6 / request.slice_ms
     if not request.sliced or warm <= MAX_WARM or not any(step.sliced and step.gated for step in steps):
         return ()
@@ -82,16 +80,12 @@ def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """Memory and disk of each server: interleaved cells share the machine."""
     count = request.subjects if request.sliced else 1
     return Machine(machine.memory_bytes // count, machine.free_disk_bytes // count)
 
 
 def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[Change, ...]:
-    """Multiply a config's intervals by the number of servers.
-
-    Raises CannotBeSliced for a timeout, which would also run while its server is paused.
-    """
+    """Multiply a config's intervals by the number of servers. CannotBeSliced for timeouts, which do not pause."""
     changed = {name.lower(): value for name, value in changes}
     settings = {name.lower(): value for name, value, _ in spec.settings} | changed
     for name in sorted(TIMEOUTS & settings.keys()):
@@ -109,8 +103,8 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
 def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
     """Raise CannotBeSliced if the servers do not fit into memory together; the error says how many do.
 
-    `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If one server's data
-    fitted into memory and two servers' did not, slices would measure the device.
+    `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If memory held one
+    server's data but not two servers', slices would measure the device.
     """
     buffers = max(size_bytes(config.get("shared_buffers", "128MB"), "8kB") for config in settings)
     fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))

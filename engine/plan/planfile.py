@@ -45,12 +45,11 @@ def read(path: Path) -> Request:
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a plan is a run's manifest, to be run again."""
     return path.name == "manifest.json"
 
 
 def of_manifest(path: Path) -> Request:
-    """The request that a run's manifest holds. It may be anybody's: it names what would be executed.
+    """Read the request from a run's manifest, which may be anybody's and names programs to execute.
 
     Raises UserError, with file and entry, for a manifest that is damaged or of another schema.
     """
@@ -69,7 +68,7 @@ def of_manifest(path: Path) -> Request:
 
 
 def _config(folder: Path, config: str) -> str:
-    """The config of a plan in this folder, as the command line would name it."""
+    """A plan's config as the command line would name it."""
     if not configs.is_file(config, folder):
         return config
     try:
@@ -100,7 +99,7 @@ def _checked(entries: Mapping[str, Any]) -> Request:
         for name in request.options:
             if name not in names:
                 raise _not_its_option(name, request, names)
-        # Slices may replace an option's value only if it was not given: so one that is given stays, even if default.
+        # Slices may replace only values that were not given: one that is given stays, even if it is the default.
         also = () if request.interleave == "cells" else request.options
         return msgspec.structs.replace(request, options=given(checked(chosen.options, request.options), also))
     except (UnknownName, ValueError) as error:
@@ -108,7 +107,6 @@ def _checked(entries: Mapping[str, Any]) -> Request:
 
 
 def _not_its_option(name: str, request: Request, names: set[str]) -> UserError:
-    """The error for an option that the workload does not have."""
     for part in (part for variant in request.variants for part in background_of(variant)):
         if name in (option.name for option in options_of(workload(part.name).options)):
             return UserError(
@@ -122,7 +120,6 @@ def _not_its_option(name: str, request: Request, names: set[str]) -> UserError:
 
 
 def refused(error: UnknownName | ValueError) -> UserError:
-    """The error of an option as one for the user."""
     if isinstance(error, UnknownName):
         return unknown(error.kind, error.name, error.choices)
     return UserError(str(error))

@@ -41,7 +41,6 @@ class Prospect:
     connections: dict[str, str] = field(default_factory=dict, repr=False)  # to external servers
 
     def record(self) -> dict[str, Any]:
-        """The JSON form: the manifest as it would be written, and the estimates."""
         return {**self.estimate.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
 
 
@@ -64,10 +63,10 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
 
 
 def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Prospect:
-    """Check a request and make its manifest; realises the builds that it names, and nothing else.
+    """Check a request and make its manifest; realise the builds that it names, and nothing else.
 
-    `out` is the folder that will hold the run. Raises UserError for an invalid name or number before anything slow is
-    done, and for a build that is not available.
+    `out` will hold the run. Raises UserError for an invalid name or number before anything slow is done, and for a
+    build that is not available.
     """
     chosen = dict(zip(request.builds, check_names(request), strict=True))
     restored = tuple(block_device.restore_left())
@@ -102,7 +101,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     )
     set_names = {name for config in applied.values() for name, _ in config.settings}
     for name, value in configs.overrides(request.overrides):
-        if name not in set_names and "." not in name:  # with a dot it may be of an extension that is not there
+        if name not in set_names and "." not in name:  # with a dot it may belong to an extension that is not loaded
             raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     for config in applied.values():
         if config.device and request.in_guests:

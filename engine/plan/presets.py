@@ -17,7 +17,7 @@ from workloads import workload
 from workloads.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
 
-SCALE = "quick"  # unless another is asked for
+SCALE = "quick"  # default
 NOT_EXTERNAL = ("configs", "kernels", "interleave")  # entries that external servers do not take
 
 
@@ -73,7 +73,6 @@ def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request,
 
 
 def notices(request: Request) -> tuple[str, ...]:
-    """A line for each of the preset's builds that is not compared."""
     name = request.options.get("preset")
     if not isinstance(name, str):
         return ()
@@ -82,7 +81,7 @@ def notices(request: Request) -> tuple[str, ...]:
 
 
 def lacking(of_preset: Preset, labels: Sequence[str]) -> Iterable[str]:
-    """Lines about the publication's builds that are missing, and about those that replace them."""
+    """Notices about the publication's builds that are missing or replaced."""
     for build in of_preset.builds:
         plain = [label for label in labels if published_label(label) == build]
         other = next((replacement for replacement in of_preset.instead.get(build, ()) for label in labels
@@ -99,7 +98,7 @@ def published_label(label: str) -> str:
 
 
 def _here(wanted: Preset) -> tuple[str, ...]:
-    """The builds of a preset that are available on this machine, or their replacements, each once."""
+    """The preset's builds that are available on this machine, or their replacements, each once."""
     if wanted.newest:
         return _newest(wanted)
     chosen: dict[str, None] = {}

@@ -370,18 +370,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def base_build(self) -> str | None:
-        """The baseline, as it is named among the builds; None without builds."""
+        """Name of the baseline build; None without builds."""
         named = {name_of(build): build for build in self.builds} | {build: build for build in self.builds}
         return named.get(self.base or "", self.builds[0] if self.builds else None)
 
     @property
     def external(self) -> bool:
-        """Whether any build is an external server."""
         return any(map(is_external, self.builds))
 
     @property
     def subjects(self) -> int:
-        """Number of subjects: builds under configs, kernels and variants, with the A/A control of the base."""
+        """Number of builds under configs, kernels and variants, with the baseline's A/A control."""
         return (len(self.builds) + self.aa) * len(self.configs) * len(self.kernels) * max(1, len(self.variants))
 
     @property
@@ -391,12 +390,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rebooting(self) -> bool:
-        """Whether this machine boots into the kernel of each cell."""
         return self.kernel_by == "reboot"
 
     @property
     def sliced(self) -> bool:
-        """Whether slices are interleaved; `auto` is decided by the plan only."""
+        """False for `auto` too, which only the plan resolves."""
         return self.interleave == "slices"
 
     @property

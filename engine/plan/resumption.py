@@ -1,4 +1,4 @@
-"""What must hold for a run to be continued: nothing that it measures has changed since it began."""
+"""Conditions for resuming a run: nothing that it measures has changed since it began."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from workloads.names import UnknownName
 def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dict[str, str]:
     """Check that a run of the user's own can be continued; return the connection strings of external servers.
 
-    Raises UserError where a build, kernel, program, script or settings file is not what the run began with, or where
-    its folder holds anything but files. The servers of a finished run are not started, so they may be anything.
+    Raises UserError if a build, kernel, program, script or settings file has changed since the run began, or if its
+    folder holds anything but files. Servers of finished cells are not started, so they may have changed.
     """
     strange = strange_file(run, _made_by_an_engine)
     if strange is not None:
@@ -67,7 +67,7 @@ def _request(manifest: Manifest) -> Request:
 
 
 def _finished(run: Path, manifest: Manifest) -> bool:
-    if not (run / "journal.db").exists():  # its engine ended before it had made one
+    if not (run / "journal.db").exists():  # its engine ended before creating it
         return False
     with JournalReader(run) as journal:
         done = outcome.finished(manifest, journal.attempts(origins=False))
@@ -85,9 +85,9 @@ def _connection(build: Build, conninfo: str) -> str:
 
 
 def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], None]) -> None:
-    """A server that was compiled here is kept: a change of its source is reported only."""
+    """A server that was compiled here is kept: changes of its source are only reported."""
     if resolve.made_here(build, out / ".builds"):
-        with suppress(UserError):  # the source need not be there any more
+        with suppress(UserError):  # the source may be gone
             (label,) = resolve.check([text])
             if isinstance(label.origin, Source) and label.origin.commit and label.origin.title != build.source:
                 progress(f"? build '{build.label}': its source has changed; the run keeps {build.source}")
@@ -103,7 +103,7 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
 
 
 def _check_configs(manifest: Manifest, request: Request) -> None:
-    """Files that cannot be read any more are no obstacle: their settings are recorded."""
+    """Files that can no longer be read are no obstacle: their settings are recorded."""
     overridden = {name for name, _ in configs.overrides(request.overrides)}
     files = [text for text in request.configs if manifest.external is None and configs.is_file(text, Path())]
     for text in files:
@@ -166,7 +166,7 @@ def _check_programs(manifest: Manifest, out: Path, progress: Callable[[str], Non
 
 
 def _made_by_an_engine(path: str) -> bool:
-    """Clusters are their server's; the socket folder's symlink and the control socket are never followed."""
+    """Clusters belong to their server; the socket folder's symlink and the control socket are never followed."""
     parts = path.split("/")
     names = (DATA, FILES, CLUSTERS, "socket")
     return parts == [CONTROL] or (len(parts) == 3 and parts[0] == "cells" and parts[2] in names)

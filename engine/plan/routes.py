@@ -1,4 +1,4 @@
-"""From a request to the route between clients and servers: addresses and the clients' host, tried before all else."""
+"""The route between clients and servers: addresses and the clients' host, tried before all else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from engine.remote.requirements import Loads, launchers, programs
 
 
 def check(request: Request) -> None:
-    """Raise UserError for options that contradict each other."""
     if not (request.tcp or request.client_host):
         for flag, value in (("--listen", request.listen), ("--port", request.port)):
             if value is not None:
@@ -36,7 +35,7 @@ def check_reachable(request: Request) -> None:
 
 
 def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> tuple[Route, dict[str, Any] | None]:
-    """The route of a run, and the environment of the clients' host if that is another. Raises UserError.
+    """Decide the route of a run and, if clients run on another host, read that host's environment. Raises UserError.
 
     Copies everything that the clients need to their host once and tries it, but starts no clients.
     """
@@ -64,7 +63,7 @@ def _ssh_route(request: Request) -> Route:
 
 
 def _reached_from(host: hosts.ClientHost) -> str:
-    """The address of this machine through which ssh reaches the host, as that host says."""
+    """This machine's address as seen by the host when ssh connects from here."""
     name = host.route.host
     if not host.ssh_connection:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The names of a request's workload and its variants: NAME[:VALUE][+NAME…], of which the first gives the steps."""
+"""Names of a request's workload and its variants: NAME[:VALUE][+NAME…], the first of which gives the steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named_workloads(name: str | None, variants: Sequence[str]) -> tuple[str, dic
                 f"--variants: {text} is given twice" if twin == text else f"--variants: {twin} and {text} are the same"
             )
         seen[background] = text
-        workload("+".join(part.name for part in own))  # refuses workloads that cannot be combined
+        workload("+".join(part.name for part in own))  # refuses invalid combinations
         for part in own[1:]:
             workload_argument(part.text)
     labels = [variant_label(own) for own in parts]
@@ -49,7 +49,6 @@ def named_workloads(name: str | None, variants: Sequence[str]) -> tuple[str, dic
 
 
 def variant_label(parts: Sequence[Part]) -> str:
-    """The label of a variant: the names of its workloads."""
     return "+".join((parts[0].name, *(part.label for part in parts[1:])))
 
 

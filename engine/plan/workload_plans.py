@@ -29,14 +29,13 @@ class Load:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Its steps."""
         return self.workload.steps(self.plan.record)
 
 
 def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
-    """Plan a request's workloads, the base first; `options` are those of the workload that gives the steps.
+    """Plan a request's workloads, the base first. Raises UnknownName or ValueError with a message of one line.
 
-    Raises UnknownName or ValueError with a message of one line.
+    `options` are those of the workload that gives the steps.
     """
     main = workload(request.workload)
     planned = main.plan(checked(main.options, options))
@@ -59,9 +58,9 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
 def recorded(
     load: Load, programs: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """The manifest's record of a workload, with all programs that the run needs. Raises UserError.
+    """Record a workload for the manifest, with all programs that the run needs. Raises UserError.
 
-    `left_out` are the steps that some of the builds, named by `labels`, cannot do.
+    `left_out` are the steps that some of the builds (`labels`) cannot do.
     """
     record = load.plan.record
     if programs:
@@ -77,7 +76,6 @@ def recorded(
 
 
 def _without(record: dict[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]) -> dict[str, Any]:
-    """The record with the steps that some builds leave out, and without those that no build can do."""
     steps = [step for step in record["steps"] if not all(step["name"] in left_out.get(label, {}) for label in labels)]
     if not steps:
         raise UserError(f"nothing is left to do: {'; '.join(missing_steps.sentences(left_out))}")
