@@ -1,4 +1,4 @@
-"""The machine: its counters, settings and changes, the account that runs servers, free disk, locks, and `doctor`.
+"""The machine: its counters, settings and drift, the account that runs servers, free disk, locks, and `doctor`.
 
-Hands out readings as plain values. Knows nothing of PostgreSQL.
+Returns readings as plain values. Knows nothing of PostgreSQL.
 """

@@ -15,14 +15,14 @@ from typing import Any
 from engine.core.errors import UserError
 
 CHOICES = ("postgres", "nobody")
-LINKS_MAX = 40  # as the kernel
+LINKS_MAX = 40  # the kernel's limit
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the system. `switch` is true if child processes must change to it (the engine is root)."""
+    """A system user. `switch` is true if child processes must change to it (the engine is root)."""
 
     name: str
     uid: int
@@ -30,18 +30,17 @@ class Account:
     switch: bool
 
     def identity(self) -> dict[str, Any]:
-        """Keyword arguments of `subprocess.Popen` that make the child this user, with no other group."""
+        """Keyword arguments of `subprocess.Popen` that make the child this user, without supplementary groups."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
     def own(self, path: Path) -> None:
-        """Give `path` to this user; nothing to do if the engine already is this user."""
         if self.switch:
             os.lchown(path, self.uid, self.gid)
 
     def barred_at(self, path: Path) -> Path | None:
-        """The first folder on the way to `path` (itself included) that this user may not enter, else None.
+        """The first folder on the way to `path` (included) that this user may not enter, or None.
 
-        Judged by owner, group and mode bits of the folders that exist; access lists are ignored.
+        Uses owner, group and mode bits of the existing folders; ignores access lists.
         """
         if not self.switch:
             return None
@@ -54,13 +53,12 @@ class Account:
         return None
 
     def may_execute(self, path: Path) -> bool:
-        """Whether this user can run the file."""
         if not self.switch:
             return os.access(path, os.X_OK)
         return path.is_file() and self.barred_at(path.parent) is None and self._passes(path.stat())
 
     def _passes(self, status: os.stat_result) -> bool:
-        """The execute bit that applies to this user: running a file, entering a folder."""
+        """Whether the execute bit that applies to this user is set: for running a file or entering a folder."""
         if status.st_uid == self.uid:
             return bool(status.st_mode & stat.S_IXUSR)
         return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == self.gid else stat.S_IXOTH))
@@ -69,8 +67,8 @@ class Account:
 def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
     """The account for servers and clients: the engine's own, or an unprivileged one if the engine is root.
 
-    As root it is PGBED_USER, else `postgres` if that user exists, else `nobody`. Raises UserError if
-    PGBED_USER does not exist or is root, or if none of them exists.
+    As root: PGBED_USER, else `postgres` if it exists, else `nobody`. Raises UserError if PGBED_USER does not exist or
+    is root, or if none of them exists.
     """
     if os.geteuid() != 0:
         entry_name = _name_of(os.geteuid())
@@ -92,17 +90,16 @@ def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
 
 
 def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
-    """A `preexec_fn` after which the child gets signal `death` as soon as the thread that started it is gone.
+    """A `preexec_fn` that has the kernel send `death` to the child once the thread that started it is gone.
 
-    Python runs it after the change of user, which is needed: the kernel forgets the request when the
-    credentials change. The kernel counts the starting *thread* as the parent, so the caller must be a
-    thread that lives as long as the child should: the main thread.
+    Python runs it after changing the user, as it must: the kernel forgets the request when credentials change. To the
+    kernel the starting *thread* is the parent, so call from a thread that outlives the child: the main thread.
     """
     engine = os.getpid()
 
     def tie() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(death), 0, 0, 0)
-        if os.getppid() != engine:  # it died between fork and prctl
+        if os.getppid() != engine:  # the engine died between fork and prctl
             os._exit(1)
 
     return tie
@@ -111,8 +108,8 @@ def bound_to_engine(death: signal.Signals) -> Callable[[], None]:
 def own_folder(folder: Path) -> Path:
     """The resolved path of a folder to write in, which need not exist yet.
 
-    Raises UserError if another user could put something else in its place: in a folder like /var/tmp, in which
-    anybody may make entries, each name on the way, symlinks above all, must be this user's own or root's.
+    Raises UserError if another user could replace it: below a world-writable folder such as /var/tmp, every name on the
+    way, symlinks above all, must belong to this user or root.
     """
     trusted, shown = {0, os.geteuid()}, str(folder)
     path, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
@@ -145,15 +142,12 @@ def own_folder(folder: Path) -> Path:
 
 
 def make_passable(folder: Path) -> None:
-    """Make a folder, and missing parents, so that any user can pass through, whatever the umask.
-
-    Raises OSError.
-    """
+    """Create a folder and missing parents, traversable by any user whatever the umask. Raises OSError."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for parent in reversed(missing):
         try:
             parent.mkdir()
-        except FileExistsError:  # somebody else's, made meanwhile
+        except FileExistsError:  # created by another process meanwhile
             continue
         parent.chmod(parent.stat().st_mode | 0o111)
 

@@ -15,7 +15,7 @@ IFNAMSIZ = 16
 
 
 def own_address(text: str) -> str:
-    """An address of this machine, given as such or as the name of its interface. Raises UserError for any other."""
+    """An address of this machine, from the address or its interface's name. Raises UserError for any other."""
     address = text
     try:
         if ip_address(text).is_unspecified:
@@ -30,13 +30,13 @@ def own_address(text: str) -> str:
 
 
 def free_port(address: str, wanted: int = 0) -> int:
-    """A port on which nobody listens: `wanted`, or any. Raises OSError without one."""
+    """A port on which nobody listens: `wanted`, or any. Raises OSError if none is free."""
     with _bound(address, wanted) as bound:
         return int(bound.getsockname()[1])
 
 
 def check_free(address: str, port: int, count: int) -> None:
-    """Raises UserError if one of `count` consecutive ports is taken."""
+    """Raise UserError if one of `count` consecutive ports is taken."""
     for each in range(port, port + count):
         try:
             free_port(address, each)
@@ -48,7 +48,7 @@ def check_free(address: str, port: int, count: int) -> None:
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
-    """A socket that accepts connections there; the caller closes it. Raises OSError."""
+    """A listening socket; the caller closes it. Raises OSError."""
     bound = _bound(address, port)
     bound.listen()
     return bound
@@ -58,9 +58,7 @@ def _bound(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as the server does: old connections do not count
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the server, ignore old connections
         listener.bind((address, port))
     except BaseException:
         listener.close()

@@ -1,7 +1,7 @@
-"""Tunables of the block device under a cluster, as a part of a config: set for a while, then restored.
+"""Tunables of the block device under a cluster, as part of a config: set temporarily, then restored.
 
-What was there before is kept in a file that an engine holds a lock on, so that the next start restores it where nobody
-else did: neither the engine nor its reaper (`engine.run.reaper`).
+The previous values are kept in a file locked by the engine. If neither the engine nor its reaper (`engine.run.reaper`)
+restored them, the next start does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.host.machine_counters import device_of
 
-KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # the least and the most
+KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # minimum and maximum
 QUEUE = re.compile(r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/(\w+)")
-LEFT = Path("/run/pgbed")  # gone with the next boot, as what was set is
+LEFT = Path("/run/pgbed")  # a boot clears it, and resets the device
 
 Settings = Sequence[tuple[str, str]]
 
@@ -41,7 +41,7 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def check(settings: Settings, path: Path) -> None:
-    """Raises UserError if the device under a path cannot be set: no device, no such setting, not root."""
+    """Raise UserError if the device under a path cannot be set: no device, no such setting, not root."""
     for name, place in _places(settings, path).items():
         try:
             place.open("r+").close()
@@ -52,7 +52,7 @@ def check(settings: Settings, path: Path) -> None:
 
 
 def values(settings: Settings, path: Path) -> dict[str, str]:
-    """The current values, by file. Raises UserError if one cannot be read."""
+    """Current values by file. Raises UserError if one cannot be read."""
     current = {}
     for name, file in _places(settings, path).items():
         try:
@@ -79,7 +79,7 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
 
 
 def restore(before: Mapping[str, str]) -> None:
-    """Write the values of `values` back; no other file is written."""
+    """Write back what `values` returned, and to no other file."""
     for path, value in before.items():
         match = QUEUE.fullmatch(path)
         if match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value):
@@ -88,11 +88,11 @@ def restore(before: Mapping[str, str]) -> None:
 
 
 def restore_left(folder: Path = LEFT) -> list[str]:
-    """Restore what engines that are gone have left; returns what was restored, a line each."""
+    """Restore what dead engines left behind; return a line for each restored value."""
     lines = []
     for file in sorted(folder.glob("device-*.json")) if _is_ours(folder) else ():
         with suppress(OSError, ValueError), file.open("r+") as opened:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by who is still there
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
             before = json.load(opened)
             if isinstance(before, dict):
                 restore({str(path): str(value) for path, value in before.items()})
@@ -103,7 +103,9 @@ def restore_left(folder: Path = LEFT) -> list[str]:
 
 @contextmanager
 def _kept(before: Mapping[str, str]) -> Iterator[None]:
-    """Record the values; only root can set them, so only root's record is read. Raises UserError if another run has."""
+    """Record the values; only root's record is read, as only root can set them. Raises UserError if another run has
+    them.
+    """
     with ExitStack() as opened:
         if before:
             LEFT.mkdir(mode=0o700, exist_ok=True)

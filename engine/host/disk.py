@@ -1,4 +1,4 @@
-"""Disks: free space, the size of folders, and files that a user wants written."""
+"""Disks: free space, sizes of folders, and writing files that the user named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def free_bytes(path: Path) -> int:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or its nearest parent that exists."""
+    """The path itself, or its nearest existing parent."""
     nearest = path.absolute()
     while not os.path.exists(nearest):  # noqa: PTH110 (false for a name that is too long)
         nearest = nearest.parent
@@ -30,7 +30,7 @@ def existing(path: Path) -> Path:
 
 
 def check(path: Path, needed_bytes: int) -> None:
-    """Raises UserError, with need and have, if there is too little free space for `path`."""
+    """Raise UserError, with needed and free bytes, if there is too little space for `path`."""
     free = free_bytes(path)
     if free < needed_bytes:
         raise UserError(
@@ -40,12 +40,12 @@ def check(path: Path, needed_bytes: int) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The apparent size of all files below a folder; files that vanish meanwhile are not counted."""
+    """Apparent size of all files below a folder, except those that vanish meanwhile."""
     return sum(entry.st_size for entry in _entries(folder) if not stat.S_ISDIR(entry.st_mode))
 
 
 def occupied_bytes(folder: Path) -> int:
-    """The disk space of a folder and its contents; less than the sizes if files have holes."""
+    """Disk space of a folder and its contents; less than the apparent size for sparse files."""
     return sum(entry.st_blocks * 512 for entry in _entries(folder))
 
 
@@ -57,9 +57,9 @@ def _entries(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_text(path: Path, text: Visible) -> None:
-    """Write a file that the user names, or to a pipe that somebody reads from; does not wait for a reader.
+    """Write a file named by the user, or to a pipe without waiting for its reader.
 
-    Raises OSError, and then leaves no partial file.
+    Raises OSError, leaving no partial file.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEVER_WAIT, 0o666)
     os.set_blocking(descriptor, True)
@@ -73,7 +73,7 @@ def write_text(path: Path, text: Visible) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises UserError if a file that the user names cannot be created: before the work that it takes."""
+    """Raise UserError if a file named by the user cannot be created, before any work is done for it."""
     folder = path.absolute().parent
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file")
@@ -88,20 +88,20 @@ def check_writable(path: Path) -> None:
 
 
 def _is_written_to(path: Path) -> bool:
-    """Whether a file is a device or a pipe, or stands for an open one (/dev/stdout), and must not be replaced."""
+    """Whether a path is a device, a pipe or an open file (/dev/stdout), which must not be replaced."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1:2] in (("dev",), ("proc",)))
 
 
 def replace_text(path: Path, text: Visible) -> int:
-    """Write a file that the user names, all or nothing: under a temporary name, then renamed. Returns its bytes.
+    """Write a file named by the user atomically; return its bytes. Raises OSError.
 
-    A device or a pipe is written to, and a symlink stays one. Raises OSError.
+    Devices and pipes are written to directly, and a symlink stays one.
     """
     encoded = text.encode()
     if _is_written_to(path):
         write_text(path, text)
         return len(encoded)
-    path = Path(os.path.realpath(path))  # which leaves a loop of symlinks alone
+    path = Path(os.path.realpath(path))  # leaves a loop of symlinks alone
     temporary = path.with_name(f"{path.name[:200]}.{os.getpid()}.part")
     try:
         temporary.write_bytes(encoded)

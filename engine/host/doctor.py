@@ -1,4 +1,4 @@
-"""Checks of this machine: what runs need of it, and what would make their figures noisy."""
+"""Checks of this machine: requirements of runs, and sources of noise."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NOT_A_PLAIN_DISK = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check. `found` is what the machine has; `reason` and `remedy` are empty if that is fine."""
+    """`found` is what the machine has; `reason` and `remedy` are empty if that is fine."""
 
     name: str
     status: Status
@@ -56,16 +56,16 @@ class Check:
     remedy: str = ""
 
 
-Need = Callable[[Path], Check]  # of a folder that will hold runs
+Need = Callable[[Path], Check]  # takes the folder that will hold runs
 
 
 def examine(out: Path, further: Sequence[Need] = ()) -> tuple[Check, ...]:
-    """All checks for runs in the folder `out`: what they need, `further` needs, then sources of noise."""
+    """All checks for runs in the folder `out`: requirements, `further` ones, then sources of noise."""
     return (*(check(out) for check in (*NEEDS, *further)), *judge(environment.record(out)))
 
 
 def judge(record: EnvironmentRecord) -> tuple[Check, ...]:
-    """Checks of an environment record for sources of noise; what the machine does not report is left out."""
+    """Checks of an environment record for sources of noise, leaving out what the machine does not report."""
     return tuple(check for rule in RULES if (check := rule(record)) is not None)
 
 
@@ -74,7 +74,7 @@ def judged(name: str, found: str, fine: bool, reason: str, remedy: str) -> Check
     return Check(name, "ok", found) if fine else Check(name, "warn", found, reason, remedy)
 
 
-# -- what runs need
+# -- requirements
 
 
 def _account(_: Path) -> Check:
@@ -89,7 +89,7 @@ def _out(out: Path) -> Check:
     name, remedy, place = "output folder", "choose another folder with --out", existing(out)
     try:
         own_folder(out)
-        with tempfile.TemporaryDirectory(dir=place):  # permission bits tell root nothing, nor do they tell of /proc
+        with tempfile.TemporaryDirectory(dir=place):  # permission bits say nothing to root, or about /proc
             pass
     except UserError as error:
         return Check(name, "fail", str(out), str(error).removesuffix(f"; {remedy}"), remedy)
@@ -141,7 +141,7 @@ def _shared_memory(_: Path) -> Check:
 def _schedstat(_: Path) -> Check:
     reason = "without it there is no CPU time and no run-queue wait per connection"
     until = time.monotonic() + 0.02
-    while time.monotonic() < until:  # something to be counted
+    while time.monotonic() < until:  # run, so that there is something to count
         pass
     try:
         on_cpu_ns = int(Path("/proc/self/schedstat").read_text().split()[0])
@@ -161,7 +161,7 @@ def _files(_: Path) -> Check:
 NEEDS: tuple[Need, ...] = (_account, _out, _space, _sockets, _shared_memory, _schedstat, _files)
 
 
-# -- sources of noise; None for what the machine does not report
+# -- sources of noise; None if the machine does not report it
 
 Rule = Callable[[EnvironmentRecord], Check | None]
 

@@ -1,4 +1,4 @@
-"""What changed on the machine between two records, by rules that say how much matters."""
+"""What changed on the machine between two records, with rules for how much change matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 EnvironmentRecord = dict[str, Any]  # see engine.environment
 
-# Settings that are the same as long as nobody touches the machine. (section, key, how a person calls it)
+# Settings that change only if somebody changes them: (section, key, name in sentences).
 SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("kernel", "release", "the kernel"),
     ("kernel", "build", "the kernel's build"),
@@ -46,23 +46,23 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("state", "on_battery", "running on battery"),
 )
 
-CLIENT = "client"  # the section that is such a record itself: of the host that clients run on, if that is another
+CLIENT = "client"  # the section that is itself a record: of the clients' host, if different
 
 SPEED_LIMIT = 0.05  # of the CPU's speed
 TEMPERATURE_LIMIT_C = 15.0
 TEMPERATURES = ("temperature_c", "device_temperature_c")
-BUSY_LIMIT = 0.25  # of all CPUs, used by others while no cell runs
-STEADY_GOVERNORS = (None, "performance")  # with others the clock of an idle machine says nothing
+BUSY_LIMIT = 0.25  # share of all CPUs used by others while no cell runs
+STEADY_GOVERNORS = (None, "performance")  # with others, the clock of an idle machine says nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A measured quantity: the change that counts, and its message."""
+    """A measured quantity: how much change counts, and the message."""
 
     section: str
     key: str
     exceeds: Callable[[float, float], bool]
-    says: str  # format of before, after
+    says: str  # format with before and after
 
 
 GAUGES: tuple[Gauge, ...] = (
@@ -82,11 +82,10 @@ GAUGES: tuple[Gauge, ...] = (
 def drift(
     before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False, gauges: bool = True
 ) -> tuple[str, ...]:
-    """A sentence for each change that is large enough to move a result.
+    """A sentence for each change large enough to move a result.
 
-    Values that only one of the records has are skipped; so are temperatures
-    if the second was taken right after a load and the first was not: a load heats. Without `gauges` only settings
-    count.
+    Skips values that only one record has, and temperatures if only the second record was taken under load, as load
+    heats. Without `gauges`, only settings count.
     """
     sentences: list[str] = []
     for section, key, name in SETTINGS:
@@ -103,7 +102,7 @@ def drift(
             sentences.append(gauge.says.format(before=old, after=new))
     ours, theirs = before.get(CLIENT), after.get(CLIENT)
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        # One step further down at most: it has no clients' host of its own.
+        # At most one level: a clients' host has no clients' host of its own.
         first, last = ({key: part for key, part in each.items() if key != CLIENT} for each in (ours, theirs))
         sentences += [
             f"on the clients' host {text}" for text in drift(first, last, under_load=under_load, gauges=gauges)

@@ -1,23 +1,23 @@
-"""What the machine is and how it is set, as far as it can move a result; and what changed between two looks.
+"""What the machine is and how it is set up, as far as it can affect a result.
 
-A record is a JSON object of sections. Whatever a machine does not tell is null; reading never fails.
+A record is a JSON object of sections. Whatever the machine does not report is null; reading never fails.
 
-    cpu      model, microcode, sockets, cores, threads (online), allowed (which of them programs started here may use,
-             as `0-3,8`: not all under taskset or in a cpuset), numa_nodes, smt (bool), hypervisor (bool), governor,
+    cpu      model, microcode, sockets, cores, threads (online), allowed (those that programs started here may use, as
+             `0-3,8`: not all under taskset or in a cpuset), numa_nodes, smt (bool), hypervisor (bool), governor,
              driver, preference (of energy), boost (bool), mhz (of the fastest, right after the probe),
-             probe_us (the shortest of many times a fixed piece of work took: the speed the CPU really has)
+             probe_us (shortest of many times for a fixed amount of work: the CPU's actual speed)
     memory   total_bytes, limit_bytes (of the control group), swap_bytes, swap_used_bytes, huge_pages,
              transparent_huge_pages, numa_balancing, swappiness, dirty_ratio, dirty_bytes,
              dirty_background_ratio, dirty_background_bytes
-    kernel   release, build, command_line, clock_source, sched_ext (which one is loaded),
+    kernel   release, build, command_line, clock_source, sched_ext (the one loaded),
              mitigations ({name: state}, without "Not affected")
     storage  path, mount_point, filesystem, mount_options, source, device (the disk), disk_model, rotational (bool),
              scheduler, read_ahead_kb, wbt_lat_usec, nr_requests, write_cache, free_bytes
-    state    load1, load5, busy_share (0 to 1, of all CPUs while the record was made, its own work not counted),
+    state    load1, load5, busy_share (0 to 1, of all CPUs, while the record was made and without its own work),
              temperature_c (the hottest sensor), device_temperature_c, on_battery (bool)
-    host     name, product, container (bool), machine (what tells it from others: see `_machine`), sandbox (bool:
-             within a build of Nix, where there is neither root nor a probe)
-    client   the same, without storage, of the host that clients run on, if that is another; not of this module's making
+    host     name, product, container (bool), machine (its identity, see `_machine`), sandbox (bool: within a Nix
+             build, which has neither root nor probes)
+    client   the same, without storage, of the clients' host if that is another; not made by this module
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ CPU = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
 VM = Path("/proc/sys/vm")
 PROBE_BURSTS = 8
-PROBE_ROUNDS = 50  # of a burst, or as many as there is time for: emulated ones take fifty times as long
+PROBE_ROUNDS = 50  # per burst, time permitting: under emulation they take fifty times as long
 PROBE_BURST_NS = 100_000_000
 PROBE_PAUSE_S = 0.03
 MACHINE_NAME = "/etc/pgbed-machine"
 MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-NOT_SET = "uninitialized"  # what an image says in /etc/machine-id until its first boot
+NOT_SET = "uninitialized"  # in an image's /etc/machine-id until its first boot
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NETWORK = Path("/sys/class/net")
-SANDBOX = "PGBED_BLOCK"  # set for what runs within a build of Nix
+SANDBOX = "PGBED_BLOCK"  # set within a Nix build
 CPU_SENSORS = ("class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input")
 DISK_SENSORS = ("device/hwmon*/temp*_input", "device/device/hwmon*/temp*_input", "device/hwmon/hwmon*/temp*_input")
 _PROBE_WORK = bytes(1 << 18)
@@ -57,9 +57,9 @@ _BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns
 
 
 def record(path: Path) -> EnvironmentRecord:
-    """The record of this machine, its storage section for the filesystem that holds, or will hold, `path`.
+    """The record of this machine, with storage for the filesystem that holds, or will hold, `path`.
 
-    Takes about a third of a second: it measures how fast the CPUs compute, and how busy they are with other things.
+    Takes about a third of a second to measure how fast the CPUs compute, and how busy others keep them.
     """
     path = existing(path)
     try:
@@ -85,11 +85,11 @@ def record(path: Path) -> EnvironmentRecord:
 
 
 def _machine() -> str | None:
-    """The name that its owner gave it in a file, else a digest of its id.
+    """The name in its owner's file, else a digest of its id.
 
-    A machine without an id is known by its network adapters, which other boots and kernels find again; without
-    adapters it has no identity. A sandbox shows neither file nor adapters unless it was told to: there it is the id of
-    this boot, because two builders must not be taken for one.
+    A machine without an id is known by its network adapters, which stay the same across boots and kernels; without
+    adapters it has no identity. A sandbox usually shows neither: there the boot id is used, so that two builders are
+    not taken for one.
     """
     name = _text(MACHINE_NAME)
     if name:
@@ -100,7 +100,7 @@ def _machine() -> str | None:
 
 
 def _adapters() -> str:
-    """The built-in addresses of network adapters, not those that a boot or a container assigned."""
+    """Built-in addresses of network adapters, without those assigned by a boot or a container."""
     adapters = (path for path in NETWORK.glob("*") if (path / "device").exists())
     addresses = (_text(path / "address") for path in adapters if _text(path / "addr_assign_type") == "0")
     return " ".join(sorted(address for address in addresses if address and address.strip("0:")))
@@ -108,14 +108,13 @@ def _adapters() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a config may be scaled to. Memory is what pgbed may use (a cgroup's limit if it is lower)."""
+    """What configs are scaled to. Memory is what pgbed may use (a cgroup's limit if that is lower)."""
 
     memory_bytes: int
     free_disk_bytes: int
 
 
 def machine(path: Path) -> Machine:
-    """What configs are scaled to: the memory that pgbed may use, and the free space for `path`."""
     memory = _memory()
     total = memory["total_bytes"] or 0
     return Machine(min(total, memory["limit_bytes"] or total), free_bytes(path))
@@ -150,7 +149,7 @@ def _cpu() -> EnvironmentRecord:
 
 
 def cpu_list(numbers: Iterable[int]) -> str:
-    """CPUs as the kernel lists them: `0-3,8`."""
+    """CPUs in the kernel's list format: `0-3,8`."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][-1] + 1:
@@ -166,10 +165,11 @@ def _boost() -> bool | None:
 
 
 def _speed_and_load() -> tuple[float, float | None]:
-    """How long a piece of work takes in us, and the share of all CPUs' time that others used meanwhile.
+    """Time in us for a fixed amount of work, and the share of all CPUs' time that others used meanwhile.
 
-    The time is the shortest of many: disturbances only ever make it longer. They come in bursts, because what shares
-    the core, another virtual machine say, often does so for tens of milliseconds. None if /proc/stat cannot be read.
+    The time is the minimum of many, as disturbances only ever add to it. Measurements come in bursts with pauses,
+    because whatever shares the core, such as another virtual machine, often does so for tens of milliseconds. The share
+    is None if /proc/stat cannot be read.
     """
     before, own_ns = _host_stat(), time.process_time_ns()
     shortest_ns = _timed_hash_ns()
@@ -221,7 +221,7 @@ def _memory() -> EnvironmentRecord:
 
 
 def _group_limit_bytes() -> int | None:
-    """The lowest memory limit on the way to this process's control group (version 2 and 1)."""
+    """The lowest memory limit from the root to this process's control group (version 2 and 1)."""
     limits: list[int] = []
     for line in (_text("/proc/self/cgroup") or "").splitlines():
         number, controllers, group = line.split(":", 2)
@@ -234,7 +234,7 @@ def _group_limit_bytes() -> int | None:
         folder = root / group.lstrip("/")
         for place in (folder, *folder.parents):
             limit = _number(place / name)
-            if limit is not None and limit < 1 << 60:  # version 1 says "none" by a huge number
+            if limit is not None and limit < 1 << 60:  # in version 1 a huge number means no limit
                 limits.append(limit)
             if place == root:
                 break
@@ -314,7 +314,7 @@ def _flag(path: str | Path) -> bool | None:
 
 
 def _chosen(path: str | Path) -> str | None:
-    """The word in brackets of `always [madvise] never`; the whole text without brackets."""
+    """The bracketed word of `always [madvise] never`; the whole text without brackets."""
     text = _text(path)
     match = re.search(r"\[([^\]]+)\]", text or "")
     return match[1] if match else text
@@ -331,6 +331,6 @@ def _kib(text: str, name: str) -> int | None:
 
 
 def _all_of(folders: list[Path], name: str) -> str | None:
-    """What all folders say, each answer once."""
+    """The distinct values in all folders."""
     answers = sorted({text for folder in folders if (text := _text(folder / name))})
     return ", ".join(answers) or None

@@ -1,6 +1,6 @@
-"""Files that somebody else may have made: opened only when they are plain files, read no further than a limit.
+"""Files that others may have created: opened only if regular, read up to a limit.
 
-A symlink would lead to another file, a FIFO would block for good, and a device never ends.
+A symlink would lead to another file, a FIFO would block forever, and a device never ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME_MAX_BYTES = 255
 
 
 def is_name(text: str) -> bool:
-    """Whether a text from an untrusted source can be a file's name: one part of a path, printable, not too long."""
+    """Whether an untrusted text is a valid file name: one printable path component, not too long."""
     return (
         text.isprintable()
         and "/" not in text
@@ -29,7 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | None:
-    """The first symlink, FIFO, device or socket below a folder, unless `passed_over` says that it belongs there.
+    """The first symlink, FIFO, device or socket below a folder, except those `passed_over`.
 
     `passed_over` gets paths relative to the folder; folders that it passes over are not entered.
     """
@@ -45,9 +45,9 @@ def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | Non
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
-    """A descriptor of a regular file; the caller closes it. A symlink as the last part is refused unless `follow`.
+    """A descriptor of a regular file; the caller closes it. Raises OSError, also for anything but a regular file.
 
-    Raises OSError, also for anything but a regular file.
+    Refuses a symlink as the last component unless `follow`.
     """
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW), 0o644)
     mode = os.fstat(fd).st_mode
@@ -58,7 +58,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) ->
 
 
 def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False) -> bytes:
-    """The content of a regular file. Raises OSError like `open_plain`, and for a file of more than `limit` bytes."""
+    """The content of a regular file. Raises OSError like `open_plain`, and for more than `limit` bytes."""
     with os.fdopen(open_plain(path, follow=follow), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -74,7 +74,7 @@ def forget_cached(folder: Path) -> None:
     """Drop the clean pages of a folder's files from the page cache."""
     for folder_path, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # it went meanwhile, or is no file of its own
+            with suppress(OSError):  # it vanished meanwhile, or is a symlink
                 file = os.open(Path(folder_path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -83,9 +83,9 @@ def forget_cached(folder: Path) -> None:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file that the user names; `what` is its kind ("plan") for the error. Raises UserError."""
+    """The text of a file named by the user. Raises UserError, calling it a `what` ("plan")."""
     try:
         return read_plain(path, follow=True).decode()
-    except (OSError, ValueError) as error:  # bytes that are no text, or a path with a null byte
+    except (OSError, ValueError) as error:  # bytes that are not text, or a path with a null byte
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UserError(f"{what} {path} cannot be read: {reason}") from None

@@ -1,8 +1,8 @@
-"""One run of a user at a time measures on a machine; runs of other users are reported, and nobody can lock them out.
+"""One run per user measures on a machine at a time; other users' runs are reported but cannot lock each other out.
 
-The lock is on files that their owner alone can open, so that nobody else can hold it, and it goes with the process that
-does, however that ends. Other network namespaces have the same files. A container has them where it has these folders;
-what else a container does is seen as load only.
+The lock is on files that only their owner can open, and is released with the process that holds it, however that ends.
+Other network namespaces share the files; a container does only if it has these folders. Otherwise its work is seen only
+as load.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 
-# All that the user can use are taken: in one of them somebody else's file may stand now, and be gone later.
+# The lock is taken in every usable folder, as another user's file may block one of them now and be gone later.
 FOLDERS = ("/run", "/run/lock", "/tmp", "/run/user/{}")
-NAME = "pgbed-measures-"  # and the user's number
+NAME = "pgbed-measures-"  # followed by the user id
 _HELD = re.compile(r"^\d+: FLOCK +ADVISORY +WRITE +\S+ ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.M)
 
 
@@ -59,14 +59,14 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
                     f"another run is measuring on this machine (process {holder or 'unknown'}), and they would disturb "
                     "each other; wait for it (bench watch), or pass --allow-concurrent to run anyway"
                 ) from None
-            kept.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # else children that have begun would still hold it
+            kept.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # children that inherited it would still hold it
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         yield
 
 
 def _folders(uid: int) -> list[Path]:
-    """Folders from which nobody else can remove a file."""
+    """Folders from which no other user can remove a file."""
     folders = []
     for folder in (Path(each.format(uid)) for each in FOLDERS):
         with suppress(OSError):
@@ -78,7 +78,7 @@ def _folders(uid: int) -> list[Path]:
 
 
 def _opened(path: Path) -> int | None:
-    """The user's own lock file, created if missing; None if it cannot be, or belongs to another user."""
+    """The user's own lock file, created if missing; None if that fails or it belongs to another user."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     except OSError:
@@ -91,11 +91,11 @@ def _opened(path: Path) -> int | None:
 
 
 def _measuring() -> set[int]:
-    """The users whose lock is held. Their files cannot be opened, but everybody sees which files are locked."""
+    """Users whose lock is held. Others' files cannot be opened, but /proc/locks shows everybody which are locked."""
     try:
         locks = Path("/proc/locks").read_text()
     except OSError:
-        return set()  # who starts a run is told
+        return set()  # starting a run reports it
     held = {(os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _HELD.findall(locks)}
     users = set()
     for path in (path for folder in FOLDERS for path in Path("/").glob(f"{folder.format('*')[1:]}/{NAME}*")):

@@ -1,6 +1,6 @@
 """Booting this machine into another kernel by kexec: what prevents it, and how it is done.
 
-The kernel is loaded by kexec_file_load(2), which needs no program; then systemctl takes the system down in good order.
+kexec_file_load(2) loads the kernel without a helper program; then systemctl shuts the system down properly.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 
-# On the command line of every kernel that is booted so: tells it from one that the firmware has booted.
+# On the command line of every kernel booted this way, unlike one booted by the firmware.
 MARK = "pgbed.boot=kexec"
-# A kernel that panics is left on its own, into what the firmware boots; it would stand still for ever.
+# A kernel that panics reboots through the firmware instead of hanging forever.
 AFTER_PANIC = "panic=30"
 KEXEC_FILE_LOAD = {"x86_64": 320}
 CONTAINERS = (".dockerenv", "run/.containerenv", "run/systemd/container", "run/host/container-manager")
@@ -28,7 +28,7 @@ NOT_TRUSTED = (errno.EKEYREJECTED, errno.ENOKEY, errno.EBADMSG)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The running kernel: release and version (uname -r and -v), this boot's id, whether it was booted by MARK."""
+    """The running kernel: release and version (uname -r and -v), boot id, whether booted with MARK."""
 
     release: str
     version: str
@@ -44,7 +44,7 @@ def running() -> Running:
 
 
 def hindrance(root: Path = Path("/")) -> str:
-    """What keeps this machine from booting into another kernel, and what to do about it; empty if nothing does."""
+    """What keeps this machine from booting another kernel, and what to do about it; empty if nothing."""
     inside = next((name for name in CONTAINERS if (root / name).exists()), None)
     locked = _text(root / "sys/kernel/security/lockdown")
     if platform.machine() not in KEXEC_FILE_LOAD:
@@ -65,7 +65,7 @@ def hindrance(root: Path = Path("/")) -> str:
 
 
 def check() -> None:
-    """Raises UserError if this machine cannot be booted into another kernel."""
+    """Raise UserError if this machine cannot boot another kernel."""
     why = hindrance()
     if why:
         raise UserError(f"--kernel-by reboot: {why}")
@@ -90,17 +90,17 @@ def load(image: Path, initrd: Path, command_line: str) -> None:
 
 
 def boot() -> None:
-    """Shut down, and boot into the loaded kernel. Returns at once."""
+    """Shut down and boot the loaded kernel. Returns at once."""
     systemctl("kexec")
 
 
 def reboot() -> None:
-    """Shut down, and boot through the firmware, into the boot loader's default. Returns at once."""
+    """Shut down and boot the boot loader's default through the firmware. Returns at once."""
     systemctl("reboot")
 
 
 def systemctl(*words: str) -> None:
-    """Run systemctl. Raises UserError with its words if it fails or is missing."""
+    """Raises UserError with systemctl's message if it fails or is missing."""
     try:
         done = subprocess.run(["systemctl", *words], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:

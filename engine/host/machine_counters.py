@@ -1,4 +1,4 @@
-"""Counters of the kernel for the whole machine and for the block device that holds the database.
+"""Kernel counters for the whole machine and for the block device that holds the database.
 
 Counters are cumulative; `engine.host.procfs.difference` makes intervals of them. Keys that end in `_now` are states.
 """
@@ -15,22 +15,21 @@ from typing import NamedTuple
 from engine.host.procfs import TICK_NS, HeldFiles, number_after, read_whole
 
 MOUNTS = Path("/proc/self/mountinfo")
-SECTOR_BYTES = 512  # the unit of the kernel's block counters, whatever the device's own sector size
+SECTOR_BYTES = 512  # unit of the kernel's block counters, whatever the device's sector size
 
 
 class Host(HeldFiles):
     """The machine and one block device, held open for sampling. A context manager.
 
-    `host()` gives
+    `host()` returns
         user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns   over all CPUs
             (vmstat's us = user + nice; its sy = system + irq + softirq)
-        switches, forks                          context switches and processes begun, whole machine
+        switches, forks                          context switches and processes started, whole machine
         running_now, blocked_now                 tasks on CPU or run queue; tasks waiting for I/O
         dirty_bytes_now, writeback_bytes_now     page cache waiting for, and under, write-back
         pressure_{cpu,io,memory}_some_ns, pressure_{io,memory}_full_ns   if the kernel keeps them
-
-    `device()` gives, or {} if the folder is on no block device (tmpfs, network),
-        reads, read_kb, read_ns, writes, written_kb, write_ns   completed requests; ns added over requests
+    `device()` returns, or {} if the folder is not on a block device (tmpfs, network),
+        reads, read_kb, read_ns, writes, written_kb, write_ns   completed requests; ns summed over requests
         io_ns                                    time with at least one request in flight (utilisation)
         weighted_ns                              time integral of requests in flight (mean queue = / interval)
         flushes, flush_ns, discards              0 on kernels that do not count them
@@ -45,19 +44,17 @@ class Host(HeldFiles):
         self._device = self._open(f"/sys/class/block/{device}/stat") if device else -1
 
     def host(self) -> dict[str, int]:
-        """The machine's counters; see the class."""
         counters = parse_host_stat(read_whole(self._stat))
         counters |= parse_meminfo(os.pread(self._meminfo, 4096, 0))
         for what, fd in self._pressure:
-            with suppress(OSError):  # no such file, or EOPNOTSUPP where the kernel was booted with psi=0
+            with suppress(OSError):  # no such file, or EOPNOTSUPP if booted with psi=0
                 counters |= parse_pressure(what, os.pread(fd, 512, 0))
         return counters
 
     def device(self) -> dict[str, int]:
-        """The block device's counters; see the class."""
         try:
             return parse_device(os.pread(self._device, 512, 0))
-        except OSError:  # it is missing, or has gone
+        except OSError:  # missing or removed
             return {}
 
     def _open(self, path: str) -> int:
@@ -76,7 +73,7 @@ def cpu_busy_ns(host: Mapping[str, int]) -> int | None:
 
 
 def parse_host_stat(data: bytes) -> dict[str, int]:
-    """`/proc/stat`: the sum over CPUs, context switches, forks, running and blocked tasks."""
+    """Totals over CPUs in `/proc/stat`: times, context switches, forks, running and blocked tasks."""
     columns = data[: data.index(b"\n")].split()[1:9]
     counters = {name: int(ticks) * TICK_NS for name, ticks in zip(CPU_COLUMNS, columns, strict=False)}
     counters["switches"] = number_after(data, b"\nctxt ")
@@ -87,7 +84,6 @@ def parse_host_stat(data: bytes) -> dict[str, int]:
 
 
 def parse_meminfo(data: bytes) -> dict[str, int]:
-    """The write-back entries of `/proc/meminfo`."""
     return {
         "dirty_bytes_now": number_after(data, b"\nDirty:") * 1024,
         "writeback_bytes_now": number_after(data, b"\nWriteback:") * 1024,
@@ -95,7 +91,7 @@ def parse_meminfo(data: bytes) -> dict[str, int]:
 
 
 def parse_pressure(what: str, data: bytes) -> dict[str, int]:
-    """`/proc/pressure/WHAT`: the totals, which the kernel gives in us."""
+    """Totals in `/proc/pressure/WHAT`, which the kernel gives in us."""
     counters = {}
     for line in data.splitlines():
         kind, _, rest = line.partition(b" ")
@@ -126,14 +122,14 @@ def parse_device(data: bytes) -> dict[str, int]:
 
 
 def device_of(path: Path) -> str | None:
-    """The name of the disk that holds a path, such as `nvme0n1`; None for tmpfs, network and the like.
+    """The disk that holds a path, such as `nvme0n1`; None for tmpfs, network and the like.
 
-    A partition gives its disk, a logical volume or encrypted device with one disk below it gives that disk;
-    a device over several disks is returned itself.
+    A partition gives its disk, as does a logical volume or encrypted device on a single disk; a device over several
+    disks is returned itself.
     """
     numbers = path.stat().st_dev
     node = Path(f"/sys/dev/block/{os.major(numbers)}:{os.minor(numbers)}")
-    if not node.exists():  # btrfs and overlay have device numbers of their own: ask the mount table
+    if not node.exists():  # btrfs and overlay have their own device numbers: use the mount table
         mount = mount_of(path)
         upper = re.search(r"upperdir=([^,]+)", mount.options) if mount and mount.filesystem == "overlay" else None
         if upper and Path(upper[1]).exists():
@@ -154,7 +150,7 @@ def device_of(path: Path) -> str | None:
 
 
 class Mount(NamedTuple):
-    """A line of the mount table; `options` are those of the mount, then those of the filesystem."""
+    """A line of the mount table; `options` are the mount's, then the filesystem's."""
 
     point: str
     filesystem: str
@@ -174,7 +170,7 @@ def mount_of(path: Path) -> Mount | None:
         left, _, right = line.partition(" - ")
         fields = left.split()
         point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        # of several mounts on one point the last one is on top
+        # of several mounts on one point, the last is on top
         if (wanted == point or wanted.startswith(point.rstrip("/") + "/")) and len(point) >= len(
             best.point if best else ""
         ):

@@ -1,8 +1,8 @@
-"""Packages of the machine's distribution that only some plans need: installed by the first plan that does.
+"""Distribution packages that only some plans need, installed by the first plan that does.
 
 Environment:
-    PGBED_INSTALL   the program that installs them, called with PROGRAM=PACKAGE…; ./bench sets it where what it runs is
-                    not fetched by Nix
+    PGBED_INSTALL   the program that installs them, called with PROGRAM=PACKAGE…; set by ./bench if Nix does not
+                    provide its programs
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ VARIABLE = "PGBED_INSTALL"
 
 
 def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
-    """Install the packages, given by their programs, if that can be done here.
+    """Install the packages, keyed by program, if possible.
 
-    A failure is reported, not raised: the caller that looks for a program says what its absence means.
+    Reports failures without raising: the caller that looks for a program says what its absence means.
     """
     installer = os.environ.get(VARIABLE)
     if not installer or not packages:

@@ -1,11 +1,10 @@
-"""`perf stat` over running processes: starting, switching and ending it, and parsing what it prints.
+"""`perf stat` over running processes: starting, switching and ending it, and parsing its output.
 
-perf counts as the engine's user: root counts all, others what runs outside the kernel, where the kernel permits
-even that (kernel.perf_event_paranoid). Events are counted for each process on its own; what a process begins later
-is counted with it.
+perf counts as the engine's user: root counts everything, others only what runs outside the kernel, if
+kernel.perf_event_paranoid permits that. Events are counted per process, including its later children.
 
 Environment, set by the `bench` wrapper:
-    PGBED_PERF   the program to use, or the derivation that has it in its bin; else the machine's own is taken
+    PGBED_PERF   the program to use, or a derivation with it in bin; the machine's own if unset
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ PATIENCE_S = patient(10.0)
 OUTPUT_MAX_BYTES = 64 << 20
 NOT_SUPPORTED, NOT_COUNTED = "<not supported>", "<not counted>"
 VALUE = re.compile(r"\d{1,20}(\.\d{1,9})?")
-# Plain, with what is left out (`cycles:u`), or of one of several kinds of CPU (`cpu_core/cycles/`).
+# Plain, with a modifier (`cycles:u`), or of one of several kinds of CPU (`cpu_core/cycles/`).
 EVENT = re.compile(r"(?:\w+/)?([\w-]+?)(?:[:/]([a-zA-Z]*))?")
-THREAD = re.compile(r".*-(\d{1,9})", re.DOTALL)  # NAME-PID, and a name may be anything
+THREAD = re.compile(r".*-(\d{1,9})", re.DOTALL)  # NAME-PID, where the name may be anything
 UNITS = {"": 1.0, "msec": 1e6, "nsec": 1.0, "ns": 1.0}
-OF_KERNEL = frozenset({"context-switches", "cpu-migrations"})  # there are none outside it
+OF_KERNEL = frozenset({"context-switches", "cpu-migrations"})  # these happen only in the kernel
 
 
 class Line(msgspec.Struct, frozen=True, rename="kebab"):
-    """The entries of perf's lines that are used; figures that newer versions derive have no event."""
+    """The fields of perf's lines that are used; metrics that newer versions derive have no event."""
 
     counter_value: str | None = None
     unit: str = ""
@@ -54,17 +53,17 @@ class Line(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def find() -> str:
-    """The program; empty without one, or if it is not realised yet."""
+    """The perf program; empty if missing, or if its derivation is not realised yet."""
     named = os.environ.get(VARIABLE, "")
     return (shutil.which("perf") or "") if not named or named.endswith(".drv") else named
 
 
 def trial(program: str, account: Account) -> frozenset[str]:
-    """The events that can be counted here. Raises UserError, with the reason, if none can."""
+    """Events that can be counted here. Raises UserError, with the reason, if there are none."""
     answer = ask([program, "stat", "-j", "--no-scale", "-e", _names(), "--", "true"], account)
     if answer.code:
         raise UserError(f"perf stat: {_refusal(answer)}")
-    # It prints both what it counted and what it has to say to standard error.
+    # perf prints counts and messages to standard error.
     lines = (line for line in answer.errors.splitlines() if line.lstrip().startswith("{"))
     found = frozenset(event for counts in parse(lines).values() for event in counts)
     if not found:
@@ -73,10 +72,10 @@ def trial(program: str, account: Account) -> frozenset[str]:
 
 
 def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
-    """What was counted: by process (0 if lines do not name one), then by event. Unsupported events are absent.
+    """Counts by process (0 if lines do not name one), then by event. Unsupported events are absent.
 
-    An event whose process was never on a CPU has been counted 0 times. On machines with several kinds of CPU there is a
-    line for each: their sum is the whole. Raises UserError for output that perf does not print.
+    An event of a process that was never on a CPU counts 0. Machines with several kinds of CPU print a line for each,
+    which are added up. Raises UserError for output that perf does not print.
     """
     raw: dict[tuple[int, str], list[tuple[float, int, float]]] = {}
     for text in lines:
@@ -105,13 +104,13 @@ def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:
 
 
 def _counted(events: dict[str, EventCount]) -> dict[str, EventCount]:
-    """Without events that had no counter while a process ran: their counts are unknown."""
+    """Drop events that had no counter while a process ran: their counts are unknown."""
     ran = "task-clock" in events and events["task-clock"].count > 0
     return {name: event for name, event in events.items() if event.enabled_ns or not ran}
 
 
 def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
-    """The whole of an event from (count, ns in which it was counted, those in percent of the time) of each CPU kind."""
+    """Combine an event's (count, ns counted, percent of time counted) over kinds of CPU."""
     count, running_ns = sum(part[0] for part in parts), sum(part[1] for part in parts)
     percent = min(100.0, sum(part[2] for part in parts))
     if percent <= 0 or not running_ns:
@@ -120,7 +119,7 @@ def _together(parts: Sequence[tuple[float, int, float]]) -> EventCount:
 
 
 def _event(line: Line, text: str) -> str | None:
-    """The event's plain name; None for one that says nothing without the kernel's part."""
+    """The event's plain name; None for a kernel-only event counted without the kernel."""
     match = EVENT.fullmatch(line.event or "")
     if match is None or match[1] not in BY_NAME:
         raise _odd(text, "an event that was not asked for")
@@ -164,14 +163,14 @@ def _paranoia() -> str:
 
 
 class Counting:
-    """perf over some processes, attached and not counting yet. A context manager: it ends perf.
+    """perf attached to some processes, not counting yet. A context manager that ends perf.
 
-    Raises UserError if perf does not start, or refuses. perf ends with the thread that started it, and on its own
-    when all that it counts have ended.
+    Raises UserError if perf does not start, or refuses. perf ends with the thread that started it, and on its own once
+    all counted processes have ended.
     """
 
     def __init__(self, program: str, pids: Sequence[int]) -> None:
-        self.user_only = False  # by `end`: whether what happened in the kernel was left out
+        self.user_only = False  # set by `end`: whether kernel events were left out
         orders, self._orders = os.pipe()
         self._answers, answers = os.pipe()
         try:
@@ -208,15 +207,15 @@ class Counting:
         self.close()
 
     def start(self) -> None:
-        """Count from now on. Raises UserError if perf has ended."""
+        """Raises UserError if perf has ended."""
         self._tell("enable")
 
     def stop(self) -> None:
-        """Stop counting. Raises UserError if perf has ended."""
+        """Raises UserError if perf has ended."""
         self._tell("disable")
 
     def end(self) -> dict[int, dict[str, EventCount]]:
-        """End perf and return what it has counted, as `parse` does. Raises UserError if it reports nothing."""
+        """End perf; return its counts like `parse`. Raises UserError if it reports nothing."""
         self._process.send_signal(signal.SIGINT)
         try:
             output, errors = self._process.communicate(timeout=PATIENCE_S)
@@ -233,7 +232,7 @@ class Counting:
         return counts
 
     def close(self) -> None:
-        """End perf without its counts; may be called again."""
+        """End perf without its counts. May be called again."""
         kill_group(self._process)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -244,11 +243,11 @@ class Counting:
         self._orders = self._answers = -1
 
     def _tell(self, order: str) -> None:
-        """Give an order and wait until perf has followed it."""
+        """Send a command and wait until perf has acknowledged it."""
         with suppress(BrokenPipeError):
             os.write(self._orders, f"{order}\n".encode())
         until_s, answer = time.monotonic() + PATIENCE_S, b""
-        answers = select.poll()  # of select.select no descriptor may be above 1023
+        answers = select.poll()  # select.select takes no descriptor above 1023
         answers.register(self._answers, select.POLLIN)
         while b"ack" not in answer:
             left_s = until_s - time.monotonic()
@@ -261,7 +260,7 @@ class Counting:
                 answer += part
 
     def _end_words(self) -> str:
-        """Why perf has ended on its own."""
+        """Why perf ended on its own."""
         try:
             _, errors = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,7 @@
-"""Counters of processes that the kernel keeps anyway, read from /proc at the begin and the end: free in between.
+"""Counters that the kernel keeps per process anyway, read from /proc at start and stop: free in between.
 
-These are perf's events of the kernel (`engine.core.perf_events`), for machines without a PMU, where perf counts no
-others but costs time at each switch between processes. A process's first thread is counted: those of PostgreSQL have no
-other.
+They are perf's kernel events (`engine.core.perf_events`), for machines without a PMU, where perf counts only these and
+adds a cost to every context switch. Only a process's first thread is counted: PostgreSQL's have no other.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from pathlib import Path
 from engine.core.perf_events import EventCount
 from engine.host.procfs import GONE, children, number_after, parse_schedstat, parse_stat
 
-REAPED = ("task-clock", "minor-faults", "major-faults")  # what a process is told of its children that have ended
+REAPED = ("task-clock", "minor-faults", "major-faults")  # kept per process for its reaped children
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A process at one moment: its counters, and those of its children that have ended, by event."""
+    """A process at one moment: its counters and those of its reaped children, by event."""
 
     start_ticks: int
     own: Mapping[str, int]
@@ -27,7 +26,7 @@ class Look:
 
 
 def look(pid: int) -> Look | None:
-    """One process now; None if it is gone. Events that this kernel does not count are absent."""
+    """None if the process is gone. Events that this kernel does not count are absent."""
     folder = Path(f"/proc/{pid}")
     try:
         stat, status = (folder / "stat").read_bytes(), (folder / "status").read_bytes()
@@ -51,7 +50,7 @@ def look(pid: int) -> Look | None:
 
 
 def _read(path: Path) -> bytes:
-    """Empty where the kernel was built without it."""
+    """Empty if the kernel was built without this file."""
     try:
         return path.read_bytes()
     except GONE:
@@ -59,10 +58,9 @@ def _read(path: Path) -> bytes:
 
 
 class ProcCounting:
-    """Counts some processes from `start` to `stop`, as `engine.host.perf.Counting` does; nothing is raised.
+    """Count some processes from `start` to `stop`, like `engine.host.perf.Counting`, but raising nothing.
 
-    Processes that they start meanwhile are included: of those that have ended by `stop`, CPU time (to a clock tick) and
-    faults.
+    Includes children started meanwhile; for those that ended by `stop`, only CPU time (to a clock tick) and faults.
     """
 
     user_only = False
@@ -74,12 +72,10 @@ class ProcCounting:
         self._counts: dict[int, dict[str, int]] = {}
 
     def start(self) -> None:
-        """Count from now on."""
         self._before = {pid: reading for pid in self._pids if (reading := look(pid))}
         self._known = {child for pid in self._before for child in children(pid)}
 
     def stop(self) -> None:
-        """Stop counting."""
         after = {pid: reading for pid in self._before if (reading := look(pid))}
         after = {pid: reading for pid, reading in after.items() if reading.start_ticks == self._before[pid].start_ticks}
         gone = [self._before[pid].own for pid in self._before.keys() - after.keys()]
@@ -91,13 +87,13 @@ class ProcCounting:
                 counts[event] += sum(each.get(event, 0) for each in born)
             for event in REAPED:
                 reaped = last.reaped[event] - first.reaped[event]
-                # What its children had done before the start is in it, too.
+                # Includes what its children did before the start.
                 earlier = sum(each[event] for each in gone) if reaped else 0
                 counts[event] += max(0, reaped - earlier)
             self._counts[pid] = counts
 
     def end(self) -> dict[int, dict[str, EventCount]]:
-        """What was counted: by process, then by event; each event was counted in all of the CPU time."""
+        """Counts by process, then by event; each event was counted during all of the CPU time."""
         found = {}
         for pid, counts in self._counts.items():
             cpu_ns = counts["task-clock"]

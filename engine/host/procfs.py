@@ -1,11 +1,9 @@
 """Counters of processes from /proc.
 
-Parsers take bytes and are pure; readers keep their files open and use `pread`, which is cheaper than opening
-and cannot fall for a reused pid: a file below `/proc/PID` belongs to that very process and reads as ESRCH
-once it is gone. All counters are cumulative; `difference` makes intervals of them. Keys that end in `_now`
-are states, not counters.
-
-Nothing here raises for a process that vanished or a file that may not be read.
+Parsers take bytes and are pure. Readers keep their files open and use `pread`, which is cheaper than opening and safe
+from pid reuse: a file below `/proc/PID` belongs to one process and reads as ESRCH once that is gone. Counters are
+cumulative; `difference` makes intervals of them. Keys that end in `_now` are states, not counters. Nothing here raises
+for a vanished process or an unreadable file.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ GONE = (FileNotFoundError, ProcessLookupError)
 
 
 def difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What was counted between two samples; keys ending in `_now` and keys new in `after` keep their value."""
+    """Counts between two samples; keys ending in `_now` and keys new in `after` keep their value."""
     return {key: value if key.endswith("_now") else value - before.get(key, 0) for key, value in after.items()}
 
 
 class Task(NamedTuple):
-    """The counters of one process, all its threads together. Times in ns since it began.
+    """Counters of one process over all its threads. Times in ns since it started.
 
-    `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced,
-    Z ended and not yet reaped. `cpu_ns` and `runq_ns` (ready, waiting for a CPU) come from the scheduler;
-    `runq_ns` is 0 on kernels without scheduler information. I/O is 0 if it may not be read (another user's
-    process). `read_bytes` were fetched from the device; `write_bytes` were made dirty in the page cache, less what
-    was truncated or removed before it was written (proc(5): write_bytes - cancelled_write_bytes), also if another
-    process had written it, so it can decrease. What the device writes is counted by `engine.host.machine_counters`.
+    `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced, Z zombie.
+    `cpu_ns` and `runq_ns` (ready, waiting for a CPU) come from the scheduler; `runq_ns` is 0 on kernels without
+    scheduler information. I/O is 0 if unreadable (another user's process). `read_bytes` were fetched from the device;
+    `write_bytes` were dirtied in the page cache, less those truncated or removed before being written (proc(5):
+    write_bytes - cancelled_write_bytes). That may include another process's pages, so it can decrease.
+    `engine.host.machine_counters` counts what the device writes.
     """
 
     pid: int
@@ -55,11 +53,10 @@ class Task(NamedTuple):
 
     @property
     def switches(self) -> int:
-        """Of both kinds."""
         return self.voluntary + self.involuntary
 
     def counters(self) -> dict[str, int]:
-        """The counters that may be added up over processes."""
+        """The counters that can be summed over processes."""
         return added_up((self,))
 
 
@@ -67,7 +64,7 @@ COUNTERS = ("cpu_ns", "runq_ns", "timeslices", "voluntary", "involuntary", "read
 
 
 def added_up(tasks: Collection[Task]) -> dict[str, int]:
-    """The sum of processes' counters: `Task.counters` of them all."""
+    """Sum of `Task.counters` over processes."""
     sums = dict.fromkeys(COUNTERS, 0) | {
         name: sum(values)
         for name, values in zip(Task._fields, zip(*tasks, strict=True), strict=False)
@@ -78,7 +75,9 @@ def added_up(tasks: Collection[Task]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Fields of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` tells processes of one pid apart."""
+    """Fields of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` tells processes with the same pid
+    apart.
+    """
 
     state: str
     parent: int
@@ -88,7 +87,7 @@ class Stat:
 
 
 def parse_stat(data: bytes) -> Stat:
-    """`/proc/PID/stat`; the name in parentheses may hold spaces and parentheses itself."""
+    """The name in parentheses may itself contain spaces and parentheses."""
     fields = data[data.rindex(b")") + 2 :].split()
     utime, stime, cutime, cstime = (int(value) for value in fields[11:15])
     return Stat(
@@ -103,7 +102,7 @@ def parse_schedstat(data: bytes) -> tuple[int, int, int]:
 
 
 def number_after(data: bytes, label: bytes) -> int:
-    """The number that follows a label such as `b"\nThreads:"`; 0 without the label."""
+    """The number after a label such as `Threads:`; 0 without the label."""
     start = data.find(label)
     if start < 0:
         return 0
@@ -114,7 +113,8 @@ def number_after(data: bytes, label: bytes) -> int:
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
     """A task from the texts of its three files; `io` may be empty.
 
-    Each label is searched for behind the one before, and the last from the end: it is done for hundreds each second.
+    For speed, as it runs hundreds of times a second, each label is searched for after the previous one, and the last
+    from the end.
     """
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
     at = status.index(b"\nState:") + 7
@@ -129,7 +129,7 @@ def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
 
 
 def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
-    """The number that follows a label, searched for from `start` on, and its position; 0 if it is absent."""
+    """The number after a label, searched for from `start` on, and its position; 0 if it is absent."""
     at = data.find(label, start)
     if at < 0:
         return 0, start
@@ -138,7 +138,7 @@ def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
 
 
 def _switches(status: bytes) -> tuple[int, int]:
-    """Voluntary and involuntary context switches: two lines at the end of `/proc/PID/status`."""
+    """Voluntary and involuntary context switches: the last two lines of `/proc/PID/status`."""
     at = status.rfind(b"\nvoluntary_ctxt_switches:")
     if at < 0:
         return 0, 0
@@ -147,7 +147,7 @@ def _switches(status: bytes) -> tuple[int, int]:
 
 
 def _block_io(io: bytes) -> tuple[int, int]:
-    """Bytes read from the device, and made dirty less those cancelled: the last lines of `/proc/PID/io`."""
+    """Bytes read from the device, and dirtied less cancelled: the last lines of `/proc/PID/io`."""
     at = io.find(b"\nread_bytes:")
     if at < 0:
         return 0, 0
@@ -156,13 +156,13 @@ def _block_io(io: bytes) -> tuple[int, int]:
 
 
 class HeldFiles(Closing):
-    """File descriptors that are kept open: a context manager that closes them."""
+    """Open file descriptors: a context manager that closes them."""
 
     def __init__(self) -> None:
         self._files: list[int] = []
 
     def _hold(self, path: str, folder: int | None = None) -> int:
-        """A descriptor of a file, kept open; -1 where it may not be read. Raises OSError without one."""
+        """An open descriptor of a file; -1 without permission. Raises OSError if it is missing."""
         try:
             self._files.append(os.open(path, os.O_RDONLY, dir_fd=folder))
         except PermissionError:
@@ -176,23 +176,21 @@ class HeldFiles(Closing):
 
 
 class TaskReader(HeldFiles):
-    """One process held open for sampling: three reads a sample. A context manager; raises OSError if it is gone.
+    """One process held open for sampling: three reads per sample. A context manager; raises OSError if it is gone.
 
-    Without `io`, two reads, and its I/O is 0. One read if the process has not run since the last sample: the rest is
-    the same. One read, too, for only the CPU time of a process that has run (`read_time`).
-
-    Threads beyond the first (a client's helper, io_uring's workers) are added up, ended ones with the last
-    value seen. `start_ticks` tells two processes of the same pid apart.
+    Without `io`, two reads, and its I/O is 0. A single read if the process has not run since the last sample, or for
+    only the CPU time of one that has (`read_time`). Further threads (a client's helper, io_uring's workers) are added,
+    ended ones with the last value seen. `start_ticks` tells two processes with the same pid apart.
     """
 
     def __init__(self, pid: int, *, io: bool = True) -> None:
         super().__init__()
         self.pid = pid
         self._threads: dict[str, tuple[int, int, int, int, int]] = {}
-        self._ran = b""  # what the scheduler had counted when it was read last
-        self._last: Task | None = None  # as it was when all was read
-        self._resting: Task | None = None  # as it was then, if it was not running
-        # The folder is opened first: below it only this process can be found, though the pid be reused.
+        self._ran = b""  # the scheduler's counters at the last read
+        self._last: Task | None = None  # at the last full read
+        self._resting: Task | None = None  # the same, if it was not running
+        # The folder is opened first: below it only this process can be found, even if the pid is reused.
         self._folder = self._hold(f"/proc/{pid}")
         try:
             self.start_ticks = parse_stat(self._text("stat")).start_ticks
@@ -203,19 +201,19 @@ class TaskReader(HeldFiles):
             raise
 
     def read(self) -> Task | None:
-        """The process now; None once it is gone."""
+        """None once the process is gone."""
         return self._read()
 
     def read_time(self) -> Task | None:
-        """The process now; if it has run since the last time, only CPU time, run-queue wait and timeslices are current.
+        """Like `read`, but if it ran, only CPU time, run-queue wait and timeslices are current.
 
-        The rest is as of the last full read. A process that waits or is stopped is never reported that way twice.
+        The rest is from the last full read. A waiting or stopped process is never reported that way twice.
         """
         return self._read(time_only=True)
 
     def _read(self, *, time_only: bool = False) -> Task | None:
         try:
-            schedstat = os.pread(self._schedstat, 128, 0)  # first: whatever it does from now on shows the next time
+            schedstat = os.pread(self._schedstat, 128, 0)  # first: anything it does from now on shows next time
             if schedstat == self._ran:
                 if self._resting is not None:
                     return self._resting
@@ -229,18 +227,18 @@ class TaskReader(HeldFiles):
             except PermissionError:
                 io = b""
             task = parse_status(self.pid, schedstat, status, io)
-        except (OSError, ValueError):  # ValueError: an empty read of a task that is being torn down
+        except (OSError, ValueError):  # ValueError: an empty read of a dying task
             return None
-        if task.threads > 1 or self._threads:  # others of them may run while the first does not
+        if task.threads > 1 or self._threads:  # other threads may run while the first does not
             self._last = None
             return self._with_threads(task)
-        # Of one that runs the kernel adds up the time only now and then; without scheduler information, never.
+        # For a running process the kernel updates the time only now and then; without scheduler information, never.
         self._ran, self._last = schedstat, task
         self._resting = task if task.state != "R" and task.timeslices else None
         return task
 
     def stat(self) -> Stat | None:
-        """The times in ticks, which include reaped children; None once it is gone."""
+        """Times in ticks, including reaped children; None once it is gone."""
         try:
             return parse_stat(self._text("stat"))
         except (OSError, ValueError):
@@ -270,7 +268,7 @@ class TaskReader(HeldFiles):
 
 
 def children(pid: int) -> list[int]:
-    """The pids of a process's children, including those not yet reaped; empty if it is gone."""
+    """Pids of a process's children, including zombies; empty if it is gone."""
     pids: list[int] = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -293,7 +291,7 @@ def _scan_children(pid: int) -> list[int]:
 
 
 def read_whole(fd: int) -> bytes:
-    """A proc file of unknown length; one read gives at most what the kernel has buffered."""
+    """A proc file of unknown length; one read returns at most what the kernel has buffered."""
     parts, offset = [], 0
     while chunk := os.pread(fd, 65536, offset):
         parts.append(chunk)
@@ -302,7 +300,7 @@ def read_whole(fd: int) -> bytes:
 
 
 def processes_in(data_dir: Path) -> tuple[int, ...]:
-    """Processes whose working directory is the cluster: its postmaster and every backend, orphans included."""
+    """Processes whose working directory is the cluster: its postmaster and all backends, orphans included."""
     home = str(data_dir.resolve())
     pids: list[int] = []
     for entry in Path("/proc").iterdir():
@@ -310,6 +308,6 @@ def processes_in(data_dir: Path) -> tuple[int, ...]:
             try:
                 if str((entry / "cwd").readlink()).removesuffix(" (deleted)") == home:
                     pids.append(int(entry.name))
-            except OSError:  # gone meanwhile, or another user's
+            except OSError:  # it ended meanwhile, or is another user's
                 continue
     return tuple(pids)

@@ -1,6 +1,7 @@
 """A systemd unit that continues a run at every boot, for as long as the run needs boots.
 
-Root runs it unasked: so it has a Python, modules and programs that root alone can change, or the run does not begin.
+Root executes it unattended: so only root may be able to change its Python, modules and programs, or the run does not
+start.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from engine.host.kexec import systemctl
 ROOT = Path("/")
 UNIT = "etc/systemd/system/pgbed-resume.service"
 SCRIPT = "var/lib/pgbed/resume"
-RUN = "var/lib/pgbed/resume.run"  # the folder of the run
+RUN = "var/lib/pgbed/resume.run"  # holds the run's folder
 PASSED_ON = ("PATH", "HOME", "XDG_STATE_HOME", "LANG", "TZ")
-PLACES = ("XDG_STATE_HOME", "PGBED_OUT", "PGBED_SOCKETS", "PGBED_CCACHE")  # nothing in them is run
+PLACES = ("XDG_STATE_HOME", "PGBED_OUT", "PGBED_SOCKETS", "PGBED_CCACHE")  # nothing in them is executed
 CODE = Path(__file__).parents[2]
 STORE = Path("/nix/store")
-MANAGED, LOCAL = (STORE, Path("/usr")), Path("/usr/local")  # what is in them comes of root's own packages
+MANAGED, LOCAL = (STORE, Path("/usr")), Path("/usr/local")  # filled by root's own packages
 MOST_LINKS = 40
 
 
 def _text() -> str:
-    """The unit as systemd reads it; on NixOS the module has the same (nix/module.nix)."""
+    """The unit's text; on NixOS the module has the same (nix/module.nix)."""
     sections = parsed_toml(resources.files(__package__).joinpath("resume_unit.toml").read_text(), "resume_unit.toml")
     lines = (
         line
@@ -46,7 +47,7 @@ TEXT = _text()
 
 
 def check_place(run: Path) -> None:
-    """Raises UserError if any other user could change what every boot continues, as root and unasked."""
+    """Raise UserError if any other user could change the run that every boot continues as root, unattended."""
     place, trusted = run.resolve(), (0, os.geteuid())
     for folder in (place, *place.parents):
         status = folder.stat()
@@ -58,7 +59,7 @@ def check_place(run: Path) -> None:
 
 
 def check_code() -> None:
-    """Raises UserError if anybody but root could change the code that root would run at every boot."""
+    """Raise UserError if anybody but root could change the code that root would run at every boot."""
     exports = _exports()
     _check_roots(Path(sys.executable))
     asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
@@ -76,7 +77,7 @@ def check_code() -> None:
 
 
 def _check_roots(path: Path, *, below: bool = False) -> None:
-    """Raises UserError unless root alone can change what a path leads to and, with `below`, everything in it."""
+    """Raise UserError unless only root can change what a path leads to and, with `below`, everything in it."""
     todo, seen, walked = [path], set[tuple[Path, bool]](), set[Path]()
     while todo:
         asked = todo.pop()
@@ -90,7 +91,7 @@ def _check_roots(path: Path, *, below: bool = False) -> None:
             link, sticky = stat.S_ISLNK(status.st_mode), status.st_mode & stat.S_ISVTX
             writable = not link and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             builders = place == STORE and writable == stat.S_IWGRP and sticky
-            harmless = builders or (passed and sticky)  # nobody else can exchange what is root's there
+            harmless = builders or (passed and sticky)  # nobody else can replace root's entries there
             code = link or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
             if code and (status.st_uid != 0 or (writable and not harmless)):
                 raise UserError(
@@ -104,7 +105,7 @@ def _check_roots(path: Path, *, below: bool = False) -> None:
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Everything that decides what a path leads to, from / on, over symlinks; ends at the first missing part."""
+    """Every path that decides where a path leads, from / through symlinks, up to the first missing part."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at
     while left:
@@ -122,7 +123,7 @@ def _way(path: Path) -> Iterator[Path]:
 
 
 def check_free(run: Path, root: Path = ROOT) -> None:
-    """Raises UserError if another run continues at the next boot; a run that no longer exists does not count."""
+    """Raise UserError if another run that still exists continues at the next boot."""
     going = run_of(root)
     if going is not None and going != run.resolve() and (going / "manifest.json").exists():
         name = str(going)
@@ -132,7 +133,7 @@ def check_free(run: Path, root: Path = ROOT) -> None:
 
 
 def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
-    """From now on every boot runs a command of pgbed's Python, whose output goes to `log`.
+    """Have every boot run a command of pgbed's Python, with output to `log`.
 
     Raises UserError, also if another run continues at the next boot, or others could change what would be run. `remove`
     undoes it, even if it failed halfway.
@@ -159,7 +160,7 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
 
 
 def _exports() -> dict[str, str]:
-    """The environment of the command, without the user's own search path for Python."""
+    """The command's environment, without the user's own search path for Python."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -169,15 +170,15 @@ def _exports() -> dict[str, str]:
 
 
 def remove(run: Path, root: Path = ROOT) -> None:
-    """Later boots do not continue this run. Another run's unit stays."""
+    """Stop boots from continuing this run. Another run's unit stays."""
     if run_of(root) != run.resolve():
         return
     unit = root / UNIT
-    # The script first: without it the unit does nothing. The run's name last: who finds it knows there is more.
+    # The script first: without it the unit does nothing. The run's name last: it shows that there is more to remove.
     (root / SCRIPT).unlink(missing_ok=True)
     if unit.is_file() and not unit.is_symlink() and unit.read_text() == TEXT:
         if root == ROOT:
-            with suppress(UserError):  # where systemd is away nothing is enabled
+            with suppress(UserError):  # without systemd nothing is enabled
                 systemctl("disable", unit.name)
         unit.unlink()
     (root / RUN).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Schedulers of sched_ext, Linux 6.12 and later: programs, called scx_…, that schedule for as long as they run.
+"""sched_ext schedulers of Linux 6.12 and later: programs named scx_…, active for as long as they run.
 
-The kernel falls back to its own scheduler when the program ends, however that is; and as the kernel ends the program
-with the engine, nothing is left to be restored.
+The kernel falls back to its own scheduler whenever the program ends, and kills the program along with the engine, so
+nothing needs restoring.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_TIMEOUT_S, END_TIMEOUT_S, POLL_S = patient(20.0), patient(10.0), 0.1
 
 
 def loaded(place: Path = PLACE) -> str | None:
-    """The running scheduler's own name; empty without one, None if the kernel has no sched_ext."""
+    """Name of the running scheduler; empty without one, None if the kernel has no sched_ext."""
     try:
         state = (place / "state").read_text().strip()
         return (place / "root" / "ops").read_text().strip() if state != "disabled" else ""
@@ -41,7 +41,7 @@ def loaded(place: Path = PLACE) -> str | None:
 
 
 def program(name: str) -> Path:
-    """The program of a scheduler. Raises UserError if it is missing."""
+    """Raises UserError if the scheduler's program is missing."""
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if path is None:
         raise UserError(f"--sched {TUNABLE}={name}: program {name} is missing: nix shell nixpkgs#scx.full has it")
@@ -49,7 +49,7 @@ def program(name: str) -> Path:
 
 
 def check_here(name: str, place: Path = PLACE) -> None:
-    """Raises UserError if this kernel cannot load that scheduler, or has one loaded."""
+    """Raise UserError if this kernel cannot load that scheduler, or has one loaded."""
     here = loaded(place)
     if here is None:
         raise UserError(f"--sched {TUNABLE}: Linux {os.uname().release} here has no sched_ext (CONFIG_{OPTION})")
@@ -75,7 +75,7 @@ def running(name: str, place: Path = PLACE) -> Iterator[None]:
         )
         try:
             until_s = time.monotonic() + START_TIMEOUT_S
-            # It calls itself rusty_1.0.9_x86_64, say.
+            # It reports a name such as rusty_1.0.9_x86_64.
             while not (loaded(place) or "").startswith(name.removeprefix("scx_")):
                 if process.poll() is not None or time.monotonic() > until_s:
                     lines.seek(0)

@@ -1,4 +1,4 @@
-"""Tunables of the kernel's scheduler: which kernels have them, where, and setting them for a while."""
+"""Tunables of the kernel's scheduler: which kernels have them, where they are, and setting them temporarily."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tunables = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The path of a tunable in kernels from `since` to before `until`."""
+    """The path of a tunable in kernels from `since` up to, but excluding, `until`."""
 
     since: tuple[int, int]
     until: tuple[int, int]
@@ -44,7 +44,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 
 def known(release: str) -> dict[str, Path]:
-    """The tunables of a kernel, and their paths."""
+    """Paths of a kernel's tunables."""
     version = version_of(release)
     tunables = {
         name: Path(place.path)
@@ -75,12 +75,12 @@ def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def check_recorded(tunables: Tunables) -> None:
-    """Raises UserError for tunables that could not have been requested."""
+    """Raise UserError for tunables that could not have been requested."""
     parsed([f"{name}={value}" for name, value in tunables])
 
 
 def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = None) -> None:
-    """Raises UserError for a tunable that a kernel lacks, by its release and configuration; names those it has."""
+    """Raise UserError, listing a kernel's tunables, for one that it lacks by release and configuration."""
     known_here = known(release)
     if options and options.get(sched_ext.OPTION) == "n":
         known_here.pop(sched_ext.TUNABLE, None)
@@ -90,7 +90,7 @@ def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = 
 
 
 def check_here(tunables: Tunables) -> None:
-    """Raises UserError if this machine's own kernel cannot be tuned so."""
+    """Raise UserError if this machine's own kernel cannot be tuned like this."""
     check(tunables, platform.release())
     for name in _schedulers(tunables):
         sched_ext.check_here(name)
@@ -103,7 +103,7 @@ def check_here(tunables: Tunables) -> None:
 
 
 def values(tunables: Tunables) -> dict[str, str]:
-    """The current values of this machine's own kernel, by path. Raises UserError if one cannot be read."""
+    """Current values of this machine's kernel, by path. Raises UserError if one cannot be read."""
     current = {}
     for name, path in _here(tunables).items():
         try:
@@ -117,7 +117,7 @@ def values(tunables: Tunables) -> dict[str, str]:
 
 @contextmanager
 def tuned(tunables: Tunables) -> Iterator[None]:
-    """Give the tunables these values within the block. Raises UserError if the kernel refuses one."""
+    """Set tunables within the block. Raises UserError if the kernel refuses one."""
     check(tunables, platform.release())
     before, wanted = values(tunables), dict(tunables)
     try:
@@ -135,7 +135,7 @@ def tuned(tunables: Tunables) -> Iterator[None]:
 
 
 def restore(before: Mapping[str, str]) -> None:
-    """Write the values of `values` back."""
+    """Write back what `values` returned."""
     allowed = {place.path for places in PLACES.values() for place in places}
     for path, value in before.items():
         if path in allowed:

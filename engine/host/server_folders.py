@@ -1,4 +1,4 @@
-"""Places for a server: folders that its user can enter, and one for its socket."""
+"""Folders for a server: accessible to its user, and one for its socket."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from engine.host.account import Account
 
 PORT = 5432
 SOCKET_DIR_PREFIX = "pgbed-"
-SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes with the closing zero
+SOCKET_PATH_MAX = 107  # sun_path holds 108 bytes including the closing zero
 
 
 class ServerError(UserError):
-    """A server that does not start, or has ended; holds the end of its log."""
+    """A server that did not start, or has ended, with the end of its log."""
 
 
 def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
-    """Raises ServerError if `account` could not run `build` over a cluster in `folder`, which need not exist yet.
+    """Raise ServerError if `account` cannot run `build` over a cluster in `folder`, which need not exist yet.
 
-    Without a build: if it could not run clients there.
+    Without a build, if it cannot run clients there.
     """
     barred = account.barred_at(folder)
     if barred is not None:
@@ -39,7 +39,7 @@ def check_places(build: Build | None, account: Account, folder: Path, sockets: P
 
 
 def check_sockets(base: Path) -> None:
-    """Raises ServerError if no private socket folder can be made in `base`, or its path would be too long."""
+    """Raise ServerError if no private socket folder can be created in `base`, or its path would be too long."""
     if not base.is_dir():
         raise ServerError(f"folder for sockets {base} does not exist; set PGBED_SOCKETS to one that does")
     length = len(os.fsencode(f"{base.absolute()}/{SOCKET_DIR_PREFIX}xxxxxxxx/.s.PGSQL.{PORT}"))
@@ -51,7 +51,7 @@ def check_sockets(base: Path) -> None:
 
 
 def socket_base(account: Account) -> Path:
-    """The folder in which private socket folders are made; see `Server`."""
+    """The folder in which private socket folders are created; see `Server`."""
     chosen = os.environ.get("PGBED_SOCKETS")
     if chosen:
         return Path(chosen)

@@ -1,4 +1,4 @@
-"""Short calls of programs that somebody else built: bounded in time, in output, and in what they leave behind."""
+"""Short calls of third-party programs, bounded in time, in output, and in what they leave behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a program ended, and what it printed; bytes that are not UTF-8 become U+FFFD."""
+    """A program's exit code and output; bytes that are not UTF-8 become U+FFFD."""
 
     code: int
     output: str
@@ -30,13 +30,13 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """The beginning of its output, as one line for a message."""
+        """The start of its output, as one line for a message."""
         text = (self.errors if self.code else self.output).strip() or self.output.strip() or "nothing"
         return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
 def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run a program as `account` until it ends, then kill what is left of its process group.
+    """Run a program as `account` until it ends, then kill the rest of its process group.
 
     Raises UserError if it cannot be started, prints more than a megabyte, or does not end in time.
     """
@@ -65,8 +65,8 @@ def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) 
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Send SIGKILL to a child that leads a process group and to its whole group; nothing once it was waited for."""
-    if child.returncode is None:  # until then its id is nobody else's
+    """Send SIGKILL to a child that leads a process group and to its group, unless it was already waited for."""
+    if child.returncode is None:  # until then its id cannot be reused
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

@@ -1,4 +1,4 @@
-"""The record of a run: its schema, the one writer, any number of readers, and where runs are kept.
+"""The record of a run: its schema, its one writer, its readers, and where runs are kept.
 
-Hands out `JournalWriter` and `JournalReader`. Knows neither servers nor workloads.
+Exports `JournalWriter` and `JournalReader`. Knows neither servers nor workloads.
 """

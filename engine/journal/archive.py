@@ -1,6 +1,6 @@
-"""A run as one small file, and back: its manifest, its journal and its sampled stacks, without logs.
+"""A run packed into one small file and back: its manifest, journal and sampled stacks, without logs.
 
-What is unpacked is somebody else's: only plain files with the names that a run has are taken, up to a limit.
+A packed file is untrusted: only plain files with a run's names are unpacked, up to a size limit.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def pack(run: Path, to: Path) -> int:
 
 
 def _add(packed: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)  # of nobody, at no time: the same run makes the same file
+    member = tarfile.TarInfo(name)  # no owner or time: the same run packs to the same bytes
     member.size = len(data)
     packed.addfile(member, io.BytesIO(data))
 
 
 def unpack(packed: bytes, where: str, out: Path) -> Path:
-    """Make the run's folder below `out`; return it. Raises UserError, which names `where` it came from."""
+    """Unpack a run below `out`; return its folder. Raises UserError, which names `where` the file came from."""
     try:
         with tarfile.open(fileobj=io.BytesIO(_decompressed(packed)), mode="r:") as file:
             found = _members(file)
@@ -73,7 +73,7 @@ def unpack(packed: bytes, where: str, out: Path) -> Path:
 
 
 def _decompressed(packed: bytes) -> bytes:
-    """The archive. Raises ValueError where it is too large: its headers alone may claim any memory."""
+    """Raises ValueError if the archive is too large: its headers alone may claim any amount of memory."""
     decompressor = lzma.LZMADecompressor()
     archive = decompressor.decompress(packed, MOST_BYTES + 1)
     if len(archive) > MOST_BYTES:
@@ -84,7 +84,7 @@ def _decompressed(packed: bytes) -> bytes:
 
 
 def _members(file: tarfile.TarFile) -> dict[str, bytes]:
-    """The files of a run, by their paths in it. Raises ValueError for anything else."""
+    """The files of a run by archive path. Raises ValueError for any other file."""
     found: dict[str, bytes] = {}
     for member in file:
         stacks = STACKS.fullmatch(member.name)

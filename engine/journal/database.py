@@ -1,4 +1,4 @@
-"""A journal's SQLite file: where it is, how it is made, which schema it has, what its errors mean."""
+"""A journal's SQLite file: its path, creation, schema check and errors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 @contextmanager
 def readable(run: Path) -> Iterator[None]:
-    """Turn SQLite's complaints into one line for the user: a file that may not be read is not a damaged one."""
+    """Turn SQLite's errors into one line for the user, keeping unreadable apart from damaged."""
     try:
         yield
-    except UnicodeDecodeError as error:  # a message of SQLite that quotes a damaged schema
+    except UnicodeDecodeError as error:  # SQLite's message quotes a damaged schema
         path = run / "journal.db"
         raise UserError(f"{path}: damaged or truncated; try sqlite3's .recover on a copy of the folder") from error
     except sqlite3.DatabaseError as error:
-        text = str(error)[:200]  # a damaged schema's statement would be quoted whole
-        match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte; SQLite's own complaints have one
+        text = str(error)[:200]  # SQLite would quote a damaged schema's statement whole
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the primary result code
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
                 why = f"not permitted ({text}); ask its owner, or copy the run's folder"
             case sqlite3.SQLITE_FULL:
@@ -42,7 +42,7 @@ def readable(run: Path) -> Iterator[None]:
 
 
 def database_path(run: Path) -> Path:
-    """The file that holds a run's journal. Raises UserError when its path is longer than SQLite takes."""
+    """Raises UserError if the path is a symlink, or longer than SQLite takes."""
     path = run.resolve() / "journal.db"
     length = len(os.fsencode(path))
     if os.path.islink(path):  # noqa: PTH114 (false, however long)
@@ -56,7 +56,7 @@ def database_path(run: Path) -> Path:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file begins as SQLite's write-ahead log does. SQLite removes anything else that stands in its place."""
+    """Whether a file begins like a write-ahead log. SQLite deletes anything else found under the log's name."""
     try:
         with os.fdopen(open_plain(path), "rb") as file:
             return file.read(4) in WAL_MAGIC
@@ -65,19 +65,18 @@ def is_log(path: Path) -> bool:
 
 
 def check_schema(connection: sqlite3.Connection, run: Path) -> None:
-    """Raise UserError for a journal of another schema."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     refuse_schema(run, str(row[0]) if row else "none")
 
 
 def refuse_schema(run: Path, schema: str) -> None:
-    """Raise UserError where the schema of a run's record is not the one that is read here."""
+    """Raise UserError unless this is the schema that this pgbed reads."""
     if schema != SCHEMA:
         raise UserError(f"{run}: schema {schema}, this pgbed reads {SCHEMA}; use the pgbed that made it")
 
 
 def make_database(path: Path) -> None:
-    """Make an empty journal, which appears under its name only when it is whole: readers may be waiting for it."""
+    """Create an empty journal. It gets its name only when complete, as readers may be waiting for it."""
     if path.exists():
         return
     part = path.with_suffix(".part")

@@ -18,12 +18,12 @@ from engine.journal.run_lock import held, is_locked
 TAGS = "tags.json"
 WORD_MAX = 40
 TAGS_MAX = 20
-# What is one cell wide on every terminal, and neither a separator of lists nor of a filter's words.
+# Characters one cell wide on every terminal that separate neither lists nor a filter's words.
 _WORD = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+.:/-]*")
 
 
 def read_tags(run: Path) -> tuple[str, ...]:
-    """The words that a person has given to a run, in their order; none where the file is missing or damaged."""
+    """The tags of a run in the order given; empty if the file is missing or damaged."""
     try:
         words = parsed(read_plain(run / TAGS), TAGS)["tags"]
     except (OSError, UserError, LookupError, TypeError):
@@ -32,7 +32,7 @@ def read_tags(run: Path) -> tuple[str, ...]:
 
 
 def tag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """Add tags to a run; return all it has. Raises UserError for a word that is no tag, or for too many."""
+    """Add tags to a run; return all its tags. Raises UserError for an invalid tag or too many."""
     for word in words:
         if not _WORD.fullmatch(word) or len(word) > WORD_MAX:
             raise UserError(f"tag '{word}': use only letters, digits and . _ + : / -, at most {WORD_MAX} characters")
@@ -43,7 +43,7 @@ def tag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def untag(run: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """Remove tags from a run; return those that are left. Raises UserError for one that it does not have."""
+    """Remove tags from a run; return the rest. Raises UserError for a tag that the run does not have."""
     tags = read_tags(run)
     for word in words:
         if word not in tags:
@@ -62,7 +62,7 @@ def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
     part = run / f"{TAGS}.part"
     try:
         part.unlink(missing_ok=True)
-        with part.open("x") as file:  # a symlink that somebody put there is not followed
+        with part.open("x") as file:  # does not follow a planted symlink
             file.write(json.dumps({"tags": tags}) + "\n")
         part.rename(run / TAGS)
     except OSError as error:
@@ -71,9 +71,9 @@ def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def removable(run: Path, out: Path) -> Path:
-    """The resolved folder of a run that may be removed: right below `out`, and a run indeed.
+    """The resolved folder of a run directly below `out`.
 
-    Raises UserError for everything else, and while an engine or a server is at work in it.
+    Raises UserError for anything else, and while an engine or a server is at work in it.
     """
     if run.is_symlink():
         raise UserError(f"{run}: a symlink; delete the run it points to, with --out and the folder that holds it")
@@ -94,10 +94,10 @@ def removable(run: Path, out: Path) -> Path:
 
 
 def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
-    """Remove a run's folder; return how many bytes of disk that freed.
+    """Remove a run's folder; return the bytes of disk freed.
 
-    What makes the folder a run goes last, so that a removal that was cut short can be repeated. Raises UserError as
-    `removable`, and when something cannot be removed.
+    The manifest goes last, so that an interrupted removal can be repeated. Raises UserError like `removable`, and if
+    something cannot be removed.
     """
     run = removable(run, out)
     with held(run):

@@ -1,4 +1,4 @@
-"""A run's manifest: its plan, as it was written when the run began."""
+"""A run's manifest: its plan as written when the run began."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """What every reader of a run takes for granted of its workload, whichever that is."""
+    """What every reader may assume of any workload."""
 
     name: str
     steps: tuple[_PlannedStep, ...]
@@ -33,15 +33,15 @@ class _Workload:
 
 
 def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
-    """The manifest of a run directory. Raises UserError if it is missing or damaged.
+    """Raises UserError if the manifest is missing or damaged.
 
-    `signed`: also if it is not this user's own, see `engine.journal.signature`.
+    `signed`: also if this user did not sign it, see `engine.journal.signature`.
     """
     return manifest_of(read_record(run, signed=signed), run)
 
 
 def slices_of(run: Path) -> str:
-    """How long the slices of a run are: `50 ms`; empty for one of whole cells, or one that cannot be read."""
+    """Slice length such as `50 ms`; empty for a run in whole cells, or an unreadable one."""
     try:
         manifest = read_manifest(run)
     except UserError:
@@ -50,7 +50,7 @@ def slices_of(run: Path) -> str:
 
 
 def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
-    """The manifest's JSON object, of the schema that can be read."""
+    """The manifest's JSON object. Raises UserError if it is missing, damaged or of another schema."""
     path = run / "manifest.json"
     try:
         text = read_plain(path, MAX_BYTES)

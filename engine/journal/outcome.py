@@ -1,7 +1,7 @@
-"""What has become of a run's plan: which cells run together, which attempts at them count, which cells are finished.
+"""Progress of a run's plan: cells that run together, attempts that count, finished cells.
 
-The plan has the most cells that there may be. A run that ends when all is known, or by the clock, decides on its way
-how many repeats it makes of them: events of kind `plan`, of which the newest holds.
+The plan has the maximum number of repeats. A run with interim analyses or a time limit decides on the way how many it
+makes: events of kind `plan`, the latest of which holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.journal.rows import Attempt, EventRow
 
 
 def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
-    """The cells that run together: single ones, or all of a repeat if they are interleaved."""
+    """Cells that run together: single ones, or a whole repeat if interleaved."""
     if manifest.interleave == "cells":
         return [(cell,) for cell in manifest.cells]
     repeats = dict.fromkeys(cell.repeat for cell in manifest.cells)
@@ -23,14 +23,14 @@ def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
 
 
 def chosen(manifest: Manifest, attempts: Sequence[Attempt]) -> dict[str, Attempt]:
-    """The attempt that counts, by cell; those of interleaved cells count only together."""
+    """The attempt that counts, by cell; attempts at interleaved cells count only together."""
     if manifest.interleave == "cells":
         return chosen_attempts(attempts)
     return chosen_together(attempts, [[cell.id for cell in group] for group in groups(manifest)])
 
 
 def finished(manifest: Manifest, attempts: Sequence[Attempt]) -> set[str]:
-    """The ids of the finished cells; interleaved ones are finished only together."""
+    """Ids of finished cells; interleaved cells finish only together."""
     counting = chosen(manifest, attempts)
     states = {cell: attempt.state for cell, attempt in counting.items()}
     together = [[cell.id for cell in group] for group in groups(manifest)]
@@ -38,12 +38,12 @@ def finished(manifest: Manifest, attempts: Sequence[Attempt]) -> set[str]:
 
 
 def repeats(manifest: Manifest, decisions: Sequence[EventRow]) -> int:
-    """How many repeats are to be run, by the events of kind `plan` so far."""
+    """How many repeats to run, according to the `plan` events so far."""
     decided = decisions[-1].data.get("repeats") if decisions else None
     return min(decided, manifest.repeats) if isinstance(decided, int) and decided > 0 else manifest.repeats
 
 
 def wanted(manifest: Manifest, decisions: Sequence[EventRow], begun: Container[str] = ()) -> tuple[Cell, ...]:
-    """The cells that are to be run, by these events; and those that have been begun."""
+    """The cells to run according to these events, and those already begun."""
     most = repeats(manifest, decisions)
     return tuple(cell for cell in manifest.cells if cell.repeat <= most or cell.id in begun)

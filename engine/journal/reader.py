@@ -1,8 +1,8 @@
-"""The journal: the only interface between the engine and what reads a run.
+"""The journal: the only interface between the engine and whatever reads a run.
 
-`JournalReader`, of which there may be any number, gives it as `engine.journal.rows`; the one writer is
-`engine.journal.writer`. The tables are described in `schema.sql`. A run directory holds `manifest.json`, `journal.db`,
-`engine.lock`, a folder `cells/` with the servers' logs, and, once somebody tagged it, `tags.json`.
+Any number of `JournalReader`s give its rows as in `engine.journal.rows`; the one writer is `engine.journal.writer`.
+`schema.sql` describes the tables. A run directory holds `manifest.json`, `journal.db`, `engine.lock`, a folder `cells/`
+with the servers' logs, and `tags.json` if it was tagged.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ Row = TypeVar("Row")
 
 
 class JournalReader:
-    """A reader of a run, finished or under way. Every read sees the last commit of the engine; nothing is written.
+    """Read a run, finished or under way: every read sees the engine's last commit and writes nothing.
 
-    SQLite makes files beside a journal that is opened for reading, and cannot open one in a folder that may not be
-    written. So only while an engine has the run is the journal opened as SQLite would: without one it is read as the
-    file that it is, with the log that an engine which died left. An engine that comes or goes is seen by the log.
+    SQLite creates files next to a journal that it opens for reading, which fails in a read-only folder. So the journal
+    is opened the usual way only while an engine has the run; otherwise it is read as an immutable file, together with
+    the log that a dead engine left. A change of the log shows that an engine came or went.
     """
 
     def __init__(self, run: Path) -> None:
@@ -77,11 +77,11 @@ class JournalReader:
             self._db = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None, timeout=5)
             self._opened += 1
             if with_log and not self._live:
-                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the log's index in memory, not in a file
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps the log's index in memory
             check_schema(self._db, self.run)
 
     def _look(self) -> tuple[int, ...] | None:
-        """What tells one state of the log from another: while an engine writes, only which file it is."""
+        """Identity of the log's state: while an engine writes, only which file it is."""
         try:
             found = self._log.stat()
         except OSError:
@@ -95,7 +95,7 @@ class JournalReader:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The run's manifest. Raises UserError when it is damaged."""
+        """Raises UserError if the manifest is damaged."""
         return manifest_of(self._record, self.run)
 
     def __enter__(self) -> Self:
@@ -105,86 +105,79 @@ class JournalReader:
         self._db.close()
 
     def version(self) -> int:
-        """A number that changes whenever the engine has committed something: far cheaper than reading it."""
+        """A number that changes with every commit of the engine; far cheaper than reading."""
         with readable(self.run):
             self._reopen_if_changed()
             (number,) = self._db.execute("PRAGMA data_version").fetchone()
             return (self._opened << 32) + int(number)
 
     def sessions(self) -> list[EngineStart]:
-        """All starts of the engine, oldest first."""
         return self._read(EngineStart, "session")
 
     def attempts(self, after_id: int = 0, *, origins: bool = True) -> list[Attempt]:
-        """Attempts at cells with a larger id than the one given, oldest first; their origins empty unless wanted."""
+        """Attempts with an id greater than `after_id`, oldest first; without `origins`, theirs are empty."""
         without = {} if origins else {"origin": "'{}'"}
         return self._read(Attempt, "attempt", "id > ?", after_id, instead=without)
 
     def origin(self, attempt: int) -> dict[str, Any]:
-        """What held for one attempt: its environments and server."""
+        """Circumstances of an attempt: its environments and server."""
         ((found,),) = self._rows("attempt", "origin", "id = ?", attempt)
         return self._object("attempt", found)
 
     def steps(self, attempt: int) -> list[StepRow]:
-        """The steps of an attempt in order."""
         return self._read(StepRow, "step", "attempt_id = ?", attempt)
 
     def rates(self, attempt: int) -> dict[str, float]:
-        """The rate of each finished step of an attempt, or the time where that is the primary metric, by step."""
+        """Rate per finished step, or time where that is the primary metric."""
         found = {row.name: row.rate_per_s if row.time_s is None else row.time_s for row in self.steps(attempt)}
         return {name: value for name, value in found.items() if value is not None}
 
     def step(self, id: int) -> StepRow:
-        """The present row of a step: while it runs, the row changes."""
+        """The present row of a step; it changes while the step runs."""
         (found,) = self._read(StepRow, "step", "id = ?", id)
         return found
 
     def latest_step(self, attempt: int) -> StepRow | None:
-        """The step that an attempt came to last; None before the first."""
         where = "id = (SELECT max(id) FROM step WHERE attempt_id = ?)"
         return next(iter(self._read(StepRow, "step", where, attempt)), None)
 
     def roles(self, step: int) -> list[RoleRow]:
-        """The connections of a step."""
         return self._read(RoleRow, "role", "step_id = ?", step)
 
     def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
-        """The intervals of a connection that end after one time, and not after another, in order."""
+        """Intervals of a connection that end in (after_ns, until_ns], in order."""
         return self._intervals(RoleSecond, RoleSecond._fields, _OF_ROLE, _ITS_STEP, role, after_ns, until_ns)
 
     def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
-        """The intervals of all connections of a step that end after one time, and not after another, in order."""
+        """Intervals of all connections of a step that end in (after_ns, until_ns], in order."""
         return self._intervals(RoleSecond, RoleSecond._fields, _OF_STEP, "?1", step, after_ns, until_ns)
 
     def counts(self, step: int, after_ns: int = 0) -> list[Count]:
-        """What is counted of a step's intervals that end after a time, without their histograms, in order."""
+        """Like `seconds`, but without histograms and wait events."""
         return self._intervals(Count, Count._fields, _OF_STEP, "?1", step, after_ns)
 
     def services(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, histogram.Counts]]:
-        """The service times of a step's intervals that end after a time: (role, t_ns, dt_ns, histogram), in order."""
+        """Service times per interval that ends after `after_ns`, in order: (role, t_ns, dt_ns, histogram)."""
         columns, of = ("role_id", "t_ns", "dt_ns", "service"), tuple[int, int, int, bytes]
         found = self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
         return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
-        """Fields of all intervals of a connection in order, all at once: any of those of `Count`."""
+        """Fields of `Count` for all intervals of a connection, in order."""
         assert set(names) <= set(Count._fields)
         return self._intervals(tuple[int, ...], names, _OF_ROLE, _ITS_STEP, role)
 
     def packed_services(self, role: int) -> list[tuple[int, bytes]]:
-        """The service times of all intervals of a connection in order, as they are stored: (t_ns, histogram).
-
-        Nothing says yet that a histogram is undamaged.
-        """
+        """Service times of all intervals of a connection, in order: (t_ns, packed histogram, unchecked)."""
         return self._intervals(tuple[int, bytes], ("t_ns", "service"), _OF_ROLE, _ITS_STEP, role)
 
     def waits(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, str | None]]:
-        """What a step's connections waited for at the ends of their intervals: (role, t_ns, dt_ns, event), in order."""
+        """Wait events at the ends of a step's intervals, in order: (role, t_ns, dt_ns, event)."""
         columns, of = ("role_id", "t_ns", "dt_ns", "wait_event"), tuple[int, int, int, str | None]
         return self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
 
     def clients_cpu(self, step: int) -> list[tuple[int, int]]:
-        """CPU time of all clients of a step in the intervals that end at a time: (t_ns, ns), in order."""
+        """CPU time of all clients of a step, summed over intervals with the same end: (t_ns, ns), in order."""
         columns, of = ("t_ns", "client_cpu_ns"), tuple[int, int | None]
         found = self._intervals(of, columns, _OF_STEP, "?1", step)
         return [(t_ns, sum(cpu_ns or 0 for _, cpu_ns in own)) for t_ns, own in groupby(found, itemgetter(0))]
@@ -199,9 +192,9 @@ class JournalReader:
         after_ns: int = 0,
         until_ns: int = FAR_NS,
     ) -> list[Row]:
-        """Columns of role_second within a time, in order. `which` rows and of which `step` are SQL, where ?1 is `id`.
+        """Columns of role_second, in order. `which` rows and whose `step` are SQL, where ?1 is `id`.
 
-        They lie in order of time, those of all steps together, so it is said when the step was.
+        The table is ordered by time across all steps, so the query is bounded by the step's own times.
         """
         began, ended = (f"(SELECT {column} FROM step WHERE id = {step})" for column in ("started_ns", "ended_ns"))
         within = f"t_ns > max(?2, {began}) AND t_ns <= min(?3, coalesce({ended} + {LAST_TICK_NS}, ?3))"
@@ -210,12 +203,12 @@ class JournalReader:
         return converted(rows, list[of], self._table("role_second"))  # type: ignore[valid-type]
 
     def wait_seconds(self, step: int, after_ns: int = 0) -> list[WaitSecond]:
-        """What a step's roles were seen waiting for, in order."""
+        """Wait samples of a step's roles, in order."""
         where = f"step_id = ? AND {_WITHIN}"
         return self._read(WaitSecond, "wait_second", where, step, after_ns, FAR_NS, order="t_ns, role")
 
     def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
-        """What became of a connection's transactions: (t_ns, counts), in order."""
+        """Outcomes of a connection's transactions, in order: (t_ns, counts)."""
         rows = self._rows("role_outcome", "t_ns, data", "role_id = ?", role, order="t_ns")
         found = [(t_ns, self._object("role_outcome", data)) for t_ns, data in rows]
         return converted(found, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
@@ -223,9 +216,9 @@ class JournalReader:
     def samples(
         self, step: int, after_ns: int = 0, until_ns: int = FAR_NS, sources: Collection[str] = ()
     ) -> list[tuple[int, int, str, dict[str, Any]]]:
-        """Sample of a step that end after one time, and not after another: (t_ns, dt_ns, source, data), in order.
+        """Samples of a step that end in (after_ns, until_ns], in order: (t_ns, dt_ns, source, data).
 
-        All of them, or those of some sources.
+        Without `sources`, those of all.
         """
         where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(sources))})" if sources else "")
         arguments = (step, after_ns, until_ns, *sources)
@@ -234,7 +227,7 @@ class JournalReader:
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
 
     def transactions(self, step: int, after_ns: int = 0) -> list[Transaction]:
-        """The transactions of a step that were timed one by one, as they were listed after a time, in order."""
+        """Individually timed transactions of a step that were recorded after `after_ns`, by their end."""
         where = "step_id = ? AND source = ? AND t_ns > ?"
         rows = self._rows("sample", "data", where, step, TRANSACTIONS, after_ns, order="t_ns")
         listed = [self._object("sample", data).get("ended") for (data,) in rows]
@@ -242,18 +235,18 @@ class JournalReader:
         return sorted((each for part in found for each in part), key=attrgetter("ended_ns"))
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
-        """Frames of a step's probes that end within a time, in order."""
+        """Frames of a step's probes that end in (after_ns, until_ns], in order."""
         where, order = f"step_id = ? AND {_WITHIN}", "t_ns, probe, role"
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
     def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
-        """The slices of a step in order, of later blocks than the one given; none of a step that was not sliced."""
+        """Slices of blocks after `after_block`, in order; empty for a step without slices."""
         return self._read(SliceRow, "slice", "step_id = ? AND block > ?", step, after_block, order="block, place")
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None
     ) -> list[EventRow]:
-        """Events (of a step, of an attempt, or all; of some kinds, or all) with a larger id, oldest first."""
+        """Events with an id greater than `after_id`, oldest first, filtered by the arguments that are given."""
         where, arguments = "id > ?", [after_id]
         for column, value in (("step_id", step), ("attempt_id", attempt)):
             if value is not None:
@@ -262,21 +255,21 @@ class JournalReader:
         return self._read(EventRow, "event", where, *arguments, *kinds)
 
     def decisions(self) -> list[EventRow]:
-        """How many repeats there are to be, as it was decided from time to time: see `engine.journal.outcome`."""
+        """Decisions on the number of repeats, oldest first: see `engine.journal.outcome`."""
         return self.events(kinds=("plan",)) if self.manifest.interim_analyses or self.manifest.minutes else []
 
     def event(self, id: int) -> EventRow:
-        """The present row of an event: while it lasts, the row changes."""
+        """The present row of an event; it changes while the event lasts."""
         (found,) = self._read(EventRow, "event", "id = ?", id)
         return found
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
-        """Settings of a cell's server that differ from its defaults: (name, value, source)."""
+        """Settings of a cell's server that differ from the defaults: (name, value, source)."""
         rows = self._rows("setting", "name, value, source", "attempt_id = ?", attempt, order="name")
         return converted(rows, list[tuple[str, str, str]], self._table("setting"))
 
     def differences(self, step: int) -> dict[str, dict[str, dict[str, Any]]]:
-        """pg_stat differences over a step: view, object, counters."""
+        """pg_stat differences over a step: counters by view and object."""
         views: dict[str, dict[str, dict[str, Any]]] = {}
         for view, name, data in self._rows("difference", "view, object, data", "step_id = ?", step, order="view"):
             views.setdefault(str(view), {})[str(name)] = self._object("difference", data)
@@ -296,7 +289,7 @@ class JournalReader:
         order: str = "id",
         instead: dict[str, str] | None = None,
     ) -> list[Row]:
-        """Rows as values of a dataclass, whose fields carry the columns' names; `instead` has another expression."""
+        """Rows as dataclasses with fields named like the columns; `instead` replaces columns by SQL expressions."""
         assert is_dataclass(of)
         names = [field.name for field in fields(of)]
         columns = ", ".join((instead or {}).get(name, name) for name in names)
@@ -309,7 +302,6 @@ class JournalReader:
         return converted(rows, list[of], self._table(table))  # type: ignore[valid-type]
 
     def _object(self, table: str, text: Any) -> dict[str, Any]:
-        """A column's JSON object."""
         where = self._table(table)
         return converted(parsed(converted(text, str, where), where), dict[str, Any], where)
 
@@ -324,7 +316,7 @@ class JournalReader:
 
 
 def service_counts(second: RoleSecond, where: str = "journal.db") -> histogram.Counts:
-    """The histogram of an interval's service times. Raises UserError, which names `where`, for a damaged one."""
+    """Service time histogram of an interval. Raises UserError, naming `where`, if it is damaged."""
     return _counts(second.service, where)
 
 
@@ -336,9 +328,9 @@ def _counts(service: bytes, where: str) -> histogram.Counts:
 
 
 def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str]]) -> dict[str, Attempt]:
-    """The attempts that count where cells run side by side, by cell: those of one start of the engine in each group.
+    """The attempt that counts, by cell, where cells run side by side: all from one engine start per group.
 
-    It is the last in which all of the group finished, else the last in which any of it ran.
+    That is the last start in which the whole group finished, else the last in which any of it ran.
     """
     chosen: dict[str, Attempt] = {}
     for group in groups:

@@ -1,4 +1,4 @@
-"""The rows of the journal as its readers give them. The tables, and what their columns mean, are in `schema.sql`."""
+"""Rows of the journal as its readers give them. `schema.sql` describes tables and columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.base import PrimaryMetric, role_kind
 
 @dataclass(frozen=True, slots=True)
 class EngineStart:
-    """One start of the engine on a run: its clock anchor. Wall times are Unix nanoseconds."""
+    """One start of the engine on a run, with its clock anchor. Wall times are Unix nanoseconds."""
 
     id: int
     boot_id: str
@@ -21,14 +21,12 @@ class EngineStart:
     pid: int
 
     def wall(self, t_ns: int) -> int:
-        """The wall-clock time of a monotonic time of this session."""
+        """Wall-clock time for a monotonic time of this session."""
         return self.wall_ns + t_ns - self.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a cell, see table `attempt`."""
-
     id: int
     session_id: int
     cell: str
@@ -41,8 +39,6 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step of an attempt, see table `step`."""
-
     id: int
     attempt_id: int
     ordinal: int
@@ -57,19 +53,18 @@ class StepRow:
 
     @property
     def primary_metric(self) -> PrimaryMetric | None:
-        """The role and unit that verdicts are given for; None for a step without any."""
         recorded = self.plan.get("primary_metric")
         return converted(recorded, PrimaryMetric, "journal.db: table step") if recorded else None
 
     @property
     def further(self) -> tuple[str, ...]:
-        """The roles of background workloads."""
+        """Roles of background workloads."""
         found = self.plan.get("background")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
     @property
     def rate_per_s(self) -> float | None:
-        """Operations per second over the whole step; None before its end."""
+        """Operations per second over the whole step; None before its end, or if a time is the primary metric."""
         totals = self.totals
         if totals is None or totals.seconds <= 0 or self.time_s is not None:
             return None
@@ -77,14 +72,12 @@ class StepRow:
 
     @property
     def time_s(self) -> float | None:
-        """The mean time, if that is the primary metric; None before the step's end."""
+        """Mean time, if that is the primary metric; None before the step's end."""
         return time_s(self.kind, self.totals) if self.totals is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRow:
-    """One connection of a step, see table `role`."""
-
     id: int
     step_id: int
     client: int
@@ -94,12 +87,12 @@ class RoleRow:
 
     @property
     def kind(self) -> str:
-        """What it does: `query` for `query2`."""
+        """The role without its number: `query` for `query2`."""
         return role_kind(self.name)
 
 
 class RoleSecond(NamedTuple):
-    """What one connection did in one interval, see table `role_second`; fields carry the columns' names."""
+    """What one connection did in one interval, see table `role_second`."""
 
     role_id: int
     t_ns: int
@@ -123,7 +116,7 @@ class RoleSecond(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WaitSecond:
-    """What a role's server processes were seen waiting for in one interval, see table `wait_second`."""
+    """What a role's server processes were waiting for when sampled, see table `wait_second`."""
 
     step_id: int
     role: str
@@ -134,7 +127,7 @@ class WaitSecond:
 
 
 class Transaction(NamedTuple):
-    """A transaction of a step that times each: its client, its end, its duration."""
+    """An individually timed transaction."""
 
     client: int
     ended_ns: int
@@ -142,7 +135,7 @@ class Transaction(NamedTuple):
 
 
 class Count(NamedTuple):
-    """The part of a `RoleSecond` that a chart needs."""
+    """The part of a `RoleSecond` that charts need."""
 
     role_id: int
     t_ns: int
@@ -155,7 +148,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbeFrame:
-    """What a probe counted of one role in one frame, see table `probe_frame`; fields carry the columns' names."""
+    """What a probe counted of one role in one frame, see table `probe_frame`."""
 
     step_id: int
     t_ns: int
@@ -168,8 +161,6 @@ class ProbeFrame:
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """One slice of a step, see table `slice`."""
-
     step_id: int
     block: int
     place: int
@@ -191,7 +182,7 @@ class SliceRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One event, see table `event`; `ended_ns` is None while it lasts."""
+    """An event; `ended_ns` is None while it lasts."""
 
     id: int
     attempt_id: int | None

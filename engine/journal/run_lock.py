@@ -1,4 +1,4 @@
-"""The lock of a run: its journal's writer holds it, so that there is at most one, and none while the run is removed."""
+"""The lock of a run, held by its journal's only writer, and while the run is removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.host.files import open_plain, read_plain
 
-_TRIES, _PAUSE_S = 4, 0.05  # a reader that asks `is_locked` has it for some microseconds
+_TRIES, _PAUSE_S = 4, 0.05  # `is_locked` in another process holds the lock for some microseconds
 
 
 def is_locked(run: Path) -> bool:
@@ -31,7 +31,7 @@ def is_locked(run: Path) -> bool:
 
 
 def holder(run: Path) -> int | None:
-    """The process id of the engine that has, or last had, the run's journal open, as that engine wrote it."""
+    """Process id of the engine that has, or last had, the journal open."""
     try:
         return int(read_plain(run / "engine.lock", 32))
     except (OSError, ValueError):
@@ -39,7 +39,7 @@ def holder(run: Path) -> int | None:
 
 
 def take(run: Path) -> int:
-    """Take the lock; it goes with the descriptor. Raises UserError when an engine has it."""
+    """Take the lock, which is released with the descriptor. Raises UserError if an engine has it."""
     path = run / "engine.lock"
     try:
         lock = open_plain(path, os.O_RDWR | os.O_CREAT)
@@ -60,7 +60,7 @@ def take(run: Path) -> int:
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Keep engines from starting on a run. Raises UserError when one has it."""
+    """Keep engines from starting on a run. Raises UserError if one has it."""
     lock = take(run)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Finding runs: the output folder, and runs and cells by their names."""
+"""Finding runs and cells by name, and the output folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engine.journal.manifest import read_manifest
 from engine.journal.run_lock import is_locked
 
 ELSEWHERE = "in another folder"
-CONTROL = "control"  # the socket of an engine that runs, in the run directory
+CONTROL = "control"  # socket of a running engine, in the run directory
 
 
 def default_out() -> Path:
-    """Where runs are kept unless --out says otherwise: a place that the servers' user can reach."""
+    """Where runs are kept without --out: a place that the servers' user can reach."""
     if "PGBED_OUT" in os.environ:
         return Path(os.environ["PGBED_OUT"])
     if os.geteuid() == 0:
@@ -27,12 +27,12 @@ def default_out() -> Path:
 
 
 def reference(run: Path) -> str:
-    """How a command line that is printed names a run: by its name where it is found by that, else by its folder."""
+    """How a printed command line names a run: by name if that finds it, else by folder."""
     return shlex.quote(run.name if run.parent == default_out() else str(run))
 
 
 def runs_in(out: Path) -> list[Path]:
-    """The runs below a folder, newest first; none where it cannot be read."""
+    """Runs below a folder, newest first; empty if it cannot be read."""
     try:
         with os.scandir(out) as entries:
             folders = [Path(entry.path) for entry in entries if entry.is_dir()]
@@ -42,14 +42,14 @@ def runs_in(out: Path) -> list[Path]:
 
 
 def measuring(out: Path) -> str:
-    """The run below a folder that is measuring now; `in another folder` for any other, empty without one."""
+    """Name of the run below a folder that is measuring now, `in another folder` for any other, or empty."""
     if not is_held():
         return ""
     return next((run.name for run in runs_in(out) if is_locked(run)), ELSEWHERE)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run; an export has no cells. False where it may not be read."""
+    """Whether a folder holds a run (an export has no cells). False if it cannot be read."""
     try:
         return (folder / "manifest.json").is_file() and (folder / "cells").is_dir()
     except OSError:
@@ -57,9 +57,9 @@ def is_run(folder: Path) -> bool:
 
 
 def find_run(name: str | None, out: Path) -> Path:
-    """The folder of a run: a path, or a name (or the unambiguous start or end of one) below `out`; the newest for None.
+    """A run's folder from a path or a unique name, prefix or suffix below `out`; the newest run for None.
 
-    Raises UserError if none matches, or several do.
+    Raises UserError if none or several match.
     """
     if name is not None and os.path.exists(Path(name) / "manifest.json"):  # noqa: PTH110 (false, however long)
         path = Path(name)
@@ -80,10 +80,10 @@ def find_run(name: str | None, out: Path) -> Path:
 
 
 def planned(run: Path, *, signed: bool = False) -> Manifest:
-    """The plan of a run that is acted on: the ids of its cells and the labels of its builds become paths.
+    """The plan of a run about to be executed: cell ids and build labels become paths.
 
-    Raises UserError where one could not be the name of a file, or belongs to something that the plan does not have;
-    `signed`: also where the plan is not this user's own.
+    Raises UserError if one is not a valid file name, or refers to something missing from the plan; `signed`: also if
+    this user did not sign the plan.
     """
     where, manifest = run / "manifest.json", read_manifest(run, signed=signed)
     labels = [build.label for build in manifest.builds]
@@ -98,7 +98,7 @@ def planned(run: Path, *, signed: bool = False) -> Manifest:
 
 
 def find_cell(run: Path, name: str) -> str:
-    """The id of a run's cell: from the id or its number in the run. Raises UserError for an unknown one."""
+    """The id of a cell, from its id or its number in the run. Raises UserError for an unknown one."""
     cells = [cell.id for cell in read_manifest(run).cells]
     numbered = {str(number): cell for number, cell in enumerate(cells, 1)}
     if name in cells:

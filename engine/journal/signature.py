@@ -1,8 +1,8 @@
 """The signature of a run directory: this user began the run, on this machine, in this very directory.
 
-What a manifest names is executed: servers, programs, scripts. So an engine acts only on a manifest that is signed: with
-keyed BLAKE2b over its bytes and over what they are bound to. The key is the user's own and made on first use. A run
-that was copied, moved to another machine or edited is read by every command, but never continued.
+Servers, programs and scripts that a manifest names are executed, so an engine acts only on a signed manifest. The
+signature is keyed BLAKE2b over its bytes and what they are bound to, with a key that the user's first run creates.
+Every command reads a run that was edited, copied or moved to another machine, but none continues it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MACHINE_ID = Path("/etc/machine-id")
 
 
 def sign(run: Path, manifest: bytes) -> None:
-    """Write the signature of a run directory's manifest. Raises UserError where the key cannot be used."""
+    """Raises UserError if the key cannot be used."""
     (run / NAME).write_text(_digest(run, manifest, _key(make=True)) + "\n")
 
 
@@ -44,11 +44,11 @@ def check(run: Path, manifest: bytes) -> None:
 
 
 def key_path() -> Path:
-    """Where the key of this user is. Raises UserError for a user without a home."""
+    """Raises UserError for a user without a home directory."""
     given = os.environ.get("HOME", "")
     try:
         home = Path(given if given.startswith("/") else pwd.getpwuid(os.geteuid()).pw_dir)
-        if os.geteuid() == 0 and not _is_roots(home):  # sudo may keep the caller's
+        if os.geteuid() == 0 and not _is_roots(home):  # sudo may keep the caller's HOME
             return Path(pwd.getpwuid(0).pw_dir) / ".local/state/pgbed/key"
     except KeyError:
         raise UserError("this user has no home, in which the key that signs runs would be: set HOME") from None
@@ -71,7 +71,7 @@ def _refusal(run: Path) -> UserError:
 
 
 def _digest(run: Path, manifest: bytes, key: bytes) -> str:
-    """A copied directory is another one: it has another inode."""
+    """Includes the directory's inode, so that a copy is a different directory."""
     try:
         machine = MACHINE_ID.read_text().strip()
     except OSError:
@@ -82,7 +82,7 @@ def _digest(run: Path, manifest: bytes, key: bytes) -> str:
 
 
 def _key(*, make: bool) -> bytes:
-    """The user's key. Raises UserError for one that others can read or own, OSError if it does not exist."""
+    """Raises UserError if others can read or own the key, OSError if it does not exist."""
     path = key_path()
     try:
         if make and not path.exists():
@@ -104,7 +104,7 @@ def _key(*, make: bool) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Two first uses at once make one key."""
+    """Create the key; two simultaneous first uses end up with the same one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""What was counted over a step, by role and in all, and what follows from that at once: operations, times, the SLA."""
+"""What was counted over a step, by role and in total, and what follows at once: operations, times, the SLA."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from engine.core.perf_events import EventCount
 from workloads.base import COUNTED_IN_ROWS, PrimaryMetric, role_kind
 
 SLA_FRACTION = 0.95
-SLA_ALLOWANCE_S = 0.1  # for the last burst and for seeing the step's end
+SLA_ALLOWANCE_S = 0.1  # for the last burst and for noticing the step's end
 ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
 
 
 @dataclass(frozen=True, slots=True)
 class RoleTotals:
-    """What one role (all its connections) did in one step. Times in ns; the server side is its backends.
+    """Totals of one role (all its connections) in one step. Times in ns; the server side is its backends.
 
-    `histogram` is of service time and `response` of time from the intended start (empty for closed loops):
-    sparse pairs (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters.
-    `backend_*` are None where the server's processes cannot be seen.
-    `short_deletes` deleted a different number of rows than requested; `min_lookups` of the low key took
-    `min_lookup_ns` together, `max_lookups` are point queries' for the greatest key. `connect_ns` is what connecting
-    took all of them together, `late_max_ns` the longest response, `paired` how many are bound to their backend's CPU.
-    `waits` count what backends were seen waiting for, at `wait_samples` moments, each time all of them.
+    `histogram` is of service times, `response` of times since the intended start (empty for closed loops): sparse pairs
+    (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters. `backend_*` are None if
+    the server's processes cannot be seen. `short_deletes` deleted a different number of rows than requested;
+    `min_lookups` of the lowest key took `min_lookup_ns` in total, `max_lookups` are point queries' for the highest key.
+    `connect_ns` is total connection time, `late_max_ns` the longest response, `paired` how many connections are bound
+    to their backend's CPU. `waits` counts backends by wait event over `wait_samples` samples, each of all backends.
     """
 
     connections: int
@@ -54,14 +53,14 @@ class RoleTotals:
     histogram: tuple[tuple[int, int], ...] = ()
     response: tuple[tuple[int, int], ...] = ()
     buckets: tuple[int, ...] = (0,) * 10
-    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; not zeros
-    waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' those that waited for nothing
+    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; no zeros
+    waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' counts backends that were not waiting
     wait_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the programs of a step took: see `workloads.base.Launch`. None where it is not known."""
+    """Resources used by a step's programs, see `workloads.base.Launch`. None if unknown."""
 
     user_s: float | None = None
     system_s: float | None = None
@@ -73,7 +72,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class FirstEnd:
-    """When the first of several clients had done its work, and what all had done by then: `workloads.base.Launch`."""
+    """When the first of several clients was done, and what all had done by then: see `workloads.base.Launch`."""
 
     seconds: float
     transactions: float
@@ -83,16 +82,16 @@ class FirstEnd:
 class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 
-    `server_*` counts all server processes, those that ended in the step included; its bytes are those of
-    `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are
-    differences of the kernel's counters: see `engine.host.machine_counters` for their keys. `observers` are the probes
-    that were active in any part of it, `probes` what they counted, by role: see `probes.figures`. `seconds` are without
-    the pauses of a step in slices, whose length by the machine's clock is `wall_seconds`: 0 for a step without pauses.
-    In a step that was `apart` the server had no part. Of an external server there is no `server_*`, no
-    host, device, cluster and memory. `background` are the roles of background workloads, and what their rates count.
-    `counters` are events by role, `server` all server processes that are no connection's: `engine.core.perf_events`;
-    `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time that servers up beside this one used
-    in the step, 0 where they stood still. It is None without any, and in slices, each of which has its own.
+    `server_*` counts all server processes, including those that ended in the step; its bytes are those of
+    `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are differences
+    of kernel counters, with the keys of `engine.host.machine_counters`. `observers` are the probes active in any part
+    of the step, `probes` their counts by role, see `probes.figures`. `seconds` excludes the pauses of a sliced step,
+    `wall_seconds` includes them: 0 for a step without pauses. In a step `apart` the server took no part. An external
+    server has no `server_*`, host, device, cluster or memory. `background` maps the roles of background workloads to
+    what their rates count. `counters` are perf events by role, where `server` is all server processes without a
+    connection, see `engine.core.perf_events`; `counters_note` says what was not counted, and why. `spill_over_ns` is
+    CPU time used in the step by servers up beside this one, 0 if they stood still; None if there are no others, or in
+    slices, each of which has its own.
     """
 
     seconds: float
@@ -117,8 +116,8 @@ class StepTotals:
     device: dict[str, int] = field(default_factory=dict)
     observers: tuple[str, ...] = ()
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    primary_metric: PrimaryMetric | None = None  # None for a step without a rate or a time
-    report: dict[str, Any] = field(default_factory=dict)  # what the workload's clients said of it at the end
+    primary_metric: PrimaryMetric | None = None  # None for a step without a rate or time
+    report: dict[str, Any] = field(default_factory=dict)  # the clients' own report at the end
     wall_seconds: float = 0.0
     apart: bool = False
     background: dict[str, str] = field(default_factory=dict)
@@ -128,16 +127,16 @@ class StepTotals:
 
     @property
     def paused(self) -> bool:
-        """Whether there were pauses, in which other servers worked: host and device then counted theirs, too."""
+        """Whether there were pauses, in which other servers worked: host and device counted their work, too."""
         return self.wall_seconds > 0
 
     def of_kind(self, kind: str) -> list[RoleTotals]:
-        """The totals of all roles of a kind: with several query workers those of `query` and of `query2`."""
+        """Totals of all roles of a kind: `query` includes `query2`."""
         return [role for name, role in self.roles.items() if role_kind(name) == kind]
 
 
 class Counted(Protocol):
-    """What has been counted of a role: its totals, or one of its intervals."""
+    """Counts of a role: its totals, or one of its intervals."""
 
     @property
     def statements(self) -> int: ...
@@ -147,18 +146,18 @@ class Counted(Protocol):
 
 
 def role_place(name: str) -> tuple[int, str]:
-    """Where a role stands in a list: the common ones in `ROLE_ORDER`, others after them by name."""
+    """Sort key of a role in a list: those of `ROLE_ORDER` first, others by name."""
     kind = role_kind(name)
     return ROLE_ORDER.index(kind) if kind in ROLE_ORDER else len(ROLE_ORDER), name
 
 
 def progress(role: str, of: Counted) -> int:
-    """What a role's rate counts: rows, or the statements of roles such as query."""
+    """What a role's rate counts: rows, or statements for roles such as query."""
     return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
 
 
 def ops(kind: str, totals: StepTotals) -> int:
-    """How many operations a step did: rows inserted or indexed, queries, or statements of the primary role."""
+    """Operations of a step: rows inserted or indexed, queries, or statements of the primary role."""
     if kind == "index":
         return totals.rows_indexed
     primary = totals.primary_metric
@@ -168,7 +167,7 @@ def ops(kind: str, totals: StepTotals) -> int:
 
 
 def time_s(kind: str, totals: StepTotals) -> float | None:
-    """The mean time of the statements, for a step whose primary metric is that."""
+    """Mean statement time, if that is the step's primary metric, else None."""
     primary = totals.primary_metric
     if primary is None or primary.by != "time":
         return None
@@ -177,19 +176,19 @@ def time_s(kind: str, totals: StepTotals) -> float | None:
 
 
 def rows(kind: str, totals: StepTotals) -> int:
-    """The rows that a step inserted, or indexed."""
+    """Rows inserted or indexed by a step."""
     return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
 
 
 @dataclass(frozen=True, slots=True)
 class Sla:
-    """Whether a query step kept up its insert rate. Rates are over all clients, per second.
+    """Whether a query step kept up its insert rate. Rates are per second, over all clients.
 
-    `passed`, which verdicts go by: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
-    The limiters lose no second: the last round is due when the nominal time has passed. Where the delete stream may end
-    the insert stream before its last statements, as in g24a, the deletes tell how far the limiter had come: the queue
-    between them is bounded. `reference_passed` is the published rule, by inserted rows and whole seconds rounded up, of
-    which a short step may fall short by the rounding and by the queue alone.
+    `passed`, which verdicts use: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
+    Rate limiters lose no second: the last round is due when the nominal time has passed. Where the delete stream may
+    end the insert stream before its last statements, as in g24a, the deletes tell how far the limiter got, as the queue
+    between them is bounded. `reference_passed` is the published rule: inserted rows over whole seconds rounded up,
+    which a short step may fail because of the rounding and the queue alone.
     """
 
     passed: bool
@@ -200,14 +199,14 @@ class Sla:
 
 
 def sla(kind: str, totals: StepTotals) -> Sla | None:
-    """The 95 % rule on the insert rate; None for a step without a target."""
+    """The 95 % rule on the insert rate; None for a step without a target rate."""
     target = totals.rate_target_per_s
     if kind != "query" or target <= 0 or totals.seconds <= 0:
         return None
     inserted = rows(kind, totals)
     made = max(inserted, sum(role.rows for role in totals.of_kind("delete")))
     required = round(SLA_FRACTION * target)
-    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference sees the end at its next one-second tick
+    whole_s = max(1, int(totals.seconds + 0.999999))  # the reference client notices the end at its next one-second tick
     counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
     return Sla(
         passed=made / counted_s >= required,

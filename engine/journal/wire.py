@@ -1,12 +1,12 @@
-"""Rows of a journal from a guest, which writes them as an engine does, to the host, whose engine keeps the journal.
+"""Journal rows sent by a guest, which writes them like an engine, to the host's engine, which keeps the journal.
 
-SQLite's log is shared memory of one kernel, so no journal lies on a folder that two share. A transaction is a line:
+SQLite's log is shared memory of one kernel, so no journal lies in a folder shared by two. A transaction is a line:
 
     {"rows": [["insert", TABLE, {COLUMN: VALUE}], ["update", TABLE, {COLUMN: VALUE}, {COLUMN: VALUE}], …]}
 
-where bytes are {"b64": TEXT}. Both sides count the ids of rows alike, from those that there were when the guest began;
-an insert into a table with ids says which one it counted. A guest is foreign: what it sends may add to its own cell, in
-the tables that a cell has, and may change what it has added itself.
+where bytes are {"b64": TEXT}. Both sides number rows alike, starting from the ids present when the guest began; an
+insert into a table with ids carries its number. A guest is untrusted: it may add rows only to its own cell, in the
+tables of a cell, and change only rows that it has added.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Change = tuple[str | Row, ...]
 
 
 class Wire:
-    """Rows in a guest: gathered, and sent when they are committed. `say` sends a line's record.
+    """A guest's rows, gathered and sent on commit. `say` sends one line's record.
 
     `found` is what the run's journal had found when the guest began.
     """
@@ -47,7 +47,7 @@ class Wire:
         self._gathered: list[list[Any]] = []
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
-        """Add a row; return its id, 0 in a table without."""
+        """Add a row; return its id, or 0 in a table without ids."""
         own: dict[str, Any] = {}
         if table in WITH_IDS:
             self._ids[table] += 1
@@ -56,49 +56,43 @@ class Wire:
         return self._ids.get(table, 0)
 
     def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Add rows."""
         for row in rows:
             self.insert(table, dict(zip(columns, row, strict=True)))
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
-        """Change rows."""
         if table == "step" and values.get("totals") and not self._found:
             self._found = json.loads(values["totals"])["report"].get("found") or {}
         self._gathered.append(["update", table, _packed(values), _packed(where)])
 
     def found(self) -> dict[str, Any]:
-        """What the run has found."""
         return self._found
 
     def commit(self) -> None:
-        """Send what was gathered."""
         if self._gathered:
             self._say({"rows": self._gathered})
         self._gathered, self._committed = [], dict(self._ids)
 
     def rollback(self) -> None:
-        """Drop it: the host has heard of none of it, so the ids are free again."""
+        """Drop the gathered rows. The host has seen none of them, so their ids are free again."""
         self._gathered, self._ids = [], dict(self._committed)
 
     def harden(self) -> None:
         """No-op: durability is the host's job."""
 
     def close(self) -> None:
-        """Send what is left."""
         self.commit()
 
 
 def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
-    """The highest id of each table that has them."""
     return {table: connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0] for table in WITH_IDS}
 
 
 class Receiver:
-    """The host's side, for one guest: applies its lines. While it runs, nobody else adds rows to tables with ids."""
+    """The host's side for one guest: applies its lines. Meanwhile nobody else may add rows to tables with ids."""
 
     def __init__(self, connection: sqlite3.Connection, cell: str) -> None:
         self._db, self._cell = connection, cell
-        self.first = last_ids(connection)  # up to these they are others'
+        self.first = last_ids(connection)  # rows up to these ids are not the guest's
         self._last = dict(self.first)
         self._columns = {table: _columns(connection, table) for table in TABLES}
         self._refers = {
@@ -108,11 +102,11 @@ class Receiver:
 
     @property
     def attempt(self) -> int | None:
-        """The attempt that the guest has begun, once it has."""
+        """The attempt that the guest has begun, or None."""
         return self._last["attempt"] if self._last["attempt"] > self.first["attempt"] else None
 
     def apply(self, record: object) -> None:
-        """Make one transaction of a line's rows. Raises UserError for what a guest may not send; then none is made."""
+        """Apply a line's rows as one transaction. Raises UserError, applying none, for rows a guest may not send."""
         try:
             rows = msgspec.convert(record, list[Change])
         except (ValueError, RecursionError) as error:
@@ -160,7 +154,7 @@ class Receiver:
         self._db.execute(f"UPDATE {table} SET {changes} WHERE {found}", (*values.values(), *where.values()))
 
     def _checked(self, table: str, row: Row) -> dict[str, Any]:
-        """The row's values: of columns that there are, of their types, of this guest's own rows."""
+        """Values with known columns, the right types and references to this guest's own rows only."""
         if table not in self._columns:
             raise _refused(f"table {table}")
         values: dict[str, Any] = {name: _unpacked(value) for name, value in row.items()}

@@ -1,4 +1,4 @@
-"""The journal's one writer. What it writes is described in `schema.sql`, read by `engine.journal.reader`."""
+"""The journal's one writer. `schema.sql` describes what it writes, `engine.journal.reader` reads it."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from engine.journal.totals import StepTotals
 
 
 class Rows(Protocol):
-    """Where rows go: all that a writer needs. Rows of a transaction are there together, or none of them."""
+    """Where a writer's rows go. A transaction's rows appear together or not at all."""
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
         """Add a row; return its id."""
 
     def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Add rows, of which there may be hundreds."""
+        """Add rows, possibly hundreds."""
 
     def update(self, table: str, values: Mapping[str, Any], where: Mapping[str, Any]) -> None:
         """Update the rows that match `where`, in which None is NULL."""
 
     def found(self) -> dict[str, Any]:
-        """What the first step of the run that found something reports of it; empty while none has."""
+        """What the run's first step with findings reported; empty if none has yet."""
 
     def commit(self) -> None:
         """Make what was written visible to readers."""
 
     def rollback(self) -> None:
-        """Forget what was written since the last commit."""
+        """Discard what was written since the last commit."""
 
     def harden(self) -> None:
         """Make what was committed safe from a power cut."""
 
     def close(self) -> None:
-        """Commit and end."""
+        """Commit and close."""
 
 
 @cache
@@ -92,20 +92,20 @@ class Database:
         self.connection.execute("BEGIN")
 
     def harden(self) -> None:
-        # `synchronous = NORMAL` leaves it to the kernel when the log is written.
+        # `synchronous = NORMAL` lets the kernel choose when to write the log.
         with suppress(FileNotFoundError), (self._run / "journal.db-wal").open("rb") as log:
             os.fsync(log.fileno())
 
     def close(self) -> None:
-        """Also gives up the lock. What is left is one file, unless a reader holds on to the log."""
+        """Also gives up the lock. Leaves a single file unless a reader holds on to the log."""
         if self.connection.in_transaction:
             self.connection.execute("COMMIT")
-        # A reader keeps SQLite from doing this, and then journal.db alone would be no whole copy.
+        # A reader keeps SQLite from doing this on close, and then journal.db alone would be an incomplete copy.
         busy = 1
         with suppress(sqlite3.OperationalError):
             (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self.connection.close()
-        if not busy:  # readers find that it has gone and open the journal anew
+        if not busy:  # readers notice that it is gone and reopen the journal
             for name in ("journal.db-wal", "journal.db-shm"):
                 (self._run / name).unlink(missing_ok=True)
         os.close(self._lock)
@@ -125,10 +125,7 @@ class JournalWriter:
 
     @classmethod
     def open(cls, run: Path) -> JournalWriter:
-        """Open a run's journal for writing.
-
-        Raises UserError when another engine has it, when it is damaged, or of another schema.
-        """
+        """Raises UserError if another engine has the journal, or it is damaged or of another schema."""
         path = database_path(run)
         lock = take(run)
         try:
@@ -152,7 +149,6 @@ class JournalWriter:
         self.close()
 
     def close(self) -> None:
-        """Commit, close, and give up the lock."""
         self.rows.close()
 
     def commit(self) -> None:
@@ -160,17 +156,17 @@ class JournalWriter:
         self.rows.commit()
 
     def recover(self) -> None:
-        """Continue after a failed write (a full disk): what was not committed of this second is given up."""
+        """Continue after a failed write (a full disk), dropping what was not committed of this second."""
         self.rows.rollback()
 
     @property
     def database(self) -> sqlite3.Connection:
-        """The journal itself, for what is only ever done where it lies."""
+        """The journal itself, for operations that only its own machine performs."""
         assert isinstance(self.rows, Database)
         return self.rows.connection
 
     def close_orphans(self) -> list[str]:
-        """Mark what an engine that died left `running` as interrupted; return the cells' ids."""
+        """Mark what a dead engine left `running` as interrupted; return the cells' ids."""
         cells = [row[0] for row in self.database.execute("SELECT cell FROM attempt WHERE state = 'running'")]
         self._update("step", {"state": "interrupted"}, state="running")
         self._update("attempt", {"state": "interrupted", "reason": "the engine died"}, state="running")
@@ -179,18 +175,18 @@ class JournalWriter:
         return cells
 
     def last_attempt(self) -> int:
-        """Return the id of the last attempt; 0 before the first."""
+        """Id of the last attempt; 0 before the first."""
         (last,) = self.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
         return int(last)
 
     def ending(self, attempt: int) -> tuple[str, int | None, str | None]:
-        """Return an attempt's state, when it ended, and why."""
+        """An attempt's state, end and reason."""
         query = "SELECT state, ended_ns, reason FROM attempt WHERE id = ?"
         state, ended_ns, reason = self.database.execute(query, (attempt,)).fetchone()
         return state, ended_ns, reason
 
     def last_ns(self, attempt: int) -> int:
-        """Return the last time that is recorded of an attempt."""
+        """The latest time recorded of an attempt."""
         (last_ns,) = self.database.execute(
             "SELECT max(max(a.started_ns), max(coalesce(s.ended_ns, s.started_ns, 0)), max(coalesce(r.t_ns, 0))) "
             "FROM attempt a LEFT JOIN step s ON s.attempt_id = a.id LEFT JOIN sample r ON r.step_id = s.id "
@@ -200,13 +196,13 @@ class JournalWriter:
         return int(last_ns)
 
     def extend_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
-        """Add to what is recorded of the circumstances of a cell; left alone where that cannot be read."""
+        """Add to the recorded circumstances of a cell, or leave them alone if they cannot be read."""
         (text,) = self.database.execute("SELECT origin FROM attempt WHERE id = ?", (attempt,)).fetchone()
         with suppress(UserError):
             self.update_origin(attempt, {**converted(parsed(text, "origin"), dict[str, Any], "origin"), **origin})
 
     def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
-        """Record that a cell begins; return the attempt's id."""
+        """Record the start of a cell; return the attempt's id."""
         attempt = self._insert(
             "attempt",
             session_id=self.session.id,
@@ -219,14 +215,14 @@ class JournalWriter:
         return attempt
 
     def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
-        """Replace what is recorded of the circumstances of a cell."""
+        """Replace the recorded circumstances of a cell."""
         self._update("attempt", {"origin": json.dumps(origin)}, id=attempt)
 
     def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
-        """Record how a cell ended: finished, failed or interrupted; open steps and events end with it."""
+        """Record how a cell ended (finished, failed or interrupted) and end its open steps and events."""
         self._update("step", {"state": state, "ended_ns": t_ns}, attempt_id=attempt, state="running")
         self._update("event", {"ended_ns": t_ns}, attempt_id=attempt, ended_ns=None)
-        reason = visible(reason) if reason else None  # it may name a file whose name SQLite cannot hold
+        reason = visible(reason) if reason else None  # it may contain a file name that SQLite cannot hold
         self._update("attempt", {"state": state, "ended_ns": t_ns, "reason": reason}, id=attempt)
         self.commit()
         self.rows.harden()
@@ -234,7 +230,7 @@ class JournalWriter:
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
     ) -> int:
-        """Record that a step begins; return its id. The caller commits."""
+        """Record the start of a step; return its id. The caller commits."""
         return self._insert(
             "step",
             attempt_id=attempt,
@@ -248,11 +244,9 @@ class JournalWriter:
         )
 
     def found(self) -> dict[str, Any]:
-        """What the first step of the run that found something reports of it; empty while none has."""
         return self.rows.found()
 
     def end_step(self, step: int, t_ns: int, totals: StepTotals | None, state: str = "finished") -> None:
-        """Record a step's end and what was counted over it."""
         record = json.dumps(asdict(totals)) if totals is not None else None
         self._update("step", {"state": state, "ended_ns": t_ns, "totals": record}, id=step)
         self.commit()
@@ -264,28 +258,23 @@ class JournalWriter:
         )
 
     def add_role_seconds(self, seconds: Sequence[tuple[Any, ...]]) -> None:
-        """Record an interval of connections: for each the fields of a `RoleSecond`, or one."""
+        """Record an interval of several connections: the fields of a `RoleSecond` for each."""
         self.rows.insert_all("role_second", RoleSecond._fields, seconds)
 
     def add_role_outcome(self, role: int, t_ns: int, counts: Mapping[str, int]) -> None:
-        """Record what became of one connection's transactions in an interval."""
         self._insert("role_outcome", role_id=role, t_ns=t_ns, data=json.dumps(counts))
 
     def add_wait_second(self, second: WaitSecond) -> None:
-        """Record what a role was seen waiting for in an interval."""
         self._insert("wait_second", **asdict(second) | {"data": json.dumps(second.data)})
 
     def add_sample(self, step: int, t_ns: int, dt_ns: int, source: str, data: Mapping[str, Any]) -> None:
-        """Record one source's interval."""
         self._insert("sample", step_id=step, t_ns=t_ns, dt_ns=dt_ns, source=source, data=json.dumps(data))
 
     def add_probe_frame(self, frame: ProbeFrame) -> None:
-        """Record a probe's frame of one role."""
         record = asdict(frame)
         self._insert("probe_frame", **record | {key: json.dumps(record[key]) for key in ("data", "quality")})
 
     def add_slice(self, row: SliceRow) -> None:
-        """Record a slice."""
         self._insert("slice", **asdict(row))
 
     def add_event(
@@ -299,7 +288,7 @@ class JournalWriter:
         step: int | None = None,
         role: str | None = None,
     ) -> int:
-        """Record an event; one that lasts is given its end later, by `update_event`. Returns its id."""
+        """Record an event; return its id. One that lasts gets its end later, from `update_event`."""
         return self._insert(
             "event",
             attempt_id=attempt,
@@ -312,7 +301,6 @@ class JournalWriter:
         )
 
     def update_event(self, event: int, ended_ns: int | None, data: Mapping[str, Any]) -> None:
-        """Replace an event's end and data."""
         self._update("event", {"ended_ns": ended_ns, "data": json.dumps(data)}, id=event)
 
     def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
@@ -321,7 +309,7 @@ class JournalWriter:
             self._insert("setting", attempt_id=attempt, name=name, value=value, source=source)
 
     def add_differences(self, step: int, differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Record pg_stat differences over a step: view, object, counters."""
+        """Record pg_stat differences over a step: counters by view and object."""
         for view, objects in differences.items():
             for name, data in objects.items():
                 self._insert("difference", step_id=step, view=view, object=name, data=json.dumps(data))
@@ -339,9 +327,9 @@ class JournalWriter:
 
 
 def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
-    """Make a run directory that holds nothing but its manifest, signed.
+    """Create a run directory that holds only its signed manifest.
 
-    Raises UserError when the folder already holds a run or cannot be written.
+    Raises UserError if the folder already holds a run or cannot be written.
     """
     try:
         make_passable(run / "cells")
