@@ -22,7 +22,7 @@ class Wait:
     """What a backend waits for at one moment.
 
     `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' while it runs.
-    `blocked_by` are the pids that hold the heavyweight lock it waits for, empty unless `event` begins `Lock:`.
+    `blocked_by` are the pids holding the heavyweight lock it waits for, empty unless `event` begins with `Lock:`.
     """
 
     event: str
@@ -44,8 +44,8 @@ class Vacuum:
 class Observed:
     """One sample: client backends of the database by pid, and vacuums (manual ones and autovacuum's).
 
-    `wal_bytes` is the WAL position in bytes; None on a standby, which writes none. `ages_ns` is how long each backend
-    has been in its state, or running its statement. Backends that do the same share a `Wait`.
+    `wal_bytes` is the WAL position in bytes, or None on a standby. `ages_ns` is how long each backend has been in its
+    state, or running its statement. Backends that do the same share a `Wait`.
     """
 
     waits: dict[int, Wait]
@@ -56,7 +56,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """How many connections were waiting, by role and by event (see `Wait`).
+    """The number of waiting connections by role and event (see `Wait`).
 
     `old` are those that have been in their state for long; their blockers are not looked up.
     """
@@ -66,17 +66,16 @@ class Looked:
 
 
 class Doing(NamedTuple):
-    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and all that is known about what it does."""
+    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and what is known of its activity."""
 
     who: str
     what: str
 
 
 class Activity:
-    """Samples activity over a monitor's connection; the query is prepared on construction."""
+    """Samples activity over a monitor's connection; the constructor prepares the query, and may raise MonitorError."""
 
     def __init__(self, monitor: Monitor) -> None:
-        """Raises MonitorError."""
         self._monitor = monitor
         self._relations: dict[str, str] = {}  # by oid
         self._database = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")[0][0] or ""
@@ -84,7 +83,7 @@ class Activity:
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self, least_age_s: float = 0.0) -> Observed:
-        """What the backends are doing now, without those that began it less than `least_age_s` ago.
+        """The backends' activity, without backends that began it less than `least_age_s` ago.
 
         Raises MonitorError if there is no answer within `PATIENCE_S`.
         """
@@ -107,10 +106,10 @@ class Activity:
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
-        """What the connections in `roles`, a role number for each of the pids, wait for now.
+        """What the connections wait for now; `roles` holds a role number for each of the `pids`.
 
-        With a least age, also those that have been in their state for longer. Raises MonitorError if there is no answer
-        within `PATIENCE_S`.
+        With a least age, also those in their state for longer. Raises MonitorError without an answer within
+        `PATIENCE_S`.
         """
         least_age_us = str(round(least_age_s * 1e6))
         counts: Counter[tuple[int, str]] = Counter()
@@ -127,12 +126,12 @@ class Activity:
         return Looked(counts, Observed(waits, (), None, ages_ns))
 
     def doing(self, pids: Sequence[int]) -> dict[int, Doing]:
-        """What other server processes, such as lock holders, are doing. Raises MonitorError."""
+        """The activity of other server processes, such as lock holders. Raises MonitorError."""
         rows = self._monitor.ask_prepared(HOLDERS_STATEMENT, (_array(pids),), patience_s=PATIENCE_S)
         return {int(pid or 0): Doing(who or "", what or "") for pid, who, what in rows}
 
     def with_name(self, target: str) -> str:
-        """The target of a lock with its relation's name: `relation pi1`. Raises MonitorError."""
+        """A lock's target with its relation's name: `relation pi1`. Raises MonitorError."""
         found = OF_RELATION.search(target)
         if found is None or found[2] != self._database:
             return target

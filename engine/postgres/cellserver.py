@@ -23,7 +23,7 @@ class Inside:
 
 
 class CellServer(Protocol):
-    """A server that is up. `account` runs the cell's clients, `cell_dir` is the cell's folder in the run."""
+    """A running server. `account` runs the cell's clients, `cell_dir` is the cell's folder in the run."""
 
     build: Build
     cell_dir: Path
@@ -31,12 +31,12 @@ class CellServer(Protocol):
 
     @property
     def inside(self) -> Inside | None:
-        """What is seen on the server's machine; None for an external server, which is known only by its own answers."""
+        """What is visible on the server's machine; None for an external server."""
         ...
 
     @property
     def folder(self) -> Path:
-        """A private folder that the clients may write to, removed with the cell."""
+        """A private folder that clients may write to, removed with the cell."""
         ...
 
     @property
@@ -50,25 +50,21 @@ class CellServer(Protocol):
         ...
 
     @property
-    def may_checkpoint(self) -> bool:
-        """Whether the role may run CHECKPOINT."""
-        ...
+    def may_checkpoint(self) -> bool: ...
 
     def record(self) -> dict[str, Any]:
         """How the server is run, for the journal."""
         ...
 
-    def create_database(self) -> None:
-        """Create the database that the cell works in."""
-        ...
+    def create_database(self) -> None: ...
 
     def dsn(self) -> str:
-        """The connection string of that database, without a password."""
+        """The connection string of the cell's database, without a password."""
         ...
 
     @property
     def pass_line(self) -> str:
-        """The line of the password file that remote clients need; empty if they need none."""
+        """The line of the password file that remote clients need, or ""."""
         ...
 
     def kit(self) -> Kit:
@@ -80,7 +76,7 @@ class CellServer(Protocol):
         ...
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Open an autocommit connection to that database."""
+        """Open an autocommit connection to the cell's database."""
         ...
 
     def died_reason(self) -> str | None:

@@ -24,13 +24,13 @@ from workloads.base import CLIENT_FOLDER
 
 Progress = Callable[[str], None]
 
-PATIENCE_S = 2.0  # how long something may take before progress is reported, and reported again
+PATIENCE_S = 2.0  # between progress reports
 PIDFILE_MAX_BYTES = 16384
 LOG_TAIL_BYTES = 16384
 SEGMENT_TIMEOUT_S = patient(5.0)
 LEFTOVER_TIMEOUT_S = patient(10.0)
 PASSFILE = "password"  # of clients over TCP, in the private folder of the socket
-CLUSTERS = "clusters"  # in a cell's folder: those that a step makes itself
+CLUSTERS = "clusters"  # in a cell's folder: made by a step
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and files next to it
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
 
@@ -42,7 +42,7 @@ def wait_until(
     progress: Progress = lambda _: None,
     check: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Wait until `done`; returns False after `timeout_s`. `progress` gets `what` now and then, `check` may raise."""
+    """Wait until `done`, or return False after `timeout_s`. `progress` gets `what` now and then, `check` may raise."""
     begun = reported = time.monotonic()
     while not done():
         now = time.monotonic()
@@ -57,9 +57,9 @@ def wait_until(
 
 
 def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
-    """End a server of the build in `bin` that user `uid` still runs over the cell's cluster; remove all but its logs.
+    """End a leftover server of `bin` and `uid` over the cell's cluster; remove all but its logs.
 
-    For a cell whose engine was killed, or that is run again. Does nothing if nothing is left.
+    For a cell whose engine was killed, or that is run again.
     """
     data_dir, files_dir, link = (cell_dir.absolute() / name for name in (DATA, FILES, "socket"))
     for folder in (data_dir, files_dir):
@@ -68,7 +68,7 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
     owner = living_server(data_dir)
     if owner is not None and owner in (servers := servers_in(data_dir, bin)):
         for pid in servers:
-            _signal(pid, signal.SIGCONT)  # one that a conductor has stopped would not notice its server's end
+            _signal(pid, signal.SIGCONT)  # a stopped one would not notice its server's end
         _signal(owner, signal.SIGQUIT)
         wait_until(lambda: not servers_in(data_dir, bin), LEFTOVER_TIMEOUT_S)
     remove_clusters(cell_dir.absolute() / CLUSTERS, bin, uid)
@@ -96,7 +96,7 @@ def remove_clusters(folder: Path, bin: Path, uid: int) -> None:
 
 
 def living_server(data_dir: Path) -> int | None:
-    """The process id of the postmaster that runs over `data_dir`, if there is one."""
+    """The pid of the postmaster over `data_dir`, or None."""
     lines = pidfile(data_dir)
     if not lines or not lines[0].lstrip("-").isdecimal():
         return None
@@ -105,7 +105,7 @@ def living_server(data_dir: Path) -> int | None:
 
 
 def servers_in(data_dir: Path, bin: Path) -> tuple[int, ...]:
-    """Processes in a cluster's folder that run `postgres` or `initdb` of `bin`, not a shell that is there."""
+    """Processes in a cluster's folder that run `postgres` or `initdb` of `bin`, but no shell there."""
     programs = {str((bin / name).resolve()) for name in ("postgres", "initdb")}
     return tuple(pid for pid in processes_in(data_dir) if _program(pid) in programs)
 
@@ -126,7 +126,7 @@ def end_processes(data_dir: Path, bin: Path) -> None:
 
 
 def remove_shared_memory(data_dir: Path, uid: int) -> None:
-    """Remove what a killed server left in shared memory, once none of its processes remains."""
+    """Remove a killed server's shared memory, once none of its processes remains."""
     words = " ".join(pidfile(data_dir)[6:7]).split()  # key and id
     if len(words) == 2 and words[1].isdecimal():
         segment = int(words[1])
@@ -139,9 +139,9 @@ def remove_shared_memory(data_dir: Path, uid: int) -> None:
 
 def _program(pid: int) -> str:
     try:
-        # an install that was built anew while its server ran
+        # an install rebuilt while its server ran
         return os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")  # noqa: PTH115 (text, with a mark on it)
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # gone, or another user's
         return ""
 
 
@@ -175,7 +175,7 @@ def pidfile(data_dir: Path) -> list[str]:
 
 
 def remove_folder(folder: Path, progress: Progress = lambda _: None) -> None:
-    """Remove a folder and its contents; `progress` is called every two seconds while that takes."""
+    """Remove a folder and its contents, calling `progress` every two seconds."""
     with ThreadPoolExecutor(1) as worker:
         removal = worker.submit(shutil.rmtree, folder)
         wait_until(removal.done, math.inf, f"removing {folder}", progress)

@@ -64,11 +64,10 @@ def catalog() -> tuple[ConfigSpec, ...]:
 
 
 def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
-    """The configs or config files that the user names.
+    """The configs or config files that the user names; a built-in name takes precedence over a file.
 
-    A built-in name takes precedence over a file of that name; anything with a slash or ending in .conf or .toml is a
-    file. Raises UserError for an unknown name, an unreadable file, an invalid line (file:line), or two configs of
-    one name.
+    Anything with a slash or ending in .conf or .toml is a file. Raises UserError for an unknown name, an unreadable
+    file, an invalid line (file:line), or two configs of one name.
     """
     configs = tuple(_resolve_one(spec) for spec in specs)
     names = [spec.name for spec in configs]
@@ -93,10 +92,10 @@ def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tuple[str, str]] = ()) -> Config:
-    """The config as `build` takes it: scaled to `machine` where it says `auto`, with `changes` on top.
+    """The config for `build`: `auto` scaled to `machine`, with `changes` on top.
 
-    `Config.dropped` names what was left out: settings that this server does not know (it is asked), and those
-    that pgbed sets itself. Raises UserError for a value that the server refuses.
+    `Config.dropped` names the settings left out: those that this server, when asked, does not know, and those that
+    pgbed sets itself. Raises UserError for a value that the server refuses.
     """
     values: dict[str, str] = {}
     dropped: list[str] = []
@@ -124,13 +123,12 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
 
 
 def scale(machine: Machine) -> dict[str, str]:
-    """The values that `auto` stands for: shared_buffers, max_wal_size and min_wal_size for a machine.
+    """The values of `auto` for a machine: shared_buffers, max_wal_size and min_wal_size.
 
-    shared_buffers: 62 % of memory from 16 GiB up (the reference's small servers), 25 % at 4 GiB and below
-    (a laptop with a desktop on it), linear in between. max_wal_size: twice that (the reference has
-    1.7 to 4 times), from 4 to 40 GB, and at most a quarter of the free disk: the data of this cell and of one
-    that was kept need the rest. min_wal_size: half of it, as in the reference. All are rounded down to coarse
-    steps, so that a machine gets the same config tomorrow although some files have come or gone.
+    shared_buffers: 62 % of memory from 16 GiB up (the reference's small servers), 25 % at 4 GiB and below (a laptop
+    with a desktop on it), linear in between. max_wal_size: twice that (the reference has 1.7 to 4 times), from 4 to 40
+    GB, and at most a quarter of the free disk: this cell's data and a kept one's need the rest. min_wal_size: half of
+    it, as in the reference. All are rounded down to coarse steps, so that the config does not change with a few files.
     """
     memory_gib = round(machine.memory_bytes / GIB * 2) / 2
     share = min(0.62, max(0.25, 0.25 + (memory_gib - 4) / (16 - 4) * (0.62 - 0.25)))
@@ -229,7 +227,7 @@ def _text(value: Any, name: str, where: str) -> str:
 
 
 def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
-    """Parse a postgresql.conf fragment by the server's own grammar, except that it may not include other files."""
+    """Parse a postgresql.conf fragment by the server's own grammar, without includes."""
     settings: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -251,7 +249,6 @@ def _unquoted(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """A value as postgresql.conf takes it."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
 
 
@@ -266,8 +263,8 @@ def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
 def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str) -> tuple[str, ...]:
     """The names that a server does not know, found by having it read the settings without starting.
 
-    `postgres -C` reads the configuration as a start does and needs no cluster. (`--describe-config` would
-    leave out the developer's settings, and does not check values.) Raises UserError for a refused value.
+    `postgres -C` reads the configuration as a start does and needs no cluster. (`--describe-config` omits developer
+    settings and does not check values.) Raises UserError for a refused value.
     """
     account = unprivileged()
     with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp") as folder:

@@ -1,7 +1,7 @@
 """A cell on an external server: a database is created for it and dropped; nothing else is touched.
 
-What is made bears a mark, a comment that names the run and holds a random word, which stands in the cell's folder too:
-what does not bear it is never dropped, also where an engine died and another one clears up.
+Each created object is marked: a comment names the run and holds a random word, which is also in the cell's folder.
+Objects without the mark are never dropped, not even when another engine cleans up after a crash.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ RECORD = "database.json"  # in a cell's folder, as long as its database is there
 RECORD_MAX_BYTES = 4096
 MARK_TABLE = "pgbed_mark"
 MADE = re.compile(r"pgbed_[0-9a-z_]{1,50}")
-STATEMENT_TIMEOUT = "SET statement_timeout = '180s'"  # of what makes and drops databases
-AGAIN_S = 10.0  # how long a server that has just gone is tried again, to drop the database
-# What a role has made in schema public of a database that it was given; indexes go with their tables.
+STATEMENT_TIMEOUT = "SET statement_timeout = '180s'"  # for creating and dropping databases
+AGAIN_S = 10.0  # how long to retry a vanished server, to drop the database
+# A role's objects in schema public of a given database; indexes go with their tables.
 OWN_RELATIONS = """
 SELECT c.oid::regclass::text, CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
                               WHEN 'S' THEN 'SEQUENCE' WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END
@@ -50,7 +50,7 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
                   AND d.deptype IN ('e', 'a', 'i'))
 """
-# The schemas of further loads.
+# The schemas of background workloads.
 OWN_SCHEMAS = """
 SELECT quote_ident(nspname) FROM pg_namespace n
 WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND pg_get_userbyid(nspowner) = current_user
@@ -59,7 +59,7 @@ WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND 
 
 
 class LeftBehind(UserError):
-    """Raised for a database that could not be dropped."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,9 @@ class Made:
 
 @dataclass(eq=False)
 class ExternalCell:
-    """An external server for one cell, `cell`, of a run. A context manager: see `CellServer`.
+    """An external server for one cell of a run. A context manager: see `CellServer`.
 
-    `conninfo` is complete (`engine.postgres.external_server`). `note` is called with what changed there since it was
-    planned.
+    `conninfo` is complete (`engine.postgres.external_server`). `note` is called with changes there since planning.
     """
 
     build: Build
@@ -190,7 +189,7 @@ class ExternalCell:
     # -- the parts
 
     def _look(self) -> Found:
-        """The server again; it must be the one that the run began with."""
+        """Identify the server again; it must be the one that the run began with."""
         server, label = look(self.build.label, self.conninfo), self.build.label
         if server.build.digest != self.build.digest:
             raise UserError(f"{label}: this is not the server, or not the version, that the run began with")
@@ -201,7 +200,7 @@ class ExternalCell:
         return server
 
     def _prepare(self) -> None:
-        """Make the clients' folder, and keep the password where only they can read it: in memory that they inherit."""
+        """Make the clients' folder, and keep the password in memory that only they inherit."""
         try:
             self._folder = Path(tempfile.mkdtemp(prefix=SOCKET_DIR_PREFIX, dir=socket_base(self.account)))
             link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
@@ -252,7 +251,7 @@ class ExternalCell:
                 connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, made.mark))
 
     def _drop(self) -> None:
-        """Drop what was created; what cannot be dropped is `left`. A server that has gone may come back in a moment."""
+        """Drop what was created, else record it in `left`. A server that has gone may come back in a moment."""
         until_s = time.monotonic() + AGAIN_S
         while True:
             try:
@@ -266,18 +265,18 @@ class ExternalCell:
 
 
 def database_name(run: str, cell: str) -> str:
-    """The name of a cell's database: the run's start, a hash, the cell's number."""
+    """The run's start, a hash, and the cell's number."""
     began, number = re.sub(r"\D", "_", run[:15]), re.sub(r"\D", "", cell.partition("-")[0])
     return f"pgbed_{began}_{hashlib.sha256(run.encode()).hexdigest()[:8]}_{number}"
 
 
 def left_in(run: Path) -> dict[Path, Made]:
-    """What cells of a run created on servers and did not drop, by the cells' folders. Raises UserError."""
+    """Objects that cells of a run created and did not drop, by the cells' folders. Raises UserError."""
     return {path.parent: _made(path) for path in sorted((run / "cells").glob(f"*/{RECORD}"))}
 
 
 def clear(cell_dir: Path, conninfo: str) -> str:
-    """Drop what a cell created, if it bears the cell's mark; returns what was dropped, in words, or an empty string.
+    """Drop what a cell created, if it bears the cell's mark; returns a description of it, or "".
 
     Raises LeftBehind if it cannot be dropped.
     """

@@ -15,14 +15,14 @@ from engine.core.record import converted
 from engine.core.text import visible
 
 ANSWER_S = patient(20)
-MAKING_S = 200.0  # of what makes and drops databases, whose statement_timeout is shorter
+MAKING_S = 200.0  # to create or drop a database; its statement_timeout is shorter
 SHOWN = 60  # characters of a question
 
 T = TypeVar("T")
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that waits at most `answer_s` for each answer; psycopg would wait for ever."""
+    """A connection that waits at most `answer_s` for each answer; psycopg would wait forever."""
 
     answer_s = ANSWER_S
 
@@ -45,7 +45,7 @@ class Connection(psycopg.Connection[Any]):
                 return answer
             ready = yield wanted
             if time.monotonic() > until_s:
-                self.pgconn.finish()  # what it says from now on answers nothing
+                self.pgconn.finish()  # later messages would answer nothing
                 raise TimeoutError
 
 
@@ -67,7 +67,6 @@ def rows(connection: psycopg.Connection[Any], name: str, question: str, of: type
 
 
 def row(connection: psycopg.Connection[Any], name: str, question: str, of: type[T], *values: object) -> T:
-    """The only row of an answer; see `rows`."""
     answer = rows(connection, name, question, of, *values)
     if len(answer) != 1:
         raise UserError(

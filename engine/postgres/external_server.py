@@ -17,19 +17,19 @@ from engine.postgres.pgstat import question
 
 OLDEST = 12
 CONNECT_TIMEOUT_S = 10
-CONFIG = "as-is"  # the name of the settings that such a server has
+CONFIG = "as-is"  # the config's name for an external server
 NEEDED_BESIDES = 5  # connections: the monitor's, one that makes the database, those that cancel
-# Parts of a connection string that are not handed on: they are another's, or said anew for each connection.
+# Parts of a connection string that are not passed on: other servers', or set for each connection.
 LEFT_OUT = frozenset(
     {"application_name", "client_encoding", "fallback_application_name", "load_balance_hosts", "options", "passfile",
      "password", "replication", "service", "servicefile", "target_session_attrs"}
 )  # fmt: skip
 SECRET = frozenset({"oauth_client_secret", "scram_client_key", "scram_server_key", "sslpassword"})
 SHOWN = ("host", "hostaddr", "port", "user", "dbname")
-# A peer that is gone without a word would else keep a step waiting for hours.
+# Otherwise a vanished peer would keep a step waiting for hours.
 KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3",
               "tcp_user_timeout": "60000"}  # fmt: skip
-# libpq quotes what it cannot read, which may be a password, or the whole string.
+# libpq quotes what it cannot parse, which may be a password.
 _NAMES_OPTION = re.compile(r'(option|parameter:) "[a-z_]+"$')
 _QUOTED = re.compile(r'".*"')
 _VERSION = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)
@@ -38,8 +38,6 @@ _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The answer to question `external_facts`."""
-
     version: str
     built: str
     started: str
@@ -57,8 +55,8 @@ class _Facts:
 class Found:
     """An external server. `conninfo` is complete and may hold a password; `address` is for printing.
 
-    `identifier` is the cluster's, if the role may see it, and `started` is the postmaster's start: by these two, two
-    connection strings are known to lead to one server. `free_connections` are left for the role now.
+    The cluster's `identifier`, if the role may see it, and `started`, the postmaster's start, tell whether two
+    connection strings lead to one server. `free_connections` is the number left for the role now.
     """
 
     name: str
@@ -78,7 +76,6 @@ class Found:
 
     @property
     def build(self) -> Build:
-        """The server as a build of the plan."""
         compiler = _COMPILED.search(self.built)
         return Build(
             label=self.name,
@@ -96,7 +93,7 @@ class Found:
         return Config(CONFIG, self.settings, "the server's own")
 
     def check(self, use: ExternalServers, connections: int, *, schemas: bool = False) -> None:
-        """Raises UserError if a plan cannot run here with this number of connections, or with `schemas` of its own."""
+        """Raise UserError if the plan cannot run here with this many connections, or with `schemas` of its own."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
             raise UserError(
@@ -124,13 +121,12 @@ def look(name: str, conninfo: str) -> Found:
 
 
 def without_password(conninfo: str) -> str:
-    """A connection string that may be recorded."""
     given = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if key != "password"}
     return make_conninfo("", **given)
 
 
 def refuse_doubles(found: list[Found]) -> None:
-    """Raises UserError if two names lead to one server."""
+    """Raise UserError if two names lead to one server."""
     by_server: dict[tuple[str, str], Found] = {}
     for each in found:
         other = by_server.setdefault((each.identifier, each.started), each)
@@ -141,7 +137,7 @@ def refuse_doubles(found: list[Found]) -> None:
 
 
 def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
-    """Raises UserError unless a database is empty and its role may create tables in schema public, and `schemas`."""
+    """Raise UserError unless the database is empty and the role may create tables in public, and `schemas`."""
     try:
         with external_queries.connect(make_conninfo(conninfo, dbname=database)) as connection:
             check_empty(name, connection, database)
@@ -156,7 +152,7 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
-    """Raises UserError unless the connection's database is empty and its role may create tables there."""
+    """Raise UserError unless the connection's database is empty and its role may create tables there."""
     query = question("contents", connection.info.server_version) or ""
     contents = external_queries.rows(connection, name, query, tuple[str])
     if contents:
@@ -169,7 +165,7 @@ def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -
 
 
 def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
-    """Raises UserError unless unqualified tables are created in schema public, and may be."""
+    """Raise UserError unless unqualified tables are created in schema public, and may be."""
     query = "SELECT current_schema(), has_schema_privilege(to_regnamespace('public')::oid, 'CREATE')"
     schema, may = external_queries.row(connection, name, query, tuple[str | None, bool | None])
     if schema != "public" or not may:
@@ -179,7 +175,7 @@ def check_schema(name: str, connection: psycopg.Connection[Any]) -> None:
 
 
 def one_line(error: Exception) -> str:
-    """The words of libpq or the server, without hints."""
+    """The message of libpq or the server, without hints."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
@@ -217,7 +213,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
         for option in pgconn.info
         if option.val and option.val != option.compiled and option.keyword.decode() not in LEFT_OUT
     }
-    # Of several hosts the one that answered.
+    # Of several hosts, the one that answered.
     completed |= {"host": pgconn.host.decode(), "port": pgconn.port.decode(), "user": pgconn.user.decode()}
     completed["dbname"] = connection.info.dbname
     address = make_conninfo(**{key: completed[key] for key in SHOWN if completed.get(key)})
@@ -255,9 +251,9 @@ def _version(name: str, reported: str) -> str:
 
 
 def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
-    """The cluster's identifier; empty if the role may not ask for it."""
+    """The cluster's identifier, or "" if the role may not ask for it."""
     try:
         query = "SELECT system_identifier::text FROM pg_control_system()"
         return external_queries.row(connection, name, query, tuple[str])[0]
-    except psycopg.ProgrammingError:  # it may not, or the server has no such function
+    except psycopg.ProgrammingError:  # not permitted, or no such function
         return ""

@@ -36,10 +36,7 @@ def is_of(segment: int, data_dir: Path, uid: int) -> bool:
 
 
 def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
-    """Remove a System V segment and the dynamic segments that go with it.
-
-    Removes nothing unless the segment is that of the cluster in `data_dir`, and no process is attached to it.
-    """
+    """Remove the System V segment of the cluster in `data_dir` and its dynamic segments, unless still attached."""
     if is_attached(segment, uid) or not is_of(segment, data_dir, uid):
         return
     header = _header(segment)
@@ -51,12 +48,11 @@ def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
 
 
 def is_attached(segment: int, uid: int) -> bool:
-    """Whether a user's System V segment exists and a process is attached to it."""
     return _attached(uid).get(segment, 0) > 0
 
 
 def _attached(uid: int) -> dict[int, int]:
-    """The number of processes attached to each System V segment of a user, by its id."""
+    """The number of attached processes by segment id, for a user's System V segments."""
     try:
         lines = Path("/proc/sysvipc/shm").read_text().splitlines()
     except OSError:

@@ -23,7 +23,7 @@ from engine.host.addresses import free_port
 from engine.postgres.cluster import PASSFILE
 
 METHOD = "scram-sha-256"
-OLD_ITERATIONS = 4096  # of servers that have no setting for it: before 16
+OLD_ITERATIONS = 4096  # fixed before 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Network:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The server's settings; password_encryption because its default was another before 14."""
+        """The server's settings; password_encryption because its default differed before 14."""
         return {"listen_addresses": self.address, "password_encryption": METHOD}
 
     def hba(self, database: str, user: str) -> str:
@@ -53,17 +53,16 @@ class Network:
             user=user,
             dbname=database,
             passfile=passfile,
-            sslmode="disable",  # what it would cost to ask for it depends on how the client was built
+            sslmode="disable",  # else its cost would depend on how the client was built
             gssencmode="disable",
         )
 
     def pass_line(self, database: str, user: str) -> str:
-        """The line of the password file."""
         host = self.address.replace(":", "\\:")
         return f"{host}:{self.port}:{database}:{user}:{self.password}\n"
 
     def write_passfile(self, folder: Path, database: str, user: str, account: Account) -> Path:
-        """Write the password file into a private folder; only `account` can read it."""
+        """Write the password file into a private folder, readable only by `account`."""
         path = folder / PASSFILE
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(self.pass_line(database, user))
@@ -71,12 +70,12 @@ class Network:
         return path
 
     def set_password(self, connection: psycopg.Connection[Any], user: str) -> dict[str, Any]:
-        """Give the role its password; returns what is recorded of it."""
+        """Set the role's password; returns the record for the journal."""
         shown = connection.execute("SELECT current_setting('scram_iterations', true)").fetchone()
         iterations = int(shown[0]) if shown and shown[0] else OLD_ITERATIONS
         verifier = connection.pgconn.encrypt_password(self.password.encode(), user.encode(), METHOD.encode())
         for quiet in ("SET log_statement = 'none'", "SET log_min_duration_statement = -1"):
-            connection.execute(quiet)  # a config may have all statements logged
+            connection.execute(quiet)  # a config may log all statements
         connection.execute(
             sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(user), sql.Literal(verifier.decode()))
         )
@@ -90,10 +89,7 @@ class Network:
 
 
 def network_of(route: Route, place: int = 0) -> Network | None:
-    """The network of a server, by its `place` among those side by side; None if it listens on its socket only.
-
-    Raises OSError if no port is free.
-    """
+    """The network of the `place`-th server side by side, or None without TCP. Raises OSError if no port is free."""
     if not route.tcp:
         return None
     return Network(route.address, route.client, route.port + place if route.port else free_port(route.address))

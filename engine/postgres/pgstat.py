@@ -35,13 +35,13 @@ APPLICATION_NAME = "pgbed monitor"
 VIEWS = ("bgwriter", "checkpointer", "wal", "io", "database", "user_tables", "user_indexes")
 SETTLE_S = 1.5
 COLLECTOR_S = 0.6  # up to version 14 the collector's file is renewed every 500 ms
-# A question that waits for a lock, or is slow, is worth nothing: it would be part of what is measured.
+# A question that waits for a lock, or is slow, would itself be measured.
 SESSION = (
     "SET jit = off; SET max_parallel_workers_per_gather = 0; SET lock_timeout = '100ms';"
     f" SET statement_timeout = {patient(2000):.0f}"
 )
 PATIENT_SESSION = "SET statement_timeout = 0; SET lock_timeout = 0"
-CHECK_S = 0.1  # between two looks at whether an answer is still wanted
+CHECK_S = 0.1  # between checks whether an answer is still wanted
 
 Row = tuple[str | None, ...]
 Number = int | float
@@ -62,7 +62,7 @@ class Snapshot:
 
 
 class Setting(NamedTuple):
-    """A setting that differs from the server's built-in default. `source` is that of pg_settings."""
+    """A setting that differs from the server's built-in default; `source` as in pg_settings."""
 
     name: str
     value: str
@@ -80,8 +80,8 @@ class Size(NamedTuple):
 class Monitor(Closing):
     """The engine's own connection to the server; a context manager. Raises MonitorError, nothing else.
 
-    No question blocks the engine: it stops waiting for a late answer, which is read and dropped
-    afterwards. Until then each further question fails at once.
+    No question blocks the engine: after its patience it stops waiting, and reads and drops the late answer afterwards.
+    Until then each further question fails at once.
     """
 
     def __init__(self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S) -> None:
@@ -110,20 +110,18 @@ class Monitor(Closing):
         return _rows(self._ask(self._pgconn.send_query_params, sql, _encoded(parameters), patience_s=patience_s))
 
     def ask_named(self, sql: str) -> list[dict[str, str | None]]:
-        """The rows of an answer by column name."""
         result = self._ask(self._pgconn.send_query_params, sql, [])
         names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
         return [dict(zip(names, row, strict=True)) for row in _rows(result)]
 
     def prepare(self, name: str, sql: str) -> None:
-        """Prepare a question for `ask_prepared`."""
         self._ask(self._pgconn.send_prepare, name, sql.encode())
 
     @contextmanager
     def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
-        """Allow slow answers within the block, outside of measurement. `check` is called meanwhile and may raise.
+        """Allow slow answers within the block, outside of measurement; `check` is called meanwhile and may raise.
 
-        Waits first for the answer to a question that was given up, whatever it is.
+        First waits for the answer to an abandoned question, whatever it is.
         """
         self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
         try:
@@ -138,12 +136,10 @@ class Monitor(Closing):
             self._patience_s, self._check = usual_s, lambda: None
 
     def ask_prepared(self, name: str, parameters: Sequence[str] = (), *, patience_s: float) -> list[Row]:
-        """The answer to a prepared question."""
         return _rows(self._ask(self._pgconn.send_query_prepared, name, _encoded(parameters), patience_s=patience_s))
 
     @property
     def backend_pid(self) -> int:
-        """The server process of this connection."""
         return self._pgconn.backend_pid
 
     def close(self) -> None:
@@ -162,7 +158,7 @@ class Monitor(Closing):
         return _checked(self._last_result(patience_s))
 
     def _last_result(self, patience_s: float | None) -> PGresult | None:
-        """The last result of what was sent, even an error; waits for the usual time if no patience is given."""
+        """The last result, even if an error; without `patience_s` waits for the usual time."""
         patience_s = self._patience_s if patience_s is None else patience_s
         deadline = time.monotonic() + patience_s
         last: PGresult | None = None
@@ -197,7 +193,6 @@ def question(topic: str, server_version: int) -> str | None:
 
 
 def snapshot(monitor: Monitor, which: Sequence[str] = VIEWS) -> Snapshot:
-    """The statistics views `which` that this server has."""
     views: dict[str, dict[str, Counters]] = {}
     resets: dict[tuple[str, str], str] = {}
     for view in which:
@@ -215,11 +210,11 @@ def snapshot(monitor: Monitor, which: Sequence[str] = VIEWS) -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Counters]]:
-    """What was counted between two snapshots: view, object, counters.
+    """Counts between two snapshots: view, object, counters.
 
     An object that appeared, or whose counters were reset in between (another `stats_reset`, or a counter that
-    decreased, as after a crash), counts from 0. `_now` keys keep their later value. Objects of
-    many-row views in which nothing was counted are left out.
+    decreased, as after a crash), counts from 0. `_now` keys keep their later value. Objects of many-row views without
+    any counts are left out.
     """
     result: dict[str, dict[str, Counters]] = {}
     for view, objects in after.views.items():
@@ -241,8 +236,7 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Counter
 def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
     """Wait until the counts of ended sessions are in the views; for use outside the measured interval.
 
-    Returns True once every other client backend of the database is gone and hence has reported its counts, False if
-    some are still there after `patience_s` (their last second may be missing).
+    Returns False if other client backends of the database remain after `patience_s`: their last second may be missing.
     """
     deadline = time.monotonic() + patience_s
     others = (
@@ -263,13 +257,12 @@ def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
 
 
 def settings(monitor: Monitor, topic: str = "settings") -> tuple[Setting, ...]:
-    """The settings that differ from the server's built-in defaults, by name; `external_settings` leaves secrets out."""
+    """Non-default settings by name; topic `external_settings` leaves secrets out."""
     rows = monitor.ask(question(topic, monitor.version) or "")
     return tuple(Setting(name or "", value or "", source or "") for name, value, source in rows)
 
 
 def sizes(monitor: Monitor) -> tuple[Size, ...]:
-    """The relations of schema public."""
     rows = monitor.ask(question("sizes", monitor.version) or "")
     return tuple(Size(name or "", kind or "", int(size or 0)) for name, kind, size in rows)
 

@@ -68,7 +68,7 @@ INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--aut
 OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
 _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
     "fast": (signal.SIGINT, 600.0),
-    "immediate": (signal.SIGQUIT, 10.0),  # then it is killed: a server that was stopped by a signal obeys no other
+    "immediate": (signal.SIGQUIT, 10.0),  # then SIGKILL: a SIGSTOPped server obeys nothing else
 }
 
 
@@ -76,14 +76,13 @@ _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
 class Server:
     """A server of `build` under `config`, its cluster in `cell_dir`/data, its log in `cell_dir`/server.log.
 
-    `files_dir` is a folder of the server's account next to the cluster, empty at first and removed with it.
+    `files_dir` is an initially empty folder of the server's account next to the cluster, removed with it.
 
-    Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On exit, the
-    server is stopped; the cluster is removed unless `keep`. `progress` is called with what is waited for
-    when that takes longer than two seconds; `check` is called during the start, and may raise to abort it.
-    `sockets` is the folder in which the private socket folder is made: PGBED_SOCKETS, else $XDG_RUNTIME_DIR when
-    the server runs as the engine's own user, else /tmp. `route` is how clients reach it, `place` its place among the
-    servers side by side, which need different ports.
+    Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On exit, the server is
+    stopped; the cluster is removed unless `keep`. `progress` is called with what takes longer than two seconds; `check`
+    is called during the start, and may raise to abort it. `sockets` is where the private socket folder is made:
+    PGBED_SOCKETS, else $XDG_RUNTIME_DIR when the server runs as the engine's own user, else /tmp. `route` is how
+    clients reach it, `place` its place among the servers side by side, which need different ports.
     """
 
     build: Build
@@ -179,14 +178,14 @@ class Server:
 
     @property
     def _conf(self) -> str:
-        """What is appended to postgresql.conf."""
+        """The lines appended to postgresql.conf."""
         own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
         ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
         of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
         return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
 
     def kit(self) -> Kit:
-        """What a step needs to make clusters of its own, in a folder that goes with this server's."""
+        """What a step needs to make clusters of its own, in a folder removed with this server's."""
         try:
             self.clusters.mkdir(mode=0o700, exist_ok=True)
             self.account.own(self.clusters)
@@ -240,7 +239,7 @@ class Server:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop the server and wait for it; if it does not end in time, stop it at once, then kill it."""
+        """Stop the server and wait; if it does not end in time, stop it immediately, then kill it."""
         if self._postmaster is None or self._postmaster.poll() is not None:
             return
         for kind, (number, timeout_s) in _STOPS.items():
@@ -255,7 +254,7 @@ class Server:
 
     def close(self, *, keep: bool) -> None:
         """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
-        self.stop("fast" if keep else "immediate")  # a cluster that is thrown away needs no shutdown checkpoint
+        self.stop("fast" if keep else "immediate")  # a discarded cluster needs no shutdown checkpoint
         remove_clusters(self.clusters, self.build.bin, self.account.uid)
         if self.socket_dir is not None:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
@@ -278,14 +277,12 @@ class Server:
         return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname)
 
     def client_dsn(self, passfile: str = "") -> str:
-        """The connection string of clients: over TCP, if they connect that way, with the password in `passfile`."""
         if self.network is None:
             return self.dsn()
         return self.network.dsn(DATABASE, SUPERUSER, passfile or f"{self.socket_dir}/{PASSFILE}")
 
     @property
     def pass_line(self) -> str:
-        """The line of the clients' password file; empty without a password."""
         return self.network.pass_line(DATABASE, SUPERUSER) if self.network else ""
 
     @property
@@ -299,10 +296,9 @@ class Server:
             self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
         )
 
-    # What makes it a CellServer.
+    # -- as a CellServer
     @property
     def data_folder(self) -> Path:
-        """The folder next to the cluster."""
         return self.files_dir
 
     client_fds: ClassVar[tuple[int, ...]] = ()
@@ -310,7 +306,6 @@ class Server:
 
     @property
     def inside(self) -> Inside:
-        """Everything is visible."""
         return Inside(self.pid, self.data_dir, self.log_path)
 
     @property
@@ -321,13 +316,11 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The postmaster's process id."""
         if self._postmaster is None:
             raise ServerError(f"server {self.build.label} is not running")
         return self._postmaster.pid
 
     def alive(self) -> bool:
-        """Whether the postmaster runs."""
         return self._postmaster is not None and self._postmaster.poll() is None
 
     def died_reason(self) -> str | None:
@@ -420,10 +413,10 @@ class Server:
 
 
 def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
-    """The servers' environment: nothing from the user's shell that could change a cluster.
+    """The servers' environment, without the user's variables that could change a cluster.
 
-    PATH is where initdb finds `locale`, which lists collations; the wrapper names it. Only an install of
-    the user's own may need the user's LD_LIBRARY_PATH.
+    PATH is where initdb finds `locale`, which lists collations; the wrapper names it. Only an install of the user's own
+    may need the user's LD_LIBRARY_PATH.
     """
     seen = {"PATH": environ.get("PGBED_SERVER_PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
     if build.provenance == "local" and "LD_LIBRARY_PATH" in environ:
@@ -432,10 +425,7 @@ def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def ignore_libpq_variables() -> None:
-    """Remove what the user has set for other servers (PGHOST, PGOPTIONS …) from the environment.
-
-    Connections of the engine and of clients to pgbed's servers would obey it.
-    """
+    """Remove PGHOST, PGOPTIONS … from the environment: connections of the engine and of clients would obey them."""
     for name in [*os.environ]:
         if name.startswith("PG") and not name.startswith("PGBED_"):
             del os.environ[name]

@@ -1,4 +1,4 @@
-"""All processes of one server together, and by kind, the ones that ended included.
+"""All processes of one server, together and by kind, including those that have ended.
 
 `difference` of `engine.host.procfs` makes intervals of the counters.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.host.procfs import CHILDREN_FILES, HeldFiles, Task, TaskReader, added_up, children, read_whole
 
 READ_ATTEMPTS = 3
-# Of more processes than this, each has its switches, I/O and memory read only in every so manieth sample, in turn.
+# Above this many processes, switches, I/O and memory are read round-robin.
 MANY, TURNS = 50, 4
 STARTING = "starting"
 UNSEEN = "unseen"
@@ -24,12 +24,12 @@ UNSEEN = "unseen"
 class ServerSample:
     """All processes of a server at one moment; counters are cumulative, see `Task.counters`.
 
-    `total` also has `processes_now`, and `largest_rss_bytes_now`: the memory of the process with the largest
-    address space, as the Insert Benchmark reports it. `kinds` has the same counters for each kind of process
-    (`kind_of_title`), and for `unseen`: what processes did between their last sample and their end, all of it if
-    they lived between two samples. The kinds add up to the total. Kinds that have not occurred are absent.
-    `tasks` are the living children by pid: a role's backend is looked up here, not read again. `stopped` says
-    whether the postmaster is stopped (by SIGSTOP, or a debugger): nobody can connect, and no background process starts.
+    `total` also has `processes_now`, and `largest_rss_bytes_now`: the memory of the process with the largest address
+    space, as the Insert Benchmark reports it. `kinds` has the same counters by kind of process (`kind_of_title`; kinds
+    not seen are absent), and for `unseen`: what processes did between their last sample and their end, or in all if
+    they lived between two samples. The kinds add up to the total. `tasks` are the living children by pid: a role's
+    backend is looked up here, not read again. `stopped`: the postmaster is stopped (SIGSTOP, debugger), so nobody can
+    connect and no background process starts.
     """
 
     total: Mapping[str, int]
@@ -62,8 +62,8 @@ CLIENT_TITLE = re.compile(r"\[local\]|\S\(\d+\)|^client backend")
 def kind_of_title(cmdline: bytes) -> str:
     """The kind of a server process by its title, in the words of `pg_stat_activity.backend_type`.
 
-    `postgres: bench ib [local] INSERT` is a `client backend`; a title of an unknown form is `other`, and a process that
-    has not set its title yet (it still shows the postmaster's command line) is `starting`.
+    `postgres: bench ib [local] INSERT` is a `client backend`; a title of unknown form is `other`; a process that has
+    not set its title yet (it still shows the postmaster's command line) is `starting`.
     """
     title = cmdline.rstrip(b"\0 ").decode(errors="replace")
     if not title.startswith("postgres: "):
@@ -79,7 +79,7 @@ def kind_of_title(cmdline: bytes) -> str:
 
 
 def process_kind(pid: int) -> str:
-    """The kind of a living server process, `starting` if it cannot be read."""
+    """The kind of a living server process, or `starting` if it cannot be read."""
     try:
         return kind_of_title(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
@@ -89,22 +89,22 @@ def process_kind(pid: int) -> str:
 class ServerProcesses(HeldFiles):
     """All processes of one server, including those that have ended. A context manager.
 
-    The kernel adds a child's CPU time and block I/O to its parent's "children" counters at the moment it is
-    reaped, in ns and bytes. So own + reaped + living is the time of everything the postmaster ever
-    started, even a backend that began before the step or a vacuum worker that lived for half a second
-    between two samples. Reaped CPU time can only be read in ticks, which is the error: under two ticks.
-    Run-queue wait and switches of ended processes are not inherited by the kernel's counters: their last value is kept.
+    The kernel adds a child's CPU time (ns) and block I/O (bytes) to its parent's "children" counters when it is reaped.
+    So own + reaped + living is the total of everything the postmaster ever started, even a backend that began before
+    the step or a vacuum worker that lived for half a second between two samples. Reaped CPU time can only be read in
+    ticks: the error is under two ticks. Run-queue wait and switches are not inherited: the last value of an ended
+    process is kept.
     """
 
     def __init__(self, postmaster_pid: int) -> None:
-        """Raises OSError if there is no such process."""
+        """Raise OSError if there is no such process."""
         super().__init__()
         self.pid = postmaster_pid
         self._postmaster = TaskReader(postmaster_pid)
         self._children_fd = -1
         if CHILDREN_FILES:
             self._children_fd = self._hold(f"/proc/{postmaster_pid}/task/{postmaster_pid}/children")
-        self._listed: tuple[bytes, list[int]] = (b"", [])  # the children as they were read last
+        self._listed: tuple[bytes, list[int]] = (b"", [])  # as read last
         self._readers: dict[int, TaskReader] = {}
         self._kinds: dict[int, str] = {}
         self._last: dict[int, Task] = {}
@@ -115,8 +115,8 @@ class ServerProcesses(HeldFiles):
     def sample(self, *, whole: bool = True) -> ServerSample | None:
         """All processes now; None once the postmaster is gone.
 
-        A sample that is not `whole` costs less with many processes: then CPU time and run-queue wait are current, but
-        switches, I/O, memory and state, of those that have run since the last sample, are up to `TURNS` samples old.
+        A sample that is not `whole` costs less with many processes: CPU time and run-queue wait are current, but
+        switches, I/O, memory and state of processes that have run since are up to `TURNS` samples old.
         """
         self._samples += 1
         for _ in range(READ_ATTEMPTS):
@@ -151,7 +151,7 @@ class ServerProcesses(HeldFiles):
         return self._listed[1]
 
     def _read_all(self, pids: Collection[int], turns: int) -> dict[int, Task]:
-        """The living processes of these by pid; in full those whose turn it is."""
+        """The living ones of these processes by pid; read in full every `turns` samples."""
         turn = self._samples % turns
         read = ((pid, self._read(pid, time_only=place % turns != turn)) for place, pid in enumerate(pids))
         return {pid: task for pid, task in read if task is not None}

@@ -19,8 +19,8 @@ from engine.core.format import number
 from engine.core.resource import Closing
 
 PREFIX = re.compile(r"^(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|")
-READ_BYTES = 1 << 20  # of one poll; what a flood of errors leaves over is read by the next polls
-TEXT_CHARACTERS = 500  # of a statement or detail that is kept
+READ_BYTES = 1 << 20  # per poll; after a flood of errors the next polls read the rest
+TEXT_CHARACTERS = 500  # kept of a statement or detail
 
 Data = dict[str, Any]
 
@@ -50,7 +50,7 @@ class LogEvent:
 
 @dataclass(slots=True)
 class LogMessage:
-    """One message of the log: its first line, continuation lines, and the fields that follow it."""
+    """A message: its first line, continuation lines, and the fields that follow it."""
 
     wall_ns: int
     pid: int
@@ -62,14 +62,14 @@ class LogMessage:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that matters can follow: messages are read while they may still be written."""
+        """Whether nothing relevant can follow: messages are read while they may still be written."""
         if self.message.startswith("automatic "):
             return "elapsed: " in self.message
         return self.severity == "LOG" and (self.message.startswith("checkpoint ") or "detail" in self.fields)
 
 
 def line_prefix(server_major: int) -> str:
-    """The `log_line_prefix` that is parsed here: Unix time with milliseconds, pid, process kind (empty before 13)."""
+    """The `log_line_prefix` parsed here: Unix time with milliseconds, pid, process kind (empty before 13)."""
     return f"%n|%p|{'%b' if server_major >= 13 else ''}|"
 
 
@@ -108,8 +108,8 @@ def records(lines: Iterable[str]) -> list[LogMessage]:
 class ServerLog(Closing):
     """Follows a growing log file. A context manager.
 
-    `anchor` is (CLOCK_MONOTONIC ns, Unix time in ns) of one instant; set it anew when the wall clock was
-    stepped. The file may not exist yet, end within a line, be truncated or replaced, and hold any bytes.
+    `anchor` is (CLOCK_MONOTONIC ns, Unix time in ns) of one instant; set it anew when the wall clock was stepped. The
+    file may not exist yet, end within a line, be truncated or replaced, and hold any bytes.
     """
 
     def __init__(self, path: Path, anchor: tuple[int, int]) -> None:
@@ -123,7 +123,7 @@ class ServerLog(Closing):
         self._lock_waits: dict[int, LogEvent] = {}
 
     def poll(self) -> list[LogEvent]:
-        """What was logged since the last poll, in the order of the log.
+        """The events since the last poll, in the order of the log.
 
         A last message that may continue (an error, whose statement follows) is kept for the next poll.
         """
@@ -141,7 +141,7 @@ class ServerLog(Closing):
             self._fd = -1
 
     def _lines(self) -> list[str] | None:
-        """The complete new lines; None if there is nothing new."""
+        """The complete new lines; None without any."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY)
@@ -160,7 +160,7 @@ class ServerLog(Closing):
         return whole.decode(errors="replace").split("\n") if newline else []
 
     def _follow(self) -> None:
-        """At the end of the file: check whether it is still the file of that name, and as long as it was."""
+        """At the end of the file: check whether it was replaced or truncated."""
         ours, named = os.fstat(self._fd), self.path.stat()
         if ours.st_ino != named.st_ino or ours.st_dev != named.st_dev:
             replacement = os.open(self.path, os.O_RDONLY)
@@ -201,7 +201,6 @@ class ServerLog(Closing):
         return [LogEvent("checkpoint", started_ns, at_ns, data)]
 
     def _abort(self, at_ns: int) -> list[LogEvent]:
-        """End a checkpoint that will not complete."""
         old, self._checkpoint = self._checkpoint, None
         return [LogEvent("checkpoint", old.started_ns, at_ns, {**old.data, "aborted": True})] if old else []
 
@@ -230,9 +229,9 @@ class ServerLog(Closing):
         return [LogEvent("lock_wait", old.started_ns, at_ns, {**old.data, **data})] if old else []
 
 
-# What is worth an event although it is only logged.
+# Log messages that become events.
 GRAVE = re.compile(r" was terminated by signal \d+|^server process .* exited with exit code|No space left on device")
-# The errors of clients that connect while the server starts or stops, as the engine itself does.
+# Errors of clients, such as the engine, that connect while the server starts or stops.
 EXPECTED = ("the database system is starting up", "the database system is shutting down")
 TABLE = re.compile(r'automatic \S+ of table "([^"]+)"')
 LOCK = r"process (\d+) {} (\w+Lock|\w+) on (.+?) after ([\d.]+) ms"
@@ -250,7 +249,7 @@ FORMS: tuple[tuple[re.Pattern[str], Reader], ...] = (
     (re.compile(r"all server processes terminated|database system was interrupted"), ServerLog._crash),
 )
 
-# What is said of a checkpoint and of a vacuum; the groups are the keys of an event's data.
+# A checkpoint's and a vacuum's message; the groups are the keys of an event's data.
 CHECKPOINT_DATA = (
     re.compile(r"wrote (?P<buffers>\d+) buffers \((?P<percent>[\d.]+)%\)"),
     re.compile(r"(?P<wal_added>\d+) WAL file\(s\) added, (?P<wal_removed>\d+) removed, (?P<wal_recycled>\d+) recycled"),
@@ -274,7 +273,7 @@ VACUUM_DATA = (
 
 
 def relation_name(qualified: str) -> str:
-    """`ib.public.pi1` as `pi1`; a relation of another schema keeps its schema."""
+    """Shorten `ib.public.pi1` to `pi1`; a relation of another schema keeps its schema."""
     _, _, rest = qualified.partition(".")
     return rest.removeprefix("public.")
 

@@ -1,7 +1,7 @@
-"""A statement under way on a connection of its own, asked after and never waited for.
+"""A statement under way on its own connection, polled and never waited for.
 
-Vacuums take minutes while the engine samples, so they are sent and polled. Threads would do too, but the engine
-forks, and a process with threads should not.
+Vacuums take minutes while the engine samples. Threads would do too, but the engine forks, and a process with threads
+should not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.core.resource import Closing
 class AsyncStatement(Closing):
     """Sends a statement without waiting; `done` says whether it has ended, `error` how. A context manager.
 
-    The server's messages meanwhile (VACUUM VERBOSE) are kept in `notices`, a line each.
+    The server's messages meanwhile (VACUUM VERBOSE) are in `notices`, one per line.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], statement: str) -> None:
@@ -36,7 +36,6 @@ class AsyncStatement(Closing):
             self._end(str(error))
 
     def done(self) -> bool:
-        """Whether the statement has ended; never blocks."""
         try:
             while not self._ended:
                 self._pgconn.consume_input()
@@ -52,7 +51,7 @@ class AsyncStatement(Closing):
         return True
 
     def close(self) -> None:
-        """Close the connection, and with it cancel the statement if it still runs."""
+        """Close the connection, which cancels a running statement."""
         self._connection.close()
 
     def _note(self, result: PGresult) -> None:
