@@ -18,10 +18,10 @@ from engine.results.comparison import Ratio
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The answer: the commits that may be it, of which all but the last could not be judged.
+    """The answer: the candidate commits, of which only the last could be judged.
 
-    `fault` is what is wrong with it in the step: the cells `failed`, missed their `sla`, or are `slower`; of the former
-    two `counts` are those cells of its parent and its own. `unjudged` are commits with the reason why they were not.
+    `fault`: its cells `failed`, missed their `sla`, or are `slower`; for the first two, `counts` are the cells of its
+    parent and its own. `unjudged` are commits with the reason why they could not be judged.
     """
 
     commits: tuple[Commit, ...]
@@ -42,13 +42,12 @@ class Culprit:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the commit is worse than its parent in a comparison of the two."""
+        """Whether a direct comparison shows the commit to be worse than its parent."""
         if self.counts is not None:
             return p_value(self.counts.good, self.counts.bad) <= LEVEL
         return self.ratio is not None and self.ratio.verdict == "slower"
 
     def record(self) -> dict[str, Any]:
-        """The JSON form."""
         ratio = self.ratio
         return {
             "commit": self.commits[-1].hash,
@@ -70,7 +69,6 @@ class Culprit:
         }
 
     def lines(self) -> Iterable[str]:
-        """The answer as text."""
         yield ""
         what = {"slower": f"{self.step} became slower", "sla": f"{self.step} misses its SLA", "failed": "cells fail"}
         since = "with" if self.fault == "slower" else "since"

@@ -18,7 +18,7 @@ GOOD, BAD, TRIED = "good", "bad", "tried"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is wrong with the bad end, in a step; `counts` are of cells that failed or missed their SLA."""
+    """The fault of the bad end in a step; `counts` are cells that failed or missed their SLA."""
 
     fault: Fault
     step: str
@@ -29,11 +29,10 @@ class Difference:
 def difference(
     comparison: Comparison, steps: Sequence[str], named: str | None, level: float, *, last: bool, where: str
 ) -> Difference | None:
-    """Return the worst difference between the ends; None where there may be one that is not known yet.
+    """The worst difference between the ends, or None if more data may reveal one.
 
-    `steps` are those of a cell, of which `named` is the only one that is asked for. `level` is how often any of the
-    tests may be wrong; the comparison's verdicts are at that level already. Raises UserError where there is nothing to
-    search by.
+    `steps` are those of a cell, and `named` the only one to search, if given. `level` is the error rate over all tests;
+    the comparison's verdicts are already at that level. Raises UserError if there is nothing to search by.
     """
     good, bad = (count(comparison, end, "failed", "") for end in (GOOD, BAD))
     if good.seen == good.cells > 0:
@@ -56,7 +55,7 @@ def difference(
 
 
 def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
-    """Count the cells of a build that failed, or missed the SLA of a step."""
+    """Count a build's cells that failed, or missed the step's SLA."""
     if fault == "failed":
         return Count(len(faults.failed(comparison, name)), faults.cells_of(comparison, name))
     slas = faults.slas(comparison, name, step).values()
@@ -64,7 +63,7 @@ def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
 
 
 def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
-    """Return why the commit cannot be compared with either end; "" if it can."""
+    """Why the commit cannot be compared with either end, or ""."""
     if fault != "failed" and (failed := faults.lost(comparison, TRIED)):
         return f"does not run: {failed[0].text}"
     ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))
@@ -74,7 +73,6 @@ def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
 
 
 def with_effect(ratio: Ratio) -> str:
-    """Return the step and by how much it differs."""
     return f"{ratio.step} {effect(ratio)}"
 
 
@@ -85,7 +83,7 @@ def _differs(counts: Counts, level: float) -> bool:
 def _slowest(
     comparison: Comparison, steps: Sequence[str], named: str | None, *, last: bool, where: str
 ) -> Ratio | None:
-    """Return the step that became slowest; None if one may be. Raises UserError if no step is slower."""
+    """The step that slowed most; None if more data may show one. Raises UserError if no step is slower."""
     rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in steps]
     known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
     if slower := [ratio for ratio in known if ratio.verdict == "slower"]:

@@ -1,4 +1,4 @@
-"""The builds and runs of a search: what is begun, what is taken up again, and what is shown of it meanwhile."""
+"""The builds and runs of a search: begun, resumed, and shown meanwhile."""
 
 from __future__ import annotations
 
@@ -51,10 +51,7 @@ class _Log(io.TextIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a search builds and runs: its repository, its folder, where it says what happens, and what runs print.
-
-    `start` runs what was prepared to its end and returns the exit code.
-    """
+    """Where a search builds, runs and reports. `start` runs a prepared run to its end and returns the exit code."""
 
     repository: Path
     folder: Path
@@ -63,7 +60,6 @@ class Place:
     start: Start
 
     def note(self, text: str) -> None:
-        """Print a line of progress."""
         self.console.say(text)
 
 
@@ -101,7 +97,7 @@ def build(place: Place, name: str, commit: Commit) -> str:
 def measured(
     place: Place, entries: Mapping[str, Any], commits: Mapping[str, Commit], begun: Callable[[str], None]
 ) -> str:
-    """Run a plan of commits by their labels and return its name, which `begun` gets before it begins."""
+    """Run a plan of labelled commits and return its name, which `begun` gets before the run begins."""
     request = planfile.request({**entries, "builds": [build(place, name, commit) for name, commit in commits.items()]})
     prospect = prepare(request, place.folder, place.note)
     begun(prospect.manifest.run)
@@ -113,7 +109,7 @@ def measured(
 
 
 def ended(place: Place, run: str) -> bool:
-    """Whether a run that was begun has ended; waits for one that is still being measured."""
+    """Whether a run has ended; waits for one that is still being measured."""
     path = place.folder / run
     if not is_name(run) or not is_run(path):
         return False

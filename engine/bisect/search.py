@@ -1,7 +1,7 @@
-"""A search for the commit that made a step slower, miss its SLA, or fail: what is measured next, and what follows.
+"""A search for the commit that made a step slower, miss its SLA, or fail: what to measure next, and what follows.
 
-The search has a folder of its own below --out, with a run for each measured commit and the results in `bisect.json`,
-which is all that is needed to resume.
+The search has its own folder below --out, with a run for each measured commit and the results in `bisect.json`, which
+suffices to resume.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ PATIENCE = 8  # judgements for each halving, after which the search is given up
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to search for; `say` prints a line."""
-
     repository: Path
     good: str
     bad: str
@@ -61,7 +59,7 @@ class Search:
 
 
 def run(search: Search, *, again: bool) -> Culprit:
-    """Begin or continue a search. Raises UserError if there is nothing to find, or if it cannot be found."""
+    """Begin or continue a search. Raises UserError if there is nothing to find, or it cannot be found."""
     commits = commit_log.commits_between(search.repository, search.good, search.bad)
     steps = _step_names(search.asked)
     if search.step is not None and search.step not in steps:
@@ -177,7 +175,7 @@ class _Bisection:
         )
 
     def _judged(self, commit: Commit, run: str, comparison: Comparison) -> MeasuredCommit | None:
-        """Return what a run says of a commit; None if that is too little."""
+        """A commit's measurement from its run, or None if that is too little."""
         fault, step = self.state.fault, self.state.step
         if fault == "slower":
             pairs = tuple(_pairs(self.folder / run, comparison, step))
@@ -192,15 +190,15 @@ class _Bisection:
         return f"{'failed' if self.state.fault == 'failed' else 'missed its SLA'} in {judged.counts.tried.text}"
 
     def _pass_over(self, commit: Commit, why: str) -> None:
-        """Skip a commit, which is then not distinguished from the next one that can be judged."""
+        """Skip a commit: it cannot be told from the next one that can be judged."""
         self.place.say(f"  {why}")
         self.state.broken[commit.hash] = visible(why)  # it may name a file that JSON cannot name
         self._write()
 
     def _measure_ends(self) -> None:
-        """Measure both ends, again until it is known whether and in what they differ.
+        """Measure both ends repeatedly until it is known whether and how they differ.
 
-        Each time is an interim analysis of all pairs so far, at its own level, so that all of them together keep 5 %.
+        Each time is an interim analysis of all pairs so far, at its own level; together they keep 5 %.
         """
         state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
         while True:
@@ -265,7 +263,7 @@ class _Bisection:
         return ""
 
     def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
-        """Run these builds and return the run's name and comparison. A run that was begun before is continued."""
+        """Run these builds, or continue their run; return its name and comparison."""
         state, hashes = self.state, {name: commit.hash for name, commit in commits.items()}
         begun, state.under_way = state.under_way, None  # what is written next says what became of it
         if begun is not None and begun.commits == hashes and measurements.ended(self.place, begun.run):
@@ -288,13 +286,13 @@ class _Bisection:
         return run, compare([self.folder / run], next(iter(commits)))
 
     def _steps(self) -> list[str]:
-        """Return the steps up to the one that decides, once it is known; none if they cannot be chosen."""
+        """The steps up to the one that decides, once known; none if the workload cannot choose steps."""
         last, names = self.state.step or self.search.step, _step_names(self.search.asked)
         options = {option.name for option in options_of(workload(self.search.asked.workload).options)}
         return names[: names.index(last) + 1] if last and "steps" in options else []
 
     def _weighed(self) -> list[tuple[int, float]]:
-        """Return for each judgement the commit's place, and how much it speaks for the bad end."""
+        """For each judgement the commit's place, and the weight of evidence for the bad end."""
         state = self.state
         if state.counts is None:
             return bisection.weighed(Ends(state.ends), self._judgements())
@@ -316,7 +314,7 @@ def _step_names(request: Request) -> list[str]:
 
 
 def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float, float]]:
-    """Return for each repeat the log ratios to the good end: of the commit that was tried, and of the bad end."""
+    """For each repeat the log ratios to the good end: of the commit under test, and of the bad end."""
     tried, bad = (_log_ratios(run, comparison, name, step) for name in (TRIED, BAD))
     return [(tried[repeat], bad[repeat]) for repeat in tried if repeat in bad]
 
@@ -326,7 +324,7 @@ def _ends(run: Path, comparison: Comparison, step: str) -> Iterable[float]:
 
 
 def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:
-    """Return log ratios by repeat, without pairs between whose cells the machine changed."""
+    """Log ratios by repeat, without pairs between whose cells the machine changed."""
     from engine.analysis import slice_verdicts
     from engine.analysis.comparability import steady
     from engine.analysis.compare import compared_cells

@@ -1,4 +1,4 @@
-"""What a search for a commit knows so far, in its `bisect.json`: nothing in it is a path, or is executed."""
+"""The state of a search for a commit, in its `bisect.json`: nothing in it is a path, or is executed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 24
 
 
 class MeasuredCommit(msgspec.Struct, frozen=True):
-    """A commit that was measured: pairs of log ratios (see `engine.analysis.bisection`), or counts of cells."""
+    """A measured commit: pairs of log ratios (see `engine.analysis.bisection`), or counts of cells."""
 
     commit: str
     pairs: tuple[tuple[float, float], ...]
@@ -27,17 +27,17 @@ class MeasuredCommit(msgspec.Struct, frozen=True):
 
 
 class PendingRun(msgspec.Struct, frozen=True):
-    """A run that was begun, and the commit of each of its builds by what that is called in it."""
+    """A run that was begun, and its builds' commits by label."""
 
     run: str
     commits: dict[str, str]
 
 
 class State(msgspec.Struct):
-    """What is known so far. `asked` is a digest of all that results depend on; `after` the last commit known good.
+    """The state of a search. `asked` is a digest of all that results depend on; `after` the last commit known good.
 
-    `measured` are the runs of both ends; `fault` is what is wrong with the bad end, in `step`, by the
-    log ratios of `ends` or by counts of cells. `broken` are the commits that cannot be judged, with the reasons.
+    `measured` are the runs of both ends; `fault` is the bad end's, in `step`, by the log ratios of `ends` or by counts
+    of cells. `broken` are the commits that cannot be judged, with the reasons.
     """
 
     format: int
@@ -56,14 +56,13 @@ class State(msgspec.Struct):
 
 
 def write(path: Path, state: State) -> None:
-    """Write the file atomically."""
     whole = path.with_name(f"{path.name}.new")
     whole.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
     whole.replace(path)
 
 
 def read(path: Path, digest: str, known: set[str]) -> State:
-    """Return what is known so far; None without a file. Raises UserError for a file of another search."""
+    """The state so far, new if there is no file. Raises UserError for a file of another search."""
     try:
         state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=State)
     except FileNotFoundError:

@@ -25,7 +25,7 @@ ENDED = "block ended with "  # and the exit code; a block whose builder was lost
 
 
 def measure() -> int:
-    """Run the block and move its run to `$out`; returns the run's exit code, and makes no output unless it is 0."""
+    """Run the block and move its run to `$out` if its exit code is 0; returns that code."""
     code = 2
     try:
         code = _measured()
@@ -67,6 +67,6 @@ def _measured() -> int:
 
 
 def _strange(folder: str, names: list[str]) -> set[str]:
-    """Return what is neither a file nor a folder, and the lock of an engine that has ended."""
+    """Names that are neither files nor folders, and the lock of an engine that has ended."""
     paths = {name: Path(folder, name) for name in names}
     return {name for name, path in paths.items() if not (path.is_file() or path.is_dir()) or name == "engine.lock"}

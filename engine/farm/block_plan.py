@@ -1,8 +1,8 @@
-"""From a plan file to what each of its blocks is: a plan of its own, and the servers and programs that it needs.
+"""From a plan file to its blocks: a plan for each, and the servers and programs that it needs.
 
-A builder has nothing of the machine that asks. Servers are built or fetched there, also of source trees, revisions and
-patches, and Nix copies them to the builders. A plan that names another file, a folder or a server of that machine is
-refused, and whatever wants root, another kernel or another host. Probes are left out: a sandbox has none
+A builder has nothing of the machine that asks. Servers, also of source trees, revisions and patches, are built or
+fetched there, and Nix copies them to the builders. Plans that name other files, folders or servers of that machine are
+refused, and so is whatever needs root, another kernel or another host. Probes are left out: a sandbox has none
 (`engine.farm.block_build`).
 """
 
@@ -46,7 +46,7 @@ NOT_IN_A_BUILD = {
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """What all blocks of a plan share: paths of the Nix store, and the text of a plan that names no others."""
+    """What all blocks of a plan share: store paths, and the text of a plan that names no other paths."""
 
     text: str
     servers: dict[str, str]
@@ -55,7 +55,7 @@ class BlockPlan:
     notices: tuple[str, ...] = ()
 
     def record(self, bench: str) -> dict[str, Any]:
-        """Return the arguments of block.nix that all blocks share."""
+        """The arguments of block.nix that all blocks share."""
         return {
             "system": f"{platform.machine()}-linux",
             "bench": bench,
@@ -69,9 +69,9 @@ class BlockPlan:
 
 
 def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> BlockPlan:
-    """Return the plan of a file for one block; its servers are built or fetched here.
+    """The plan of a file for one block; its servers are built or fetched here, and kept by links in `roots`.
 
-    `roots` is a folder for links that keep these. Raises UserError for a plan that builders cannot carry out.
+    Raises UserError for a plan that builders cannot carry out.
     """
     request = planfile.request(planfile.read(path).entries())
     try:
@@ -106,7 +106,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
 
 
 def check(request: Request) -> None:
-    """Raise UserError for what only the local machine has, or what no builder can do."""
+    """Raise UserError for what only the local machine has, or no builder can do."""
     if not request.builds:
         raise UserError("name the plan's builds: builders do not choose any themselves")
     for build in request.builds:
@@ -154,7 +154,6 @@ def _only_here(what: str) -> UserError:
 
 
 def _files(request: Request) -> Iterable[tuple[str, str]]:
-    """Return the options that name files, with these files."""
     if request.options.get("preset"):
         return
     for option in options_of(workload(request.workload).options):
@@ -173,7 +172,7 @@ def _programs(request: Request) -> tuple[str, ...]:
 
 
 def _stored(label: str, path: str) -> str:
-    """Return a path in the Nix store. Raises UserError for any other."""
+    """A path in the Nix store. Raises UserError for any other."""
     if (resolved := _store_path(Path(path))) is None:
         raise UserError(f"{label} is {path}, which is not in the Nix store: start bench from its flake, or by ./bench")
     return str(resolved)
@@ -185,6 +184,6 @@ def _store_path(path: Path) -> Path | None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the store path that a file is in, and its place in there."""
+    """The store path that holds a file, and the file's path within."""
     parts = Path(path).parts
     return str(Path(*parts[:4])), "/".join(parts[4:])

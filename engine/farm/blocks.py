@@ -37,9 +37,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's derivation and what it makes. `state`: cached, measured, failed; `builder` is who measured it.
+    """A block's derivation and output. `state` is cached, measured, failed, or empty if still to be measured.
 
-    Without a state it is to be measured. `refused` says that no builder takes it.
+    `builder` measured it; `refused` says that no builder takes it.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Block:
 
 
 def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[Block]:
-    """Return the derivations of `count` blocks; they stay in the store while `roots` has links to them."""
+    """The derivations of `count` blocks; they stay in the store while `roots` has links to them."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request = Path(folder) / "request.json"
         request.write_text(json.dumps({**shared, "nonce": nonce}))
@@ -72,10 +72,10 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
 
 
 def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
-    """Have all blocks measured that are not in the store; return them with the outcome of each.
+    """Measure all blocks that are not in the store; return them with their outcomes.
 
-    A block whose builder is lost begins again at once, on another builder where there is one. Raises UserError where no
-    builder takes any, and none has been measured before.
+    A block whose builder is lost restarts at once, on another builder if there is one. Raises UserError if no builder
+    takes any, and none has been measured before.
     """
     outcomes = {b.number: replace(b, state="cached") if nix.is_valid(b.out) else b for b in blocks}
     for block in outcomes.values():
@@ -126,7 +126,7 @@ def link(block: Block, folder: Path) -> Path:
 
 @dataclass(slots=True)
 class _Call:
-    """One call of Nix for some blocks: those still to be measured, its log, and which builder has begun which."""
+    """One call of Nix: the blocks still to be measured, its log, and each block's builder."""
 
     blocks: dict[int, Block]
     process: subprocess.Popen[bytes]
@@ -156,7 +156,7 @@ def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
 
 
 def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
-    """Return the outcomes of blocks since the last call; the others remain with the call."""
+    """The outcomes of blocks since the last call; the others remain with the call."""
     ended = call.process.poll() is not None  # before its report is read
     new = os.pread(call.report, os.fstat(call.report).st_size - call.read, call.read)
     call.read += len(new)
@@ -180,7 +180,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
 
 
 def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | None) -> Block:
-    """Return the outcome of a block that printed these lines; without a state it is to be tried again."""
+    """The outcome of a block that printed these lines; without a state it is to be tried again."""
     begun = call.seen.get(block.number, "")
     block = replace(block, builder=begun or block.builder)
     last = "failed" if block.tries == TRIES else ""
@@ -222,6 +222,6 @@ def _on(block: Block) -> str:
 
 
 def _reason(lines: Sequence[str], otherwise: str) -> str:
-    """Return the last message of `bench` within a build that failed."""
+    """The last message of `bench` within a failed build."""
     said = [line.removeprefix("bench: ") for line in lines if line.startswith("bench: ")]
     return said[-1][:REASON_CHARS] if said else otherwise

@@ -34,7 +34,7 @@ def check(builders: str | None) -> None:
 
 
 def without(builders: str | None, place: str) -> str | None:
-    """Return the builders except for one; all of them if there is no other."""
+    """The builders except for one, or all if there is no other."""
     known = lines(builders)
     others = [line for line in known if line.split()[0] not in (place, place.removeprefix("ssh://"))]
     offering = any(FEATURE in _column(line, at) for line in others for at in COLUMNS_OF_FEATURES)
@@ -42,7 +42,7 @@ def without(builders: str | None, place: str) -> str | None:
 
 
 def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
-    """Return the builders that Nix could not reach, and why; in ssh's words where Nix gives no reason."""
+    """The builders that Nix could not reach, and why; in ssh's words if Nix gives no reason."""
     reasons = {}
     for error in errors:
         if match := REFUSED.search(error.text):
@@ -52,7 +52,7 @@ def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
 
 
 def why_none(errors: Sequence[NixError], builders: str | None) -> str:
-    """Return why no builder took a block; "" if Nix's errors do not say that one is missing."""
+    """Why no builder took a block, or "" if Nix's errors do not say so."""
     if not any(FEATURE in error.text for error in errors):
         return ""
     if refused := unreachable(errors):
@@ -66,7 +66,7 @@ def why_none(errors: Sequence[NixError], builders: str | None) -> str:
 
 
 def lines(builders: str | None) -> list[str]:
-    """Return the lines of these builders, or of those that Nix knows. Raises UserError for an unreadable file."""
+    """The lines of these builders, or of those that Nix knows. Raises UserError for an unreadable file."""
     value = _known_to_nix() if builders is None else builders
     lines_read = []
     for line in re.split(r"[;\n]", value):

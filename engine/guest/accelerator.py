@@ -24,7 +24,7 @@ RUNS = "a guest runs"
 
 
 def choose(wanted: Wanted, kernel: Kernel, tools: Tools, progress: Progress) -> tuple[Accelerator, str]:
-    """The accelerator and, for emulation, the reason. Raises UserError if KVM is required and runs no guest."""
+    """The accelerator and, for emulation, the reason. Raises UserError if KVM is required but runs no guest."""
     if wanted == "tcg":
         return "tcg", "asked for"
     state = _known(kernel, tools, progress)

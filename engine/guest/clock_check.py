@@ -13,8 +13,8 @@ ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # by how much they may part, and by what pa
 class GuestClock:
     """Readings of a guest's clock, about one a second, each with the host's clock at its arrival.
 
-    A reading may arrive late, which looks as if the guest's clock were behind, but never early. So of several readings
-    the least late is taken.
+    A reading may arrive late, which looks like a slow guest clock, but never early. So the least late of several
+    counts.
     """
 
     def __init__(self) -> None:

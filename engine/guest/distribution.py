@@ -36,7 +36,7 @@ MEMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a kernel series is found: the suites that may have it, in the order in which they are tried."""
+    """The suites that may have a kernel series, in the order in which they are tried."""
 
     series: str
     suites: tuple[str, ...]
@@ -55,10 +55,7 @@ def known() -> dict[str, Source]:
 
 
 def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -> Path:
-    """The folder of a distribution's kernel, fetched unless it is in the cache; `whole` with all its modules.
-
-    Raises UserError if no suite has it.
-    """
+    """The folder of a distribution's kernel, fetched unless cached; `whole` with all modules. Raises UserError."""
     folder = cache / label
     if (folder / "kernel.json").is_file():
         return folder
@@ -147,7 +144,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 
 def _unpack(archive: Path, into: Path, whole: bool) -> None:
-    """Put the image, its configuration and the modules (all, or those that guests need) into the kernel's folder."""
+    """Unpack the image, its configuration and the modules (all, or those that guests need)."""
     with (
         subprocess.Popen(("dpkg-deb", "--fsys-tarfile", archive), stdout=subprocess.PIPE) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as files,
@@ -166,7 +163,7 @@ def _unpack(archive: Path, into: Path, whole: bool) -> None:
 
 
 def place_of(name: str, *, whole: bool = False) -> str | None:
-    """The path of a package's file within the kernel's folder; None for a file that is left out."""
+    """A package file's path within the kernel's folder, or None to leave it out."""
     match = MEMBER.fullmatch(name)
     if match is None or ".." in name.split("/"):
         return None

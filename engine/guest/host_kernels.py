@@ -48,7 +48,6 @@ class Found:
 
 
 def known(root: Path = ROOT) -> tuple[Found, ...]:
-    """All kernels that this machine can be booted into."""
     return (*_installed(root), *_specialisations(root), *_of_system(root))
 
 
@@ -78,7 +77,7 @@ def resolve(label: str, root: Path = ROOT) -> Kernel:
 
 
 def check_install(labels: Sequence[str], root: Path = ROOT) -> None:
-    """Raises UserError for kernels that cannot be installed here; changes nothing."""
+    """Raise UserError for kernels that cannot be installed here; changes nothing."""
     if (root / "etc/NIXOS").exists():
         wanted = " ".join(f'"{label}"' for label in labels)
         raise UserError(
@@ -127,7 +126,7 @@ def install(label: str, progress: Progress, root: Path = ROOT) -> Found:
 
 
 def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
-    """Raises UserError for a kernel that pgbed has not installed, or that runs now."""
+    """Raise UserError for a kernel that pgbed did not install, or that is running."""
     for label in labels:
         if label not in {path.name for path in (root / PLACE).glob("*") if path.is_dir()}:
             raise unknown("installed kernel", label, [each.label for each in _installed(root)])
@@ -137,7 +136,6 @@ def check_removal(labels: Sequence[str], root: Path = ROOT) -> None:
 
 
 def remove(label: str, root: Path = ROOT) -> None:
-    """Remove what `install` made."""
     _take_away(root / PLACE / label, root)
 
 

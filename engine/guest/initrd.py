@@ -35,7 +35,6 @@ Entry = tuple[str, int, bytes]  # name, mode, content
 
 
 def unpacked(path: Path) -> bytes:
-    """A module's bytes, decompressed."""
     data = path.read_bytes()
     match path.suffix:
         case ".xz":
@@ -61,7 +60,6 @@ def module_files(folder: Path) -> dict[str, Path]:
 
 
 def built_in(folder: Path) -> set[str]:
-    """The names of modules that are part of the image, from the list that comes with the modules."""
     try:
         lines = (folder / "modules.builtin").read_text(errors="replace").splitlines()
     except OSError:
@@ -70,10 +68,7 @@ def built_in(folder: Path) -> set[str]:
 
 
 def in_order(folder: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-    """The modules and their dependencies, each after those that it needs: (name, bytes).
-
-    Modules that are built in, or that the kernel lacks, are left out.
-    """
+    """The modules and their dependencies in loading order: (name, bytes), without built-in and missing ones."""
     there = module_files(folder)
     modules: dict[str, bytes] = {}
 
@@ -94,7 +89,7 @@ def in_order(folder: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
 
 
 def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """The archive of the entries in the format `newc` (Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    """An archive in the format `newc` (Documentation/driver-api/early-userspace/buffer-format.rst)."""
     for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
         device = (5, 1) if mode == DEVICE else (0, 0)  # the only one that there is before devtmpfs: the console
         coded = name.encode() + b"\0"
@@ -105,7 +100,7 @@ def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 @cache
 def base(modules: Path, busybox: Path) -> bytes:
-    """The archive for the kernel whose modules are in `modules`."""
+    """The archive shared by all guests of a kernel."""
     entries: list[Entry] = [(name, DIRECTORY, b"") for name in ("bin", "dev", "mod", "proc", "sys", "root", "host")]
     entries += [("dev/console", DEVICE, b""), ("bin/busybox", FILE, busybox.read_bytes())]
     entries += [(f"bin/{name}", LINK, b"busybox") for name in APPLETS]
@@ -117,5 +112,5 @@ def base(modules: Path, busybox: Path) -> bytes:
 
 
 def job(content: Mapping[str, bytes]) -> bytes:
-    """A second archive: what this guest is to do, as files in /job."""
+    """A second archive: this guest's job, as files in /job."""
     return b"".join(cpio([("job", DIRECTORY, b""), *((f"job/{name}", FILE, data) for name, data in content.items())]))

@@ -38,7 +38,7 @@ RELEASE = re.compile(rb"(\d+\.\d+[A-Za-z0-9.+~_-]{0,80})[ \0]")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A kernel of the catalog. `drv` makes its folder `out`; both are empty for a distribution's, which is fetched."""
+    """A kernel of the catalog: `drv` builds its folder `out`; both are empty for a distribution's."""
 
     label: str
     version: str
@@ -48,20 +48,17 @@ class Entry:
 
     @property
     def scheduler(self) -> str:
-        """The scheduler of ordinary tasks."""
         return scheduler_of(self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The content of `kernel.json`."""
-
     package: str = ""
     archives: dict[str, str] = field(default_factory=dict)
 
 
 def catalog() -> tuple[Entry, ...]:
-    """Every kernel that has a label besides `host`: the flake's, else those of the machine's distribution."""
+    """Every labelled kernel except `host`: the flake's, else those of the machine's distribution."""
     path = os.environ.get("PGBED_KERNELS")
     if path:
         where = f"the list of kernels in {path}"
@@ -73,7 +70,7 @@ def catalog() -> tuple[Entry, ...]:
 
 
 def check_names(specs: Sequence[str]) -> None:
-    """Raises UserError for a kernel that is unknown or given twice; fetches nothing."""
+    """Raise UserError for a kernel that is unknown or given twice; fetches nothing."""
     if not specs:
         raise UserError("no kernel given: use --kernel host,… (bench list kernels shows the labels)")
     names = [label_of(spec) for spec in specs]
@@ -91,7 +88,6 @@ def check_names(specs: Sequence[str]) -> None:
 
 
 def label_of(spec: str) -> str:
-    """What a kernel is called: its label, or the user's own name."""
     return spec.partition("=")[0]
 
 
@@ -151,7 +147,6 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
 
 
 def modules_of(kernel: Kernel) -> Path:
-    """The folder of its modules."""
     folder = _modules(Path(kernel.folder), kernel.release)
     if folder is None:
         raise UserError(f"kernel '{kernel.label}': {kernel.folder}/lib/modules/{kernel.release} is gone")
@@ -165,13 +160,13 @@ def modules(kernel: Kernel) -> set[str]:
 
 
 def config_of(kernel: Kernel) -> bytes:
-    """The whole configuration; empty without one."""
+    """The full configuration, or b"" if unknown."""
     paths = _configs(Path(kernel.folder), Path(kernel.image), kernel.release)
     return next((path.read_bytes() for path in paths if path.is_file()), b"")
 
 
 def options_of(config: str) -> dict[str, str]:
-    """The entries of a configuration that are in OPTIONS: their value, or `n`. Empty without a configuration."""
+    """The value, or `n`, of each entry in OPTIONS; empty without a configuration."""
     if not config:
         return {}
     lines = dict(re.findall(r"^CONFIG_(\w+)=(\S+)", config, re.M))
@@ -179,7 +174,7 @@ def options_of(config: str) -> dict[str, str]:
 
 
 def release_of(image: Path) -> str | None:
-    """The release that an x86 image reports; None for a file that is not an image."""
+    """The release that an x86 image reports, or None if the file is not one."""
     match = RELEASE.match(_said(image))
     return match[1].decode() if match else None
 
@@ -194,7 +189,7 @@ def told_by(image: Path) -> tuple[str, str]:
 
 
 def _said(image: Path) -> bytes:
-    """The version string of an x86 image (Documentation/arch/x86/boot.rst: kernel_version); empty for another file."""
+    """The version string of an x86 image (Documentation/arch/x86/boot.rst: kernel_version), or b""."""
     try:
         with image.open("rb") as file:
             head = file.read(HEADER_BYTES)

@@ -53,10 +53,10 @@ TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount r
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a guest does: `command` is a shell script, `binds` the folders it needs, `files` are put next to it.
+    """A guest's work: `command` is a shell script, `binds` the folders it needs, `files` are put next to it.
 
-    `disk` is what init.sh takes; `image` is the descriptor of that disk's image, or None, and `store` that of
-    the programs' (engine.guest.store_image).
+    `disk` is for init.sh; `image` is the descriptor of that disk's image, or None, `store` that of the programs' image
+    (engine.guest.store_image).
     """
 
     command: str
@@ -86,7 +86,7 @@ def command(
     disk: str | None = None,
     store: str | None = None,
 ) -> list[str]:
-    """The command line of qemu; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
+    """qemu's command line; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
     channel, console = fds
     words = [
         str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
@@ -114,9 +114,9 @@ def command(
 
 @contextmanager
 def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
-    """An empty file system for a guest, as the descriptor of a sparse image.
+    """An empty file system for a guest, as the descriptor of a sparse image. Raises UserError.
 
-    It has no name any more, so nothing is left of it, however guest and engine end. Raises UserError.
+    It is unlinked, so nothing is left of it, however guest and engine end.
     """
     image = folder.absolute() / DISK
     image.unlink(missing_ok=True)
@@ -136,9 +136,9 @@ def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
 
 
 class Guest:
-    """A running guest, as a context manager that ends it. To be made by a thread that outlives it.
+    """A running guest, as a context manager that ends it; the thread that makes it must outlive it.
 
-    `console_log` gets what its kernel prints, up to a limit; `tail` are the last lines of it.
+    `console_log` gets the kernel's output, up to a limit; `tail` holds its last lines.
     """
 
     def __init__(self, kernel: Kernel, machine: GuestMachine, tools: Tools, job: Job, console_log: Path) -> None:
@@ -194,7 +194,7 @@ class Guest:
         self._log.close()
 
     def lines(self, timeout_s: float) -> list[bytes]:
-        """Wait for lines over the channel and return them. Raises UserError for a line without end."""
+        """Wait for lines over the channel and return them. Raises UserError for an unterminated line."""
         lines = []
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._channel:
@@ -211,18 +211,18 @@ class Guest:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can come: both sockets are at their end."""
+        """Whether both sockets have ended."""
         return not self._selector.get_map()
 
     def send(self, record: Mapping[str, Any]) -> None:
-        """Send a short record, at once. Raises UserError when the guest does not take it."""
+        """Send a short record at once. Raises UserError if the guest does not accept it."""
         try:
             self._lines.send(record, 0)
         except LineError as error:
             raise UserError(f"the guest takes no commands: {error}") from None
 
     def pin(self, cpus: Sequence[int]) -> None:
-        """Bind each of its CPUs to one of the host's; qemu's other threads stay where they are."""
+        """Pin each virtual CPU to one of the host's; qemu's other threads stay where they are."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):
                 threads = re.match(r"CPU (\d+)/", (task / "comm").read_text())
@@ -230,7 +230,6 @@ class Guest:
                     os.sched_setaffinity(int(task.name), {cpus[int(threads[1])]})
 
     def kill(self) -> None:
-        """End it at once, if it runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -258,7 +257,7 @@ class Guest:
         return [line for line in self.tail if any(word in line for word in TROUBLE)][:1]
 
     def last_message(self) -> list[str]:
-        """The last line of the console that has text, if any."""
+        """The console's last line with text, if any."""
         return [line for line in self.tail if line.strip() and not any(word in line for word in NOISE)][-1:]
 
     def _read_console(self) -> bool:
@@ -282,7 +281,7 @@ class Guest:
 
 
 def _identity(machine: GuestMachine) -> dict[str, Any]:
-    """Popen's arguments for the account that runs servers, with access to the accelerator's device."""
+    """Popen's arguments for the servers' account, with access to the accelerator's device."""
     identity = unprivileged().identity()
     if identity and machine.accelerator == "kvm":
         identity["extra_groups"] = [KVM.stat().st_gid]

@@ -1,6 +1,6 @@
-"""What a guest runs of the Nix store, as one read-only image: read like a disk, without a thread of the host.
+"""What a guest runs from the Nix store, as one read-only image: read like a disk, without a host thread.
 
-What is outside the store, such as this machine's own Python over hostpkgs, comes by 9p.
+Programs outside the store, such as this machine's own Python over hostpkgs, come by 9p.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SHELL = Path("/bin/sh")  # init.sh runs the cell's script by it, and initdb its 
 
 
 def share() -> Share:
-    """How programs reach a guest that has such an image: all by the image, if Python itself is in the store."""
+    """How programs reach a guest with such an image: the image alone suffices if Python itself is in the store."""
     return "erofs" if Path(sys.base_prefix).resolve().is_relative_to(STORE) else "erofs+9p"
 
 
 def unavailable(mkfs: Path | None) -> str:
-    """Why no image can be made here; empty if it can."""
+    """Why no image can be made here, or ""."""
     if mkfs is None:
         return "mkfs.erofs is missing (erofs-utils)"
     return "" if shutil.which("nix-store") else "there is no nix-store here"

@@ -39,7 +39,7 @@ class Tools:
 
 
 def find(progress: Progress, roots: Path) -> Tools:
-    """The programs that the wrapper names, else the machine's. Raises UserError, which says what to install."""
+    """The programs that the wrapper names, else the machine's. Raises UserError, saying what to install."""
     if platform.machine() != "x86_64":
         raise UserError(f"guests with other kernels need x86-64, and this is {platform.machine()}")
     drv = os.environ.get("PGBED_GUEST_TOOLS")

@@ -45,7 +45,7 @@ ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE, Control.END_NS)
 
 @dataclass(eq=False)
 class Step:
-    """The clients of a step, and the state of their page at the last answer."""
+    """A step's clients, and the state of their page at the last answer."""
 
     page: Page
     process: subprocess.Popen[bytes]
@@ -59,7 +59,7 @@ class Step:
 
     @classmethod
     def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> Step:
-        """Start the launcher that a request names."""
+        """Start the launcher named by a request."""
         page = Page.create(int(question["roles"]))
         os.dup2(page.fd, PAGE_FD, inheritable=True)
         passfile = folder / PASSFILE
@@ -102,7 +102,6 @@ class Step:
         return {**answer, "in_flight": in_flight}
 
     def end(self) -> None:
-        """Make sure that no client is left."""
         self.page.words[Control.STOP] = self.page.words[Control.RELEASE] = 1
         if self.process.poll() is None:
             self.process.terminate()
@@ -124,7 +123,7 @@ class Step:
         return changed or self.process.poll() is not None
 
     def _changed(self) -> list[list[int]]:
-        """Return the places and values of words that have changed since the last report."""
+        """The places and values of words that have changed since the last report."""
         self._count_clients()
         now = np.array(self.page.words, dtype=np.int64)
         places = np.flatnonzero(now != self._told)
@@ -135,7 +134,7 @@ class Step:
         return [places.tolist(), now[places].tolist()]
 
     def _count_clients(self) -> None:
-        """Write to the page what the kernel counted of the client processes."""
+        """Write the kernel's counts of the client processes to the page."""
         page = self.page
         tasks: dict[int, Task | None] = {}
         for slot in range(page.roles):
@@ -174,15 +173,12 @@ class Step:
 
 @dataclass(eq=False)
 class Agent:
-    """Answers one request after another."""
-
     folder: Path
     python: Sequence[str]
     step: Step | None = None
     lines: Lines = field(default_factory=lambda: Lines(0, 1))
 
     def serve(self) -> None:
-        """Answer until the requests end."""
         try:
             while True:
                 line = self.lines.receive(SILENCE_S if self.step is not None else None)
@@ -245,7 +241,6 @@ def _program(run: Sequence[str], file: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the agent."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the end of its input ends it
     name_process("pgbed clients")

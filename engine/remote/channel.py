@@ -1,7 +1,7 @@
-"""Questions and answers over a pair of pipes: a line of JSON each way, the next only when the last was answered.
+"""Questions and answers over a pair of pipes, one line of JSON each; a question waits for the previous answer.
 
-So nothing is ever left over in a pipe when another process takes it over: the relay of a step takes them over from
-the engine, and leaves them again.
+So the pipes are empty when another process takes them over: a step's relay takes them from the engine, and returns
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Channel(Lines):
         return answer
 
     def timed(self, question: dict[str, Any], timeout_s: float = ANSWER_S) -> tuple[dict[str, Any], Trip]:
-        """Return the answer, which has `came_ns` and `left_ns`, and the round trip it took. Raises LineError."""
+        """Return the answer, with its `came_ns` and `left_ns`, and the round trip. Raises LineError."""
         data = encoded(question)
         sent_ns = time.monotonic_ns()
         self.write(data, timeout_s)
@@ -43,12 +43,12 @@ class Channel(Lines):
         return answer, trip
 
     def offset(self) -> Offset:
-        """Measure how far the clock of the other side is ahead. Raises LineError."""
+        """Measure how far the other side's clock is ahead. Raises LineError."""
         return best([self.timed({"do": "clock"})[1] for _ in range(ROUND_TRIPS)])
 
 
 def code_digest() -> str:
-    """Return a digest of the clients' code, which must be the same on both hosts for counts to mean the same."""
+    """Digest of the clients' code, which must be the same on both hosts for counts to mean the same."""
     whole, root = hashlib.sha256(), Path(workloads.__file__).parent
     for path in sorted(root.rglob("*.py")):
         whole.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())

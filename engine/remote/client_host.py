@@ -87,7 +87,7 @@ class ClientHost:
             raise self.failed(str(error)) from None
 
     def environment(self) -> dict[str, Any]:
-        """Return what that machine is and how it is set, without its disks: no client uses them."""
+        """The host's hardware and settings, without its disks, which no client uses."""
         answer = self.ask({"do": "environment"}).get("environment")
         sections = converted(answer, dict[str, dict[str, Any] | None], f"the environment of {self.route.host}")
         shown = {key: part for key, part in sections.items() if key != "storage"}
@@ -96,7 +96,7 @@ class ClientHost:
         return {**shown, "link": link}
 
     def reaches(self, address: str, port: int) -> str:
-        """Return the address from which it reaches a port of this machine. Raises UserError if it does not."""
+        """The host's address as seen by a port of this machine. Raises UserError if it cannot connect."""
         try:
             with listening(address, port) as socket:
                 socket.settimeout(ACCEPT_S)
@@ -128,7 +128,7 @@ class ClientHost:
                     raise self.failed(f"its {name} is another one: {key} {answer.get(key)}, here {record[key]}")
 
     def relayed(self, launch: Launch, page_fd: int, roles: int, pass_line: str) -> Launch:
-        """Return what starts a step's clients there and mirrors their page in the page of a descriptor here."""
+        """The launch that starts a step's clients there and mirrors their page in the local one."""
         question = {
             "do": "step", "roles": roles, "command": launch.command, "stdin": launch.stdin, "password": pass_line,
         }  # fmt: skip
@@ -136,7 +136,7 @@ class ClientHost:
         return Launch((sys.executable, "-m", "engine.remote.relay"), msgspec.json.encode(spec).decode())
 
     def workload(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a workload with the programs' paths there."""
+        """The record of a workload with the programs' paths there."""
         programs = {
             name: {**program, "path": self.programs.get(name, program["path"])}
             for name, program in record.get("programs", {}).items()
@@ -145,18 +145,16 @@ class ClientHost:
 
     @property
     def passfile(self) -> str:
-        """Where clients find the password there."""
         return f"{self.folder}/{PASSFILE}"
 
     @property
     def page_fd(self) -> int:
-        """The descriptor of the page there."""
         return PAGE_FD
 
     # -- life
 
     def close(self) -> None:
-        """End the connection and what runs there; wait for that for a while."""
+        """End the connection and what runs there, with a time limit."""
         os.close(self.channel.writing)
         until_s, reading, size = time.monotonic() + CLOSE_S, self.channel.reading, 0
         while size < MOST_UNREAD and select.select([reading], [], [], max(0.0, until_s - time.monotonic()))[0]:
@@ -175,7 +173,7 @@ class ClientHost:
         self.complaints.close()
 
     def failed(self, what: str) -> UserError:
-        """Return an error of this host in one line, with ssh's own message."""
+        """An error of this host in one line, with ssh's own message."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0 if "ended" in what else 0.0)
         self.complaints.seek(0)
@@ -190,7 +188,7 @@ class ClientHost:
     # -- the beginning
 
     def greet(self) -> tuple[str, Sequence[str]]:
-        """Wait for the shell there; return its machine, and the ways in which programs can be copied: nix, tar."""
+        """Wait for the remote shell; return its architecture, and the ways to copy programs: nix, tar."""
         try:
             for _ in range(GREETING_LINES):
                 greeting = GREETING.search(self.channel.receive(CONNECT_S))
@@ -255,7 +253,7 @@ class ClientHost:
 
 
 def ssh_options(route: Route) -> list[str]:
-    """Return ssh's options; the first of several values of one counts."""
+    """ssh's options; of repeated ones, the first counts."""
     return [*OPTIONS, *route.ssh_options, *USUAL]
 
 
@@ -303,7 +301,7 @@ def connected(
     programs: Mapping[str, Mapping[str, str]],
     progress: Callable[[str], None],
 ) -> Iterator[ClientHost]:
-    """Yield a connection to the host with all that clients need; nothing is left there. Raises UserError."""
+    """Yield a connection with everything that clients need; nothing is left on the host. Raises UserError."""
     with shell(route) as (host, means):
         host.equip(launchers, programs, means, progress)
         host.check_programs(programs)

@@ -1,7 +1,7 @@
-"""The clock of another host: how far it is ahead of ours, and how well that is known. Pure; times are monotonic, in ns.
+"""The clock of another host: how far it is ahead of ours, and how precisely that is known. Times are monotonic, in ns.
 
-Of each round trip three times are known: sent and received here, answered there in between. The answer was made at
-some moment of the round trip, so half of it is the most by which its middle can be wrong. The shortest says most.
+Each round trip has three known times: sent and received here, answered in between there. The answer was made at some
+moment of the round trip, so its midpoint is wrong by at most half of it. The shortest is the most precise.
 """
 
 from __future__ import annotations
@@ -36,29 +36,28 @@ class Offset(NamedTuple):
         return there_ns - self.ahead_ns if there_ns else 0
 
     def there(self, here_ns: int) -> int:
-        """Convert a time of our clock to the other; 0 stays 0."""
+        """The reverse of `here`."""
         return here_ns + self.ahead_ns if here_ns else 0
 
 
 def offset_of(trip: Trip) -> Offset:
-    """Return the offset from one round trip, without the time that the other host took to answer."""
+    """The offset from one round trip, without the time that the other host took to answer."""
     under_way_ns = (trip.received_ns - trip.sent_ns) - (trip.left_ns - trip.there_ns)
     ahead_ns = ((trip.there_ns - trip.sent_ns) + (trip.left_ns - trip.received_ns)) // 2
     return Offset(ahead_ns, max(0, under_way_ns) // 2, trip.received_ns)
 
 
 def best(trips: Sequence[Trip]) -> Offset:
-    """Return the offset from the shortest of several round trips."""
     return min(map(offset_of, trips), key=lambda offset: offset.error_ns)
 
 
 def moved_ns(first: Offset, last: Offset) -> int:
-    """Return how far the clocks have certainly moved against each other: beyond both errors."""
+    """How far the clocks have certainly drifted: the change beyond both errors."""
     return max(0, abs(last.ahead_ns - first.ahead_ns) - first.error_ns - last.error_ns)
 
 
 def unsteady(first: Offset, last: Offset) -> str:
-    """Return why times between two measurements cannot be converted; "" if they can."""
+    """Why times between two measurements cannot be converted, or ""."""
     moved, seconds = moved_ns(first, last), max(0, last.at_ns - first.at_ns) / 1e9
     if moved <= SLACK_NS + MOST_RUN * seconds * 1e9:
         return ""
@@ -69,7 +68,7 @@ def unsteady(first: Offset, last: Offset) -> str:
 
 
 def uncertain(offset: Offset) -> str:
-    """Return why a clock is not known well enough; "" if it is."""
+    """Why a clock is not known precisely enough, or ""."""
     if offset.error_ns <= MOST_ERROR_NS:
         return ""
     return (
@@ -79,7 +78,7 @@ def uncertain(offset: Offset) -> str:
 
 
 def record(first: Offset, last: Offset) -> dict[str, float]:
-    """Return what is recorded of a step: both measurements, and how fast the clocks drift apart."""
+    """For the journal: both measurements, and the drift."""
     seconds = (last.at_ns - first.at_ns) / 1e9
     return {
         "ahead_ms": first.ahead_ns / 1e6,

@@ -47,14 +47,14 @@ OWN_CONFIGS = ("Include ~/.ssh/config", "Include /etc/ssh/ssh_config")
 
 
 def in_store(programs: Iterable[Path]) -> list[str] | None:
-    """Return the store paths to copy; None if something is not in the store."""
+    """The store paths to copy, or None if something is not in the store."""
     needed = [Path(sys.executable).resolve(), Path(sys.prefix), Path(workloads.__file__), *programs]
     names = {path.parts[3] for path in needed if path.is_relative_to(STORE)}
     return [str(STORE / name) for name in sorted(names)] if all(p.is_relative_to(STORE) for p in needed) else None
 
 
 def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
-    """Copy store paths to the host with Nix over ssh with these options; return why that failed, or ""."""
+    """Copy store paths to the host with Nix over ssh; return why that failed, or ""."""
     command = ["nix", "--extra-experimental-features", "nix-command", "copy", "--no-check-sigs", "--to"]
     try:
         # Nix splits NIX_SSHOPTS at blanks, which options may hold: so they are in a file, before what the user's have.
@@ -118,12 +118,12 @@ def _modules() -> dict[str, Path]:
 
 
 def _installed(place: Path) -> list[Path]:
-    """Return a package's folder or file, with its libraries and metadata."""
+    """A package's folder or file, with its libraries and metadata."""
     return [place, *place.parent.glob(f"{place.stem}.libs"), *place.parent.glob(f"{place.stem}-*.dist-info")]
 
 
 def _program(tar: tarfile.TarFile, name: str, path: Path) -> None:
-    """Return a program with its libraries and the files below its prefix that it reads."""
+    """Add a program with its libraries and the files below its prefix that it reads."""
     real = path.resolve()
     loader, place = _loader(real), f"programs/{name}.d"
     tar.add(real, f"{place}/bin/{name}", filter=_plain)
@@ -160,7 +160,7 @@ def _is_left_out(name: str) -> bool:
 
 
 def _loaded(launchers: Iterable[str]) -> list[Path]:
-    """Return the shared libraries that Python loads for clients and agent, extension modules included."""
+    """The shared libraries that Python loads for clients and agent, extension modules included."""
     script = (
         f"import {', '.join(('engine.remote.agent', *launchers))}\n"
         "for line in open('/proc/self/maps'):\n"
@@ -173,7 +173,7 @@ def _loaded(launchers: Iterable[str]) -> list[Path]:
 
 
 def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
-    """Return the shared libraries that these files need, by the names that they ask for."""
+    """The shared libraries that these files need, by soname."""
     libraries: dict[str, Path] = {}
     for file in files:
         output = _told([str(loader), "--list", str(file)], str(file))
@@ -197,7 +197,7 @@ def _told(command: Sequence[str], what: str) -> str:
 
 
 def _loader(program: Path) -> Path:
-    """Return the loader of a program (its PT_INTERP). Raises UserError if it has none."""
+    """The loader of a program (its PT_INTERP). Raises UserError if it has none."""
     with program.open("rb") as file:
         head = file.read(64)
         if head[:6] == ELF64_LITTLE:

@@ -55,8 +55,6 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    """The relay of one step with remote clients."""
-
     def __init__(self, spec: Spec, page: Page) -> None:
         self.spec, self.page = spec, page
         self.channel = Channel(spec.reading, spec.writing)
@@ -176,7 +174,6 @@ def _is_time(word: int) -> bool:
 
 
 def main() -> int:
-    """Run the relay."""
     die_with_parent(os.getppid())
     name_process("clients' relay")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)

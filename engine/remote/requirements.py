@@ -12,7 +12,7 @@ Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their 
 
 
 def launchers(loads: Loads) -> tuple[str, ...]:
-    """Return the modules that start the clients of all steps. Raises UserError if one is not part of pgbed."""
+    """The modules that start the clients of all steps. Raises UserError if one is not part of pgbed."""
     steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
     if any(step.makes_files or step.apart for _, _, step in steps):
         raise UserError("--client-host: clients of this plan write files for the server and must run on its machine")
@@ -24,12 +24,11 @@ def launchers(loads: Loads) -> tuple[str, ...]:
 
 
 def programs(loads: Loads) -> Mapping[str, Mapping[str, str]]:
-    """Return the external programs of all workloads."""
     return {name: program for _, record in loads for name, program in record.get("programs", {}).items()}
 
 
 def _launcher_of(command: Sequence[str]) -> str:
-    """Return the module of a launcher. Raises UserError for clients that cannot run on another host."""
+    """The module of a launcher. Raises UserError for clients that cannot run on another host."""
     if len(command) != 3 or command[:2] != (sys.executable, "-m") or not command[2].startswith("workloads."):
         raise UserError("--client-host: clients of your own workload can run on this machine only")
     return command[2]
