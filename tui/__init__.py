@@ -1,3 +1,3 @@
-"""The terminal: screens that read the journal. Nothing here touches a run but by asking `bench`."""
+"""The terminal: screens that read the journal. They change a run only by calling `bench`."""
 
-MODES = ("launch", "live", "compare", "probes", "history")  # the screens, by their numbers
+MODES = ("launch", "live", "compare", "probes", "history")  # in the order of their number keys

@@ -11,14 +11,13 @@ from engine.journal.run_lock import is_locked
 from tui import MODES
 from tui.glyphs import NAMES
 
-NICENESS = 10  # while loading: a tenth of the CPU time that others get on a busy CPU
+NICENESS = 10  # while loading: on a busy CPU, a tenth of the time that others get
 
 
 def _load(run: Path | None) -> None:
-    """Import what the first paint needs; while a run is measured in a thread of low priority.
+    """Import what the first paint needs, which is nearly the whole cost of starting, at low priority during a run.
 
-    The imports are nearly the whole cost of starting. On Linux each thread has a niceness of its own, so that what is
-    started later, an engine perhaps, has the usual one.
+    This happens in a thread: on Linux niceness is per thread, so whatever is started later keeps the usual one.
     """
     if run is None or not is_locked(run):
         _import()
@@ -29,7 +28,7 @@ def _load(run: Path | None) -> None:
 
 
 def _import_behind() -> None:
-    usual = os.getpriority(os.PRIO_PROCESS, 0)  # a lower priority of the whole process cannot be undone
+    usual = os.getpriority(os.PRIO_PROCESS, 0)  # a process cannot undo a lower priority
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(usual, NICENESS))
     _import()
 
@@ -40,7 +39,7 @@ def _import() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Show the interface until the user leaves; `words` replace the arguments of the process."""
+    """Show the interface until the user leaves; `words` replace the process's arguments."""
     parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
     parser.add_argument("run", nargs="?", type=Path, help="run directory to show")
     parser.add_argument("--out", type=Path, required=True, help="folder that holds the runs")
@@ -80,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
         app.context.replayed = first[:2]
     app.run()
     if app.return_code == LOST:
-        os._exit(LOST)  # what is left to write to the terminal cannot be, and Python would say 120 for that
+        os._exit(LOST)  # Python would fail to flush its output to the lost terminal and exit with 120
     return app.return_code or 0
 
 

@@ -25,17 +25,17 @@ from tui.glyphs import Glyphs
 from tui.marks import THEMES
 from tui.screens.bench_screen import BenchScreen, NewestSize
 
-NOT_OWN = ("app.", "screen.copy_text")  # bindings of Textual on every screen; ctrl+c replaces the second
+NOT_OWN = ("app.", "screen.copy_text")  # Textual's bindings on every screen; ctrl+c replaces the second
 PALETTE_COLUMNS, PALETTE_FRAME = 64, 6
-CHECK_S = 2.0  # between two checks whether the run has ended
+CHECK_S = 2.0  # interval of checks whether the run has ended
 
 
 class _Palette(NewestSize, CommandPalette):
-    """Textual's command palette."""
+    pass
 
 
 class _ScrollBar(ScrollBarRender):
-    """A bar of colour alone: the characters of its finer steps are missing on some terminals."""
+    """Draws with colour alone: some terminals lack the characters of the finer steps."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 
@@ -44,7 +44,7 @@ ScrollBar.renderer = _ScrollBar
 
 
 def _screen(mode: str) -> Screen[None]:
-    """The screen of a mode, imported when it is first opened: the first paint does not wait for the other four."""
+    """Import a mode's screen when it is first opened: the first paint does not wait for the other four."""
     screen = getattr(import_module(f"tui.{mode}.screen"), f"{mode.capitalize()}Screen")()
     return cast("Screen[None]", screen)
 
@@ -57,7 +57,7 @@ class Bench(BenchApp):
         mode: partial(_screen, mode) for mode in MODES
     }
     BINDINGS: ClassVar[list[Binding]] = list(keys.EVERYWHERE)  # type: ignore[assignment]
-    # Textual's palette without the characters that some terminals lack: emoji, half blocks.
+    # Textual's palette without emoji and half blocks, which some terminals lack.
     CSS = (
         f"""
     CommandPalette > Vertical {{ max-width: {PALETTE_COLUMNS}; }}
@@ -105,7 +105,7 @@ class Bench(BenchApp):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run the action of a key; keys of a screen that is still reading wait for what they act on."""
+        """Run a key's action; on a screen that is still reading, keep it until the data are there."""
         screen = self.screen
         of_screen = isinstance(default_namespace, Widget) and isinstance(action, str) and not action.startswith(NOT_OWN)
         if of_screen and isinstance(screen, BenchScreen) and screen.unready:
@@ -114,7 +114,7 @@ class Bench(BenchApp):
         return await super().run_action(action, default_namespace, namespaces)
 
     def _notice_end(self) -> None:
-        """Notify the user of a finished run on other screens than Live, which has that in its title."""
+        """Notify the user that a run has finished, except on Live, whose title says so."""
         run = self.context.run
         if run is not None and is_locked(run):
             self._at_work = run
@@ -135,12 +135,12 @@ class Bench(BenchApp):
         return binding.key_display or keys.shown(binding.key)
 
     def get_system_commands(self, screen: Screen[Any]) -> Any:
-        """Entries of the command palette: every key of the open screen by its words, the key at the right."""
+        """Every key of the open screen as an entry of the command palette, the key at the right."""
         cells = min(PALETTE_COLUMNS, self.size.width) - PALETTE_FRAME
         for active, pressed in keys.holding(screen).values():
             act = partial(self.run_action, active.binding.action, active.node)
             words, key = active.binding.description, " ".join(pressed)
-            entry = f"{words:<{cells - len(key) - 1}} {key}".replace("[", "\\[")  # no markup
+            entry = f"{words:<{cells - len(key) - 1}} {key}".replace("[", "\\[")  # escapes markup
             yield SystemCommand(entry, "", act)
 
     def action_command_palette(self) -> None:
@@ -153,14 +153,13 @@ class Bench(BenchApp):
                 screen.notify_line(text, mark)
 
     def action_leave(self) -> None:
-        """Close a dialog or screen on top; else leave. A run continues."""
+        """Close the dialog or screen on top, or else leave. A run continues."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.exit()
 
     def action_explain_leaving(self) -> None:
-        """Explain that Ctrl-C neither leaves nor stops: both have a key of their own."""
         self.say("q quits, the run continues; S stops the run")
 
     def action_next_theme(self) -> None:
@@ -174,7 +173,6 @@ class Bench(BenchApp):
         self.push_screen(HelpScreen(self.screen, self.screen_text()))
 
     def action_jump(self) -> None:
-        """Show letters on the parts of the screen or its rows, to jump to."""
         from tui.screens.dialogs import JumpScreen
 
         jumps = self.screen.jumps() if isinstance(self.screen, BenchScreen) else []
@@ -208,7 +206,6 @@ class Bench(BenchApp):
         self.ask_user(AskScreen(question), stop)
 
     def screen_text(self) -> str:
-        """The open screen as plain text, without trailing blanks."""
         strips = self.screen._compositor.render_strips(self.size)
         return "\n".join(strip.text.rstrip() for strip in strips).rstrip() + "\n"
 

@@ -16,12 +16,12 @@ from weakref import WeakSet
 from engine.core.errors import UserError
 
 HOME = str(Path(__file__).parents[1])
-ENDING_S = 2.0  # after which a process that was terminated is killed
+ENDING_S = 2.0  # after which a terminated process is killed
 _running: WeakSet[asyncio.subprocess.Process] = WeakSet()
 
 
 async def ask(*arguments: str, console: Callable[[str], None] | None = None) -> str:
-    """Return what `bench ARGUMENTS` prints. Raises UserError with the last line of its errors when it fails.
+    """Return what `bench ARGUMENTS` prints. Raises UserError with the last line of its errors if it fails.
 
     `console` is called with each line of progress (standard error). Cancelling ends the process.
     """
@@ -66,12 +66,10 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
 
 
 def last_line(text: str, otherwise: str) -> str:
-    """The last line that a command printed; `otherwise` if it printed nothing."""
     return (text.strip() or otherwise).splitlines()[-1]
 
 
 def refusal(err: str, otherwise: str) -> UserError:
-    """The error of a command that failed: the last line of its standard error."""
     return UserError(last_line(err, otherwise).removeprefix("bench: "))
 
 
@@ -83,9 +81,9 @@ def end_all() -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process and wait for its pipes: asyncio warns of pipes that outlive the loop.
+    """End a process and drain its pipes: asyncio warns of pipes that outlive the loop.
 
-    An application that ends cancels twice: its workers, and then every task that is still waiting.
+    An application that ends cancels twice: first its workers, then every task that is still waiting.
     """
     while process.returncode is None:
         process.terminate()

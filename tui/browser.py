@@ -36,15 +36,15 @@ from engine.core.errors import UserError
 from engine.core.text import visible, write
 from tui import MODES
 
-TOKEN = "PGBED_SERVE_TOKEN"  # in the environment: all users see the arguments of a process
-ENDING_S = 5.0  # for the interfaces to end, before they are killed
+TOKEN = "PGBED_SERVE_TOKEN"  # an environment variable, since all users can see a process's arguments
+ENDING_S = 5.0  # grace period for the interfaces before they are killed
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FONT = (8, 16, 40)  # pixels: least, usual, most
+FONT = (8, 16, 40)  # pixels: minimum, default, maximum
 REFUSED = "Refused: open the whole address that `bench serve` printed, with its token.\n"
 NOT_HERE = "Refused: open the address that `bench serve` printed, by that name.\n"
-MOST_PAGES = 8  # each has an interface, a process
+MOST_PAGES = 8  # each has a process of its own
 FULL = f"Refused: {MOST_PAGES} pages are open already; close one.\n"
-# Everything comes from here: a browser asks no other machine for a font or a script.
+# Everything is served from here: a browser fetches no font or script from another machine.
 POLICY = (
     "default-src 'self'; script-src 'self' 'nonce-{}'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self' ws: wss:; frame-ancestors 'none'"
@@ -57,8 +57,6 @@ HEADERS = {
 
 
 class Interface(AppService):
-    """One interface, for one page."""
-
     def __init__(self, words: list[str], websocket: web.WebSocketResponse, server: Server) -> None:
         super().__init__(
             words[0],
@@ -70,7 +68,7 @@ class Interface(AppService):
         self._words = words
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
-        """Start the interface without the shell that the library would use."""
+        """Start the interface without the library's shell."""
         pipe = asyncio.subprocess.PIPE
         environment = self._build_environment(width, height)
         self._process = await asyncio.create_subprocess_exec(
@@ -80,12 +78,12 @@ class Interface(AppService):
         return self._process
 
     async def run(self) -> None:
-        """Pass its output on, and tell the page when it has ended, however it did."""
+        """Forward the output, and tell the page when the interface has ended, for whatever reason."""
         await super().run()
         await self.remote_close()
 
     async def ended(self) -> None:
-        """Wait for its end, and kill it if it does not end."""
+        """Wait until it has ended; kill it if it does not."""
         if self._process is not None:
             try:
                 await asyncio.wait_for(self._process.wait(), ENDING_S)
@@ -98,14 +96,14 @@ class Interface(AppService):
 
 
 class BrowserServer(Server):
-    """Serves interfaces to clients that know the token; `close` ends all of them."""
+    """Serves interfaces to clients that know the token; `close` ends them all."""
 
     def __init__(self, words: list[str], token: str, title: str, host: str = "localhost") -> None:
         super().__init__(words[0], title=title, templates_path=Path(__file__).parent)
         self._words = words
         self._token = token.encode()
         self._names = {"localhost", host.lower(), socket.gethostname().lower()}
-        self._pages: list[str] = []  # secrets of those without a websocket yet, the newest last
+        self._pages: list[str] = []  # secrets of pages without a websocket yet, the newest last
         self._open: dict[Interface, web.WebSocketResponse] = {}
         self._ending = False
 
@@ -124,7 +122,7 @@ class BrowserServer(Server):
 
     @web.middleware
     async def _by_name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests for another host name; any port will do, since a tunnel may have its own, and any address."""
+        """Refuse requests for another host name. Any port is valid (a tunnel may use its own), and any address."""
         try:
             url = URL.build(scheme="http", authority=request.host)
             known = url.host is not None and (url.host in self._names or _is_address(url.host))
@@ -137,7 +135,6 @@ class BrowserServer(Server):
         return await handler(request)
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """Serve the page, which then opens the websocket."""
         if not hmac.compare_digest(request.query.get("token", "").encode(errors="replace"), self._token):
             raise web.HTTPForbidden(text=REFUSED)
         if len(self._open) >= MOST_PAGES:
@@ -167,7 +164,7 @@ class BrowserServer(Server):
         websocket = web.WebSocketResponse(heartbeat=15)
         interface = Interface(self._words, websocket, self)
         columns, rows = (to_int(request.query.get(name, ""), usual) for name, usual in (("width", 80), ("height", 24)))
-        self._open[interface] = websocket  # from here on `close` waits for its end, also while it starts
+        self._open[interface] = websocket  # from here on `close` waits for it, even while it starts
         try:
             await websocket.prepare(request)
             if self._ending:
@@ -175,11 +172,11 @@ class BrowserServer(Server):
             await interface.start(columns, rows)
             with suppress(
                 AssertionError, AttributeError, LookupError, TypeError, ValueError
-            ):  # a page's malformed messages
+            ):  # malformed messages from the page
                 await self._process_messages(websocket, interface)
         finally:
             try:
-                with suppress(Exception):  # errors of its output; it is over
+                with suppress(Exception):  # it has ended; errors of its output no longer matter
                     await asyncio.wait_for(interface.stop(), ENDING_S)
                 await interface.ended()
             finally:
@@ -188,7 +185,6 @@ class BrowserServer(Server):
         return websocket
 
     async def close(self) -> None:
-        """End the interfaces, and wait until they have ended."""
         self._ending = True
         await asyncio.gather(*(websocket.close() for websocket in self._open.values()), return_exceptions=True)
         while self._open:
@@ -196,7 +192,7 @@ class BrowserServer(Server):
 
 
 def _is_address(host: str) -> bool:
-    """Whether `host` is an address: a name could be a stranger's that resolves to this server."""
+    """Whether `host` is an IP address, and not a name, which a stranger could let resolve to this server."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False
@@ -212,10 +208,7 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
 
 
 async def serve(server: BrowserServer, host: str, port: int, started: Callable[[int], object]) -> int:
-    """Serve until a signal, and return its number; `started` is called with the port once it is open.
-
-    Raises UserError if the port cannot be opened.
-    """
+    """Serve until a signal; return its number. `started` gets the open port. Raises UserError if that cannot open."""
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, partial(_end, ended, number))
@@ -237,13 +230,12 @@ async def serve(server: BrowserServer, host: str, port: int, started: Callable[[
 def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return "another process listens there; --port 0 picks a free port"
-    number = error.errno or 0  # below 0 for a name that does not resolve
+    number = error.errno or 0  # negative if the name does not resolve
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     return reason.lower()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -251,7 +243,6 @@ def is_loopback(host: str) -> bool:
 
 
 def address(host: str, port: int, token: str) -> str:
-    """URL to open in a browser."""
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
             host = socket.gethostname()
@@ -259,7 +250,7 @@ def address(host: str, port: int, token: str) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Serve until interrupted; `words` replace the arguments of the process."""
+    """Serve until interrupted; `words` replace the process's arguments."""
     parser = argparse.ArgumentParser(prog="bench serve", description="The terminal interface of bench in a browser.")
     parser.add_argument("run", nargs="?", help="run directory to show")
     parser.add_argument("--out", required=True, help="folder that holds the runs")

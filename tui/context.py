@@ -1,4 +1,4 @@
-"""What the screens share: the selected run and how it is shown; and what the application does for them."""
+"""State that the screens share (the selected run and how it is shown), and the application's services for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Context:
-    """State of all screens: `out` is the folder of runs; `run` is the one that Live, Compare and Probes show."""
+    """`out` is the folder of runs; `run` is the one that Live, Compare and Probes show."""
 
     out: Path
     glyphs: Glyphs
@@ -29,10 +29,10 @@ class Context:
     run: Path | None = None
     replayed: tuple[str, str | None] | None = None  # cell and step of a replay
     compared: list[Path] = field(default_factory=list)  # runs that Compare shows instead of the selected one
-    position: tuple[int, int] | None = None  # the step that Live shows, by its id, and the moment in it
-    keymap: dict[str, str] = field(default_factory=dict)  # changed keys of bindings, by id
+    position: tuple[int, int] | None = None  # id of the step that Live shows, and the moment in it
+    keymap: dict[str, str] = field(default_factory=dict)  # user-defined keys, by the id of the binding
     stopping: Path | None = None  # the run that the user has stopped
-    show_cost: bool = True  # show on the Live screen what watching costs
+    show_cost: bool = True  # show the cost of watching on the Live screen
 
 
 class BenchApp(App[None]):
@@ -44,31 +44,29 @@ class BenchApp(App[None]):
         self.run_selected: Signal[None] = Signal(self, "run selected")
 
     def look_at(self, run: Path, mode: str = "live") -> None:
-        """Select a run, as it is now, and open a screen on it."""
+        """Select a run in its current state, and open a screen on it."""
         self.select(run)
         self.action_open(mode)
 
     def replay(self, run: Path, cell: str, step: str | None = None) -> None:
         """Replay a recorded cell, from `step` on, on the Live screen."""
-        compared = self.context.compared if run in self.context.compared else []  # opened from their comparison
+        compared = self.context.compared if run in self.context.compared else []  # where the cell was opened
         self.select(run, (cell, step))
         self.context.compared = compared
         self.action_open("live")
 
     def compare_runs(self, runs: list[Path]) -> None:
-        """Compare several runs in one table."""
         self.select(runs[0])
         self.context.compared = runs
         self.action_open("compare")
 
     def select(self, run: Path, replayed: tuple[str, str | None] | None = None) -> None:
-        """Select a run, or a recorded cell of it."""
         context = self.context
         context.run, context.replayed, context.compared, context.position = run, replayed, [], None
         self.run_selected.publish(None)
 
     def action_open(self, mode: str) -> None:
-        """Open one of the five screens, and close all dialogs."""
+        """Open one of the five screens, closing all dialogs."""
         while len(self.screen_stack) > 1:
             self.pop_screen()
         self.switch_mode(mode)
@@ -83,11 +81,9 @@ class BenchApp(App[None]):
         self.push_screen(dialog, answered)
 
     def say(self, text: str, mark: str = "") -> None:
-        """Show a line above the keys of the open screen."""
         raise NotImplementedError
 
     def complain(self, error: UserError) -> None:
-        """Show an error as one line on the open screen."""
         self.say(str(error), "warning")
 
     @work(group="bench", exit_on_error=False)
@@ -109,11 +105,10 @@ class BenchApp(App[None]):
             (then or self.say_answer)(answer)
 
     def say_answer(self, answer: str) -> None:
-        """Show the last line that `bench` printed."""
         self.say(bench.last_line(answer, "done"))
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Show an error in a worker, which does not end the interface: silence looks like success."""
+        """Show a worker's error. It does not end the interface, but silence would look like success."""
         error = event.worker.error
         if event.state is WorkerState.ERROR and error is not None:
             self.say(f"internal error: {type(error).__name__}: {error}", "warning")

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A term and its meaning. `pattern` finds it on a screen, by default the term itself."""
+    """A term and its meaning; `pattern` finds it on a screen, by default the term itself."""
 
     term: str
     meaning: str
     pattern: str = ""
 
     def on(self, text: str) -> bool:
-        """Whether a screen with this text shows the term."""
         return re.search(self.pattern or rf"(?<![\w%]){re.escape(self.term)}(?![\w%])", text) is not None
 
 
-# The words of code, command line, journal, screens and manual.
+# Terms shared by code, command line, journal, screens and manual.
 VOCABULARY = (
     Entry("build", "a PostgreSQL server: its version and how it was compiled, such as 17beta1-builtin",
           r"\bbuilds?\b"),
@@ -54,9 +53,9 @@ VOCABULARY = (
           r"\b[Ss]talls?\b|\bSTALL\b|\bstalled\b"),
 )  # fmt: skip
 
-# Figures, units and signs, as they are shown.
+# Figures, units and signs, as shown.
 FIGURES = (
-    # rates and what is compared
+    # rates and comparisons
     Entry("ops/s", "operations per second: rows of an insert or delete, queries of a query connection",
           r"\b(ops|ins|rows|queries|q|tps|upd|del)/s\b|\brate/s\b"),
     Entry("us/op", "microseconds of CPU that one operation (a row or a query) cost, here of the server",
@@ -83,7 +82,7 @@ FIGURES = (
           r"\bSLA\b|\bsla\b"),
     Entry("ETA", "when the step will end, at its rate so far"),
     Entry("probed", "a cell that was measured with probes, which cost something themselves; see Probes"),
-    # a second of Live
+    # the latest second on Live
     Entry("p50, p99", "half, and 99 %, of the responses of the last second were faster than this (ms)",
           r"\bp50\b|\bp99\b"),
     Entry("max ms", "the longest response of the last second, in milliseconds"),
@@ -140,5 +139,4 @@ GLOSSARY = (*FIGURES, *VOCABULARY)
 
 
 def words_on(text: str) -> tuple[Entry, ...]:
-    """The entries that a screen with this text shows, in the order of the table."""
     return tuple(entry for entry in GLOSSARY if entry.on(text))

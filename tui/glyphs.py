@@ -14,7 +14,7 @@ class Glyphs:
 
     name: str
     levels: str
-    shade: str  # between the least and the greatest of a column
+    shade: str  # between the least and the greatest value of a column
     rule: str  # horizontal
     bar: str  # vertical
     dash: str  # of a reference line
@@ -24,13 +24,13 @@ class Glyphs:
     done: str
     todo: str
     ellipsis: str
-    sides: str  # a point of each interleaved build's line
-    several: str  # where several of them meet
+    sides: str  # one symbol per interleaved build
+    several: str  # where several of those coincide
     thirds: str  # a line that is low, in the middle, or high in its cell
-    whisker: str  # an interval: its left end, line, right end, and where it crosses the reference
+    whisker: str  # an interval: left end, line, right end, and crossing with the reference
     arrow: str  # from one value to another
     heat: str  # from little to much
-    tick: str  # of an axis of time
+    tick: str  # of a time axis
     trends: str  # falling, steady, rising
 
 
@@ -43,7 +43,7 @@ _ASCII = Glyphs(
     "'", "v=^",
 )  # fmt: skip
 SETS = {
-    "braille": replace(_BLOCK, name="braille"),  # with these bars and signs
+    "braille": replace(_BLOCK, name="braille"),  # braille charts, but these bars and signs
     "block": _BLOCK,
     "ascii": _ASCII,
 }

@@ -20,7 +20,7 @@ from tui import MODES
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
-    """A binding of a screen; `id` is `screen.what`."""
+    """A binding of a screen; `id` is `screen.action`."""
     return Binding(keys, action, word, id=id, show=show, key_display=shown)
 
 
@@ -31,7 +31,7 @@ _SHOWN = {
 
 
 def shown(key: str) -> str:
-    """Name of a key for people: `esc`, `[`."""
+    """Display name of a key: `esc`, `[`."""
     return _SHOWN.get(key, key)
 
 
@@ -44,7 +44,7 @@ def holding(screen: Screen[Any]) -> dict[str, tuple[ActiveBinding, list[str]]]:
     return bindings
 
 
-# Keys of all screens. They are in the help, not in a screen's own row of keys.
+# Keys of all screens, listed in the help but not in a screen's own row of keys.
 EVERYWHERE = [
     *(key(str(number), f"open('{mode}')", mode, f"app.{mode}", show=False) for number, mode in enumerate(MODES, 1)),
     key("question_mark", "help", "help", "app.help", shown="?"),
@@ -59,12 +59,11 @@ EVERYWHERE = [
 
 
 def settings_file() -> Path:
-    """Path of the key file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "keys.toml"
 
 
 def overrides(path: Path) -> dict[str, str]:
-    """Binding ids and keys of a file, empty if it does not exist. Raises UserError if it is not a key file."""
+    """Read keys by binding id, empty if there is no file. Raises UserError if it is not a key file."""
     try:
         keymap = tomllib.loads(path.read_text())
     except FileNotFoundError:

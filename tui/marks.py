@@ -102,7 +102,7 @@ _OWN = (
     Theme("bench-mono", primary="#d0d0d0", background="#000000", surface="#000000", foreground="#d0d0d0", dark=True),
 )
 
-# Textual's own, the light ones last; they follow ours.
+# Textual's own themes, listed after ours, the light ones last.
 TAKEN = ("nord", "gruvbox", "tokyo-night", "dracula", "monokai", "catppuccin-mocha", "catppuccin-latte",
          "solarized-light", "atom-one-light", "rose-pine-dawn")  # fmt: skip
 THEMES = (*_OWN, *(BUILTIN_THEMES[name] for name in TAKEN))
@@ -207,7 +207,7 @@ def cut(text: str, cells: int, glyphs: Glyphs) -> str:
 
 
 def folded(text: str, columns: int, mark: str = "", indent: int = 1) -> list[Line]:
-    """Wrap text; lines after the first are indented by two more."""
+    """Wrap text, indenting further lines by two more."""
     rows = textwrap.wrap(text, max(10, columns - indent - 2))
     return [line((" " * (indent + 2 * (number > 0)) + row, mark)) for number, row in enumerate(rows)]
 

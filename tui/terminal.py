@@ -1,7 +1,7 @@
-"""Loss of the terminal: the interface ends, and ends the commands that it has started.
+"""Loss of the terminal: the interface ends, along with the commands that it has started.
 
-A terminal that is gone reads as empty for ever, and a write to it fails in a thread of Textual, of which the
-application is not notified. It is therefore watched here.
+A lost terminal reads as empty for ever, and a write to it fails in a thread of Textual, without notice to the
+application. Therefore it is watched here.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from textual.app import App
 
 from tui import bench
 
-LOST = 128 + signal.SIGHUP  # exit code, as a shell has it
-PATIENCE_S = 3 * bench.ENDING_S  # until the application is killed
+LOST = 128 + signal.SIGHUP  # exit code, as in a shell
+PATIENCE_S = 3 * bench.ENDING_S  # after which the application is killed
 
 
 def paint_on_terminal() -> None:
@@ -30,7 +30,7 @@ def paint_on_terminal() -> None:
 
 
 def watch(app: App[None]) -> None:
-    """End the application when its terminal is gone, or on a signal. Called in its event loop."""
+    """End the application when its terminal is lost, or on a signal. Called in its event loop."""
     loop = asyncio.get_running_loop()
 
     def leave(code: int) -> None:
@@ -53,7 +53,7 @@ def _is_pipe(fd: int) -> bool:
 
 def _await_hang_up(fd: int, then: Callable[[], object]) -> None:
     poll = select.poll()
-    poll.register(fd, 0)  # with no events requested it reports POLLHUP and POLLERR only
+    poll.register(fd, 0)  # no events requested: it reports only POLLHUP and POLLERR
     poll.poll()
     then()
 

@@ -1,4 +1,4 @@
-"""Behind a ratio: every cell with its figures, stalls with causes, SLA, and whether the cells are comparable."""
+"""The cells behind a ratio with their figures, stalls and causes, SLA, and whether they are comparable."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,10 @@ from tui.marks import Line, line
 from tui.screens.bench_screen import BenchScreen
 from tui.widgets.lines import Lines
 
-MOST_CELLS = 8  # shown at once in 24 rows
+MOST_CELLS = 8  # visible at once in 24 rows
 
 
 class CellsScreen(BenchScreen):
-    """The details of one ratio; a cell can be opened in Live."""
-
     TITLE_WORD: ClassVar[str] = "CELLS"
     DEFAULT_CSS = "CellsScreen #about { height: 1fr; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Every cell behind one ratio as a table, and the details of one cell. Pure: values to lines."""
+"""The cells behind a ratio as a table, and the details of one cell. Pure: values to lines."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from tui.compare.table import Row, ratio_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, folded, hanging, line
 
-# Figures across: metric, heading, cells. Those that do not fit are left out from the end.
+# Columns of figures: metric, heading, width. Those that do not fit are dropped from the end.
 COLUMNS = (
     ("server_cpu_us_per_op", "cpu us", 7),
     ("runq_us_per_op", "runq us", 8),
@@ -29,11 +29,11 @@ COLUMNS = (
 )
 NAME_CELLS = 15
 STALL_CELLS, SLA_CELLS = 9, 7
-LEAST_CELLS = 1 + 4 + NAME_CELLS + 10 + 7 + STALL_CELLS + SLA_CELLS  # what is always there
+LEAST_CELLS = 1 + 4 + NAME_CELLS + 10 + 7 + STALL_CELLS + SLA_CELLS  # the columns that are always shown
 
 
 def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]:
-    """All cells of both sides by run and repeat, the baseline's first, including those without a partner."""
+    """All cells of both sides by run and repeat, the baseline's first, including unpaired ones."""
     base = comparison.baseline_of(subject.name)
     both = [*comparison.of(base, step), *comparison.of(subject.name, step)]
     return sorted(both, key=lambda cell: (cell.run, cell.repeat, cell.subject != base))
@@ -49,7 +49,6 @@ def heading(comparison: Comparison, row: Row, columns: int) -> Line:
 def table(
     comparison: Comparison, subject: Subject, found: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return a line per cell."""
     base = comparison.baseline_of(subject.name)
     judged = comparison.primary_metric(found[0].step) if found else RATE
     rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
@@ -75,7 +74,7 @@ def table(
 
 
 def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
-    """Describe one cell's step: SLA, stalls with causes, roles, its folder, and how its build was made."""
+    """Describe one cell's step: SLA, stalls with causes, roles, folder, and how the build was made."""
     lines = folded(f"{cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", columns, "strong")
     lines += _sla(cell, columns)
     for stall in cell.stalls:
@@ -100,7 +99,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
-    """Return the answer, the reason of a withheld verdict, all findings of the step, and all checks of both sides."""
+    """The answer, the reason of a withheld verdict, all findings of the step, and all checks of both sides."""
     ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines = folded(comparison.answer_for(subject.name), columns, "strong")
     if ratio is not None:
@@ -120,7 +119,7 @@ def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> 
 
 
 def window(lines: Sequence[Line], top: int, height: int, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Return the lines from `top` on; the last one says how many are below."""
+    """The lines from `top` on; the last one says how many are below."""
     shown = [fit(each, columns, glyphs.ellipsis) for each in lines[top : top + height]]
     below = len(lines) - top - height
     if below > 0 and shown:
@@ -176,7 +175,7 @@ def _role(name: str, figures: Mapping[str, float | None]) -> Line:
     longest_us = longest_s * 1e6 if longest_s is not None else None
     for title, key in (("p50", "service_p50_us"), ("p99", "service_p99_us")):
         bound = figures.get(key)
-        if bound is not None:  # its bucket's, which may lie above the longest there was
+        if bound is not None:  # the bucket's upper bound, which may exceed the longest one measured
             at_most = bound if longest_us is None else min(bound, longest_us)
             parts.append(f"{title} {short(at_most)} us")
     if longest_us is not None:

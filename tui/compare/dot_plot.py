@@ -13,8 +13,6 @@ VALUE_CELLS = 7
 
 @dataclass(frozen=True, slots=True)
 class DotRow:
-    """A subject's cells: their values, and a note."""
-
     name: str
     values: tuple[float, ...]
     note: str = ""
@@ -24,7 +22,7 @@ class DotRow:
 
 
 def dots(values: Sequence[float], low: float, high: float, columns: int, glyphs: Glyphs) -> str:
-    """Draw a dot for each value between low and high; a digit where several coincide, `9` for nine and more."""
+    """Draw a dot for each value between low and high; a digit where several coincide, `9` for nine or more."""
     counts = [0] * columns
     for value in values:
         share = (value - low) / (high - low) if high > low else 0.5
@@ -34,7 +32,7 @@ def dots(values: Sequence[float], low: float, high: float, columns: int, glyphs:
 
 
 def strips(rows: Sequence[DotRow], columns: int, glyphs: Glyphs) -> list[Line]:
-    """Return lines of name, lowest value, dots, highest value, and the note where there is room."""
+    """Lines of name, lowest value, dots, highest value, and the note if it fits."""
     everything = [value for row in rows for value in row.values]
     low, high = min(everything, default=0.0), max(everything, default=0.0)
     notes = max((len(row.note) for row in rows), default=0)

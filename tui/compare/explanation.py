@@ -38,7 +38,7 @@ LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconc
 
 
 def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
-    """The comparison and its design; the most important words first, since the line may be cut."""
+    """The comparison and its design, the most important words first: the line may be cut."""
     pairs = comparison.pairs
     turns = "ABBA" if comparison.design == "cells" else f"in {comparison.design}"
     by_pairs = f"{pairs} pairs {turns}  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
@@ -66,7 +66,7 @@ def answer(comparison: Comparison, subject: Subject, columns: int, most: int, gl
 
 
 def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:
-    """The values of every cell in a line of the table: the baseline's first, then the subjects that fit."""
+    """Every cell's value in a line of the table: the baseline's first, then the subjects that fit."""
     others = [subject.name for subject in comparison.others]
     place = others.index(chosen.name) if chosen is not None else 0
     room = max(1, height - 1)
@@ -89,7 +89,7 @@ def further_dots(
     comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
     glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
-    """The values of every cell in other lines of the table, those of the same step first, as far as there is room."""
+    """Every cell's value in other lines of the table, those of the same step first, as far as they fit."""
     made: list[Line] = []
     for other in sorted(rows, key=lambda other: other.step != row.step):
         if (
@@ -106,9 +106,7 @@ def further_dots(
 
 
 def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
-    """Possible reasons for a step's ratio: the two causes with the largest share of the difference, stalls, phases, and
-    the figures per operation, largest difference first.
-    """
+    """Possible reasons for a ratio: the two largest causes, stalls, phases, and figures per operation by difference."""
     base = comparison.baseline_of(subject.name)
     lines = [
         *_cause_lines(comparison, row.step, subject.name),
@@ -132,7 +130,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
 
 
 def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
-    """The checks of comparability in whole sentences, the failed ones first."""
+    """The comparability checks in whole sentences, failed ones first."""
     checks = comparison.checks(subject.name)
     lines: list[Line] = []
     for check in checks:
@@ -149,7 +147,6 @@ def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns
 
 
 def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
-    """The chosen ratio as a sentence."""
     base = comparison.baseline_of(subject.name)
     head = f" {row.step} {name_of(comparison, row)}, {subject.name}: "
     if row.metric in (STALLS, SLA):
@@ -190,7 +187,7 @@ def explained(comparison: Comparison, row: Row) -> Line:
 
 
 def judged_by(comparison: Comparison, row: Row) -> str:
-    """The primary metric of a line: figures per operation bear on it."""
+    """A line's primary metric, which figures per operation help to explain."""
     return comparison.primary_metric(row.step) if row.metric in (STALLS, SLA) else row.metric
 
 
@@ -200,7 +197,6 @@ def legend(glyphs: Glyphs) -> Line:
 
 
 def nothing(comparison: Comparison) -> list[Line]:
-    """Say that no cell can be compared."""
     if not comparison.others:
         return [line(" there is nothing to compare with the base")]
     lines = [line(" no cell has finished yet: nothing to compare")] if not comparison.cells else []
@@ -226,7 +222,6 @@ def rules(row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
 
 
 def roles(cells: Iterable[CellStep]) -> tuple[str, ...]:
-    """The roles of cells, busiest first."""
     done: Counter[str] = Counter()
     for cell in cells:
         done.update({role: int(figures.get("statements") or 0) for role, figures in cell.roles.items()})
@@ -262,7 +257,6 @@ def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:
-    """The longest stall of each side, with its likeliest cause."""
     lines = []
     for name in (subject, base):
         stalls = [stall for cell in comparison.of(name, step) for stall in cell.stalls]

@@ -9,28 +9,28 @@ from engine.results.comparison import Ratio
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, joined, line
 
-# How far an axis may reach above 1, and by the same factor below: to 1.02, to 1.05, … to 10.
+# How far an axis may reach above 1, and by the same factor below it: to 1.02, 1.05, … 10.
 REACHES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 9.0)
-INSIDE = 0.75  # of the intervals' ends must lie on the axis: one wild interval would flatten all others
-LABEL_CELLS = 5  # at most, of a value at the axis
+INSIDE = 0.75  # share of interval ends that must lie on the axis: one wild interval would flatten all others
+LABEL_CELLS = 5  # maximum width of a value at the axis
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A logarithmic axis from 1/(1+reach) to 1+reach over an odd number of cells; 1 is in the middle one."""
+    """A logarithmic axis from 1/(1+reach) to 1+reach over an odd number of cells, with 1 in the middle."""
 
     reach: float
     margin: float
     cells: int
 
     def place(self, ratio: float) -> int:
-        """The cell of a ratio; below 0, or `cells` and more, beyond the axis."""
+        """The cell of a ratio; negative, or `cells` and more, beyond the axis."""
         share = math.log(ratio) / math.log1p(self.reach) if ratio > 0 else -2.0
         return self.cells // 2 + round(max(-2.0, min(2.0, share)) * (self.cells // 2))
 
 
 def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
-    """Return the shortest axis that holds every ratio, most ends of intervals, and the margin."""
+    """The shortest axis that holds every ratio, most interval ends, and the margin."""
     known_ratios = [ratio for ratio in ratios if ratio.ratio]
     points = [_distance(ratio.ratio) for ratio in known_ratios]
     ends = sorted(_distance(end) for ratio in known_ratios for end in (ratio.low, ratio.high) if end is not None)
@@ -46,7 +46,7 @@ def _distance(ratio: float | None) -> float:
 
 
 def ticks(on: Axis) -> Line:
-    """The values at both ends of the axis and at 1, where they have room."""
+    """The values at both ends of the axis and at 1, as far as they fit."""
     row = [" "] * on.cells
     labels = [(0, three(1 / (1 + on.reach))), (on.cells // 2, "1"), (on.cells, three(1 + on.reach))]
     for place, text in labels:
@@ -57,7 +57,7 @@ def ticks(on: Axis) -> Line:
 
 
 def whisker(on: Axis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
-    """Draw one interval: its ends, its ratio, `<` or `>` where it leaves the axis. `others` are marked as points."""
+    """Draw an interval: its ends and ratio, `<` or `>` where it leaves the axis, and `others` as points."""
     row: list[Span] = [(" ", "")] * on.cells
     edge = math.log1p(on.margin) / math.log1p(on.reach) * (on.cells // 2)
     band = max(1, round(edge)) if on.margin else 0

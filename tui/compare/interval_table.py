@@ -1,4 +1,4 @@
-"""The table of a comparison with its intervals drawn: a line per step and metric on one axis. Pure: values to lines."""
+"""The table of a comparison with intervals drawn, one line per step and metric on a shared axis. Values to lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from tui.marks import Line, Span, cut, line
 
 LEAST_AXIS = 21
 RATIO_CELLS = 8  # sign, ratio, and a blank
-NAME_CELLS = 17  # of a subject's column at most
+NAME_CELLS = 17  # maximum width of a subject's column
 NARROW_BASE, WIDE_BASE = 9, 20
 BOUNDS_CELLS = 12
 WORDS, LONG_WORDS = 14, 20
@@ -36,7 +36,7 @@ WORDS, LONG_WORDS = 14, 20
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Widths of the columns, 0 for one that is left out. `subjects` are those from `first` on that fit."""
+    """Column widths, 0 for a hidden column; `subjects` are those that fit from `first` on."""
 
     step: int
     base: int
@@ -49,7 +49,7 @@ class Layout:
 
 
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
-    """Fit the columns into `cells`, scrolled from `first` until the chosen subject is visible."""
+    """Fit the columns, scrolled from `first` until the chosen subject is visible."""
     step, others = step_cells(comparison), comparison.others
     base = BASE_CELLS if columns >= 80 else NARROW_BASE
     room = columns - step - METRIC_CELLS - LEAST_AXIS
@@ -73,7 +73,7 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
         shown.append(width)
     left = room - sum(shown)
     found = {"words": 0, "value": 0, "bounds": 0, "base": base}
-    # Columns that are added as long as the axis keeps its least width.
+    # Columns added as long as the axis keeps its minimum width.
     for name, cells, axis in (
         ("words", WORDS, LEAST_AXIS), ("value", VALUE_CELLS, 31), ("bounds", BOUNDS_CELLS, 35),
         ("words", LONG_WORDS, 41), ("base", WIDE_BASE, 45),
@@ -131,7 +131,7 @@ def table(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return the lines from `top` on, with the chosen subject's intervals drawn and the ratios of the others."""
+    """The lines from `top` on: the chosen subject's intervals drawn, the others' ratios as numbers."""
     return [
         _row(comparison, row, at, on, cursor[1], glyphs, here=place == cursor[0])
         for place, row in enumerate(shown[top : top + height], top)
@@ -155,7 +155,7 @@ def _row(
         spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
     for place, width in enumerate(at.subjects, at.first):
         other = comparison.others[place]
-        unjudged = not comparison.ratios and not at.value  # then its own figure is shown where there is room for one
+        unjudged = not comparison.ratios and not at.value  # shows the value instead, if there is room
         own = padded(_median(comparison, row, other) if unjudged else _ratio(comparison, row, other, glyphs), width - 1)
         here_too = here and place == chosen
         spans += [(text, "cursor" if here_too else mark) for text, mark in own]

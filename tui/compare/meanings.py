@@ -4,7 +4,7 @@ from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
 from tui.compare.table import OPS, SHORT, Row
 
-# `{op}` is a row, a query or a transaction, whichever the step is counted in.
+# `{op}` is a row, a query or a transaction, depending on how the step counts.
 MEANINGS = {
     RATE: "how many were done per second; more is better",
     FULL_RATE: "how many were done per second until the first client finished its work; more is better",
@@ -31,7 +31,7 @@ MEANINGS = {
 
 
 def meaning(comparison: Comparison, row: Row) -> str:
-    """Explain a line's figure in a sentence; empty for a background workload's."""
+    """Explain a line's figure in a sentence; empty for a background workload."""
     text = MEANINGS.get(row.metric, "")
     unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")
     op = {"xact": "transaction"}.get(OPS.get(unit, ""), OPS.get(unit, "operation"))
@@ -39,5 +39,5 @@ def meaning(comparison: Comparison, row: Row) -> str:
 
 
 def label(subject: ComparedSubject) -> str:
-    """A subject's name as `bench flame` takes it."""
+    """A subject's name as `bench flame` expects it."""
     return f"{subject.subject.name}/{subject.config}"

@@ -1,4 +1,4 @@
-"""Two rates drawn over each other, distinct in shape as well as in colour: the baseline is a dashed band."""
+"""Two rates in one chart, distinct in shape as well as in colour: the baseline is a dashed band."""
 
 from engine.core.format import three
 from engine.view.envelope import Span, envelope
@@ -11,10 +11,10 @@ from tui.widgets.ribbon import ribbon as strip
 
 
 def columns(track: Track, end: float, count: int) -> list[Span | None]:
-    """Lowest and highest value of each column of an axis from 0 to `end`; None in a column without data."""
+    """Lowest and highest value of each column of an axis from 0 to `end`; None for a column without data."""
     least = end * 1e-9
     points = zip(track.until, track.length, track.value, strict=True)
-    # What moved nothing has no length by work: it would lie on an edge of the axis, and not be on it.
+    # Without progress a point has no length by work; at the edge of the axis it would fall off.
     drawn = ((min(max(until, least), end), max(length, least), value) for until, length, value in points)
     return envelope(drawn, 0.0, end, count)
 
@@ -46,7 +46,7 @@ def overlay(base: Track, other: Track, cells: int, rows: int, glyphs: Glyphs) ->
 
 
 def ribbon(track: Track, end: float, cells: int, label: str, mark: str) -> Line:
-    """Draw the stalls of a rate over the same axis: `!` in a stall, dots while it ran, blank after its end."""
+    """Draw a rate's stalls over the same axis: `!` in a stall, dots while it ran, blank after its end."""
     stalls = [(from_, min(until, end)) for from_, until in track.stalls]
     return ((f"{label} ", mark), *strip(cells, (0.0, end), track.end, stalls))
 

@@ -21,11 +21,11 @@ from tui.widgets.lines import Lines
 from workloads.base import COUNTED_IN_ROWS
 
 LABEL_CELLS = 6
-UNITS = {"query": "queries/s", **dict.fromkeys(COUNTED_IN_ROWS, "rows/s")}  # of roles without the primary metric
+UNITS = {"query": "queries/s", **dict.fromkeys(COUNTED_IN_ROWS, "rows/s")}  # units of roles without the primary metric
 
 
 class OverlayScreen(BenchScreen):
-    """The charts of `pairs` of cells, the baseline's and the other subject's, beginning with the pair at `place`."""
+    """Charts of `pairs` of cells (baseline, other subject), starting with the pair at index `place`."""
 
     TITLE_WORD: ClassVar[str] = "OVERLAY"
     DEFAULT_CSS = "OverlayScreen #chart { height: 1fr; }"

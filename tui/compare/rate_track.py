@@ -1,4 +1,4 @@
-"""Two rates on one axis: by time since the step began, or by work done, where a slower one does not fall behind."""
+"""Two rates on one axis: by time since the step began, or by work done, where a slower one does not lag."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -39,20 +39,17 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One cell's step as recorded: the rate of each kind of role, and its stalls (ns).
-
-    In a `sliced` step the lengths do not include the pauses of the server, which lie between intervals.
-    """
+    """One cell's step as recorded: rates and stalls in ns; in a `sliced` step without the server's pauses."""
 
     started_ns: int
-    primary_role: str  # the kind of role whose progress is the step's
+    primary_role: str  # the kind of role whose progress counts as the step's
     rates: dict[str, Series]
-    stalls: tuple[tuple[str, int, int], ...]  # kind of role, from, until
+    stalls: tuple[tuple[str, int, int], ...]  # kind of role, start, end
     sliced: bool = False
 
 
 def recorded(run: Path, cell: str, step: str) -> Recorded:
-    """Read a step of a finished cell. Raises UserError if the run is damaged or has no such step."""
+    """Read a step of a finished cell. Raises UserError if the run is damaged or lacks the step."""
     with JournalReader(run) as reader:
         attempt = outcome.chosen(reader.manifest, reader.attempts(origins=False)).get(cell)
         done = attempt is not None and attempt.state == "finished"
@@ -73,14 +70,14 @@ def recorded(run: Path, cell: str, step: str) -> Recorded:
 
 
 def kinds(sides: Sequence[Recorded]) -> list[str]:
-    """The kinds of role that made progress on either side, the step's own first."""
+    """The kinds of role that made progress on either side, the step's primary one first."""
     own = next((side.primary_role for side in sides if side.primary_role), "")
     moved = {kind for side in sides for kind, series in side.rates.items() if any(series.value)}
     return sorted(moved, key=lambda kind: (kind != own, kind))
 
 
 def track(side: Recorded, kind: str, by: str) -> Track:
-    """One side's rate of a kind of role, by time or by work done."""
+    """The rate of one kind of role, by time or by work done."""
     series = side.rates.get(kind)
     if series is None:
         return Track((), (), (), ())
@@ -106,7 +103,7 @@ def by_time(points: Sequence[tuple[int, int, float]], started_ns: int, stalls: I
 
 
 def by_own_time(points: Sequence[tuple[int, int, float]], stalls: Iterable[tuple[int, int]]) -> Track:
-    """Place points on an axis of the seconds in which this server ran, without its pauses."""
+    """Place points on an axis of this server's active seconds, without its pauses."""
     return _added(points, [length / SECOND_NS for _, length, _ in points], stalls)
 
 
@@ -126,7 +123,7 @@ def _added(
     times = [until for until, _, _ in points]
 
     def at(t_ns: int) -> float:
-        """Progress at a time, spread evenly over each interval."""
+        """Progress at a time, interpolated within each interval."""
         for place, until in enumerate(times):
             if t_ns <= until:
                 length_ns = points[place][1]

@@ -72,9 +72,9 @@ class CompareScreen(BenchScreen):
         self._metrics: tuple[str, ...] = comparison_table.USUAL
         self._sort: Sort = "steps"
         self._wanted = ""
-        self._digits = False  # instead of drawn intervals
+        self._digits = False  # figures instead of drawn intervals
         self._found: Comparison | None = None
-        self._measured: Comparison | None = None  # what is shown until it is judged
+        self._measured: Comparison | None = None  # shown until there are verdicts
         self._rows: list[Row] = []
         self._cursor = (0, 0)  # line, subject
         self._top = 0
@@ -98,14 +98,14 @@ class CompareScreen(BenchScreen):
         ]
 
     def on_screen_resume(self) -> None:
-        """Try again: an earlier failure may be gone."""
+        """Retry a comparison that failed: the cause may be gone."""
         if self._found is None:
             self._problem = ""
         self.draw()
 
     def look(self) -> None:
-        """Compare again if other runs are selected, or cells have finished since."""
-        if not self.is_active:  # nor is it while the interface closes
+        """Compare again if other runs are selected or cells have finished."""
+        if not self.is_active:  # also inactive while the interface closes
             return
         runs = self._selected
         if runs != self._runs:
@@ -144,7 +144,6 @@ class CompareScreen(BenchScreen):
 
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
-        """The comparison with the line and the subject at the cursor, if any."""
         shown = self._shown
         if shown is None or not self._rows or not shown.others:
             return None
@@ -157,7 +156,7 @@ class CompareScreen(BenchScreen):
         self._move_to(self._cursor[0] + down, self._cursor[1] + right)
 
     def action_page(self, by: int) -> None:
-        """Move by the height of the table, less a line."""
+        """Move by the height of the table less one line."""
         self._move_to(self._cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self._cursor[1])
 
     def _click(self, row: int) -> None:
@@ -228,7 +227,6 @@ class CompareScreen(BenchScreen):
             self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer slices only for a step that was interleaved."""
         return self._in_slices if action == "slices" else True
 
     @property
@@ -291,7 +289,7 @@ class CompareScreen(BenchScreen):
             self.fill(answer=[], table=instead, of=[], dots=[], why=[], verdict=[])
         self.refresh_small()
         if self.is_mounted:
-            # In 80 columns the row of keys has no room for more: what gives way holds all the same.
+            # In 80 columns the row of keys has no room for more; hidden keys still work.
             self.query_one(KeyRow).hide(*(GIVE_WAY if self._in_slices and columns < WIDE_COLUMNS else ()))
             self.refresh_bindings()
         self.catch_up()
@@ -309,7 +307,7 @@ class CompareScreen(BenchScreen):
             remarks = [line((" being judged", "dim")), line()]
         elif size == "-tall" and remarks[1] != (explained := explanation.explained(found, row)):
             remarks.append(explained)
-        # What has a height of its own: title, heading, two rules, keys.
+        # Less the fixed rows: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
@@ -359,7 +357,7 @@ class CompareScreen(BenchScreen):
         self.draw()
 
     async def _read(self, runs: tuple[Path, ...]) -> None:
-        with suppress(UserError):  # what is wrong is said where it is compared
+        with suppress(UserError):  # the comparison itself reports the error
             comparison = await asyncio.to_thread(measured, runs[0])
             if comparison is not None and self._found is None and runs == self._runs:
                 self._measured = comparison
@@ -382,7 +380,7 @@ class CompareScreen(BenchScreen):
         return (*(str(run) for run in self._runs), *(("--base", self._base) if self._base else ()))
 
     def _tell(self, problem: str) -> None:
-        """Show an error: instead of a comparison, or below the one that is shown."""
+        """Show an error instead of a comparison, or below the one that is shown."""
         if problem != self._problem:
             if self._found is not None:
                 self.bench.say(problem, "warning")
@@ -390,7 +388,7 @@ class CompareScreen(BenchScreen):
             self.draw()
 
     def _arrange(self, *, stay: bool = True) -> None:
-        """Rebuild the lines, and stay on the chosen one if it still exists."""
+        """Rebuild the lines, staying on the chosen one if it still exists."""
         if self._found is None:
             return
         place, subject = self._cursor

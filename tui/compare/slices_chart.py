@@ -1,4 +1,4 @@
-"""The slices of a step as lines: each block's ratio as a dot over time, below it what others did on the machine."""
+"""The slices of a step: each block's ratio as a dot over time, and below it the CPUs that other processes used."""
 
 from math import ceil, floor
 
@@ -12,12 +12,12 @@ from tui.widgets.chart import nice
 from tui.widgets.raster import columns_per_cell, dots_per_cell, level, raster, scatter
 
 LABEL_CELLS = 7  # left of the charts, whose columns are the same moments
-OUTSIDE = 0.05  # of the blocks at either end may lie outside the scale: one wild block would flatten all others
+OUTSIDE = 0.05  # share of blocks that may lie outside the scale at either end: one wild block would flatten the rest
 LEAST_SPAN = 0.02
 MARGIN = 0.1  # of the scale, above and below
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MOST_TICKS = 10
-THICK = 2  # blocks per column up to which each is drawn as four dots of braille: one is hard to see
+THICK = 2  # blocks per column up to which each is drawn as four braille dots, since one is hard to see
 
 
 def end_s(pair: SlicedPair) -> float:
@@ -26,7 +26,7 @@ def end_s(pair: SlicedPair) -> float:
 
 
 def scale(pair: SlicedPair) -> tuple[float, float]:
-    """Round ratios for both edges, such that 1, most blocks and the end of the running ratio lie between."""
+    """Round ratios for both edges, with 1, most blocks and the final running ratio between them."""
     ratios = sorted(block.ratio for block in pair.blocks if block.ratio is not None)
     cut = int(OUTSIDE * len(ratios))
     inner = ratios[cut : len(ratios) - cut]
@@ -39,7 +39,7 @@ def scale(pair: SlicedPair) -> tuple[float, float]:
 
 
 def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the chart of ratios with its scale at the left, the highest row first."""
+    """Draw the ratios with their scale at the left, the highest row first."""
     end, (low, high) = end_s(pair), scale(pair)
     if not pair.blocks or end <= 0 or cells <= 0 or rows <= 0:
         return [line((" " * LABEL_CELLS + "no block is whole: there is no ratio to draw", "dim"))]
@@ -59,7 +59,7 @@ def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
     running = _running(pair, end, cells * across)
     means = [(x, height(ratio)) for x, ratio in running.items()]
     line_cells = {(x // across, level(y, 1.0, rows * up) // up) for x, y in means}
-    if glyphs.name == "braille":  # its line is finer than a character, and hides no dot
+    if glyphs.name == "braille":  # the line is finer than a character and hides no dot
         dots += [((x + 0.5) / (cells * across), y) for x, y in means]
     drawn = scatter(dots, cells, rows, glyphs)
     reference = level(height(1.0), 1.0, rows * up) // up
@@ -81,7 +81,7 @@ def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
 
 
 def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Draw the CPUs that other processes used, on the same axis of time, from 0 to all CPUs of the machine."""
+    """Draw the CPUs used by other processes on the same time axis, from 0 to all CPUs of the machine."""
     end = end_s(pair)
     if not pair.machine or end <= 0 or cells <= 0 or rows <= 0:
         return [line((" " * LABEL_CELLS + "the machine's CPUs were not sampled", "dim"))]
@@ -148,7 +148,7 @@ def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
                 found[x] = block.running
     known: float | None = None
     last = max(found, default=-1)
-    for x in range(last + 1):  # a line has no holes
+    for x in range(last + 1):  # bridges gaps: a line has no holes
         known = found.get(x, known)
         if known is not None:
             found[x] = known

@@ -1,4 +1,4 @@
-"""The slices of a step: the ratio of each block over time, and the CPUs that other processes used meanwhile."""
+"""The slices of a step: each block's ratio over time, and the CPUs that other processes used."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ OTHERS_ROWS = {"-short": 4, "-tall": 8}
 
 
 class SlicesScreen(BenchScreen):
-    """The blocks of one pair of cells at a time; `asked` are the runs and options of the comparison."""
+    """The blocks of one pair of cells at a time; `asked` holds the comparison's runs and options."""
 
     TITLE_WORD: ClassVar[str] = "SLICES"
     DEFAULT_CSS = "SlicesScreen #ratios { height: 1fr; }"

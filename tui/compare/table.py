@@ -1,4 +1,4 @@
-"""The table of a comparison: a line per step and metric, a column per subject. Pure: values to lines."""
+"""The table of a comparison: one line per step and metric, one column per subject. Pure: values to lines."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from tui.marks import Line, Span, cut, fit
 Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
 
-SHORT = {  # of the metrics' titles, where a column is narrow
+SHORT = {  # titles of metrics for a narrow column
     RATE: "ops/s",
     "server_cpu_us_per_op": "cpu us/op",
     "client_cpu_us_per_op": "client us",
@@ -48,7 +48,7 @@ SHORT = {  # of the metrics' titles, where a column is narrow
     STALLS: "stalls",
     SLA: "sla",
 }
-OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # what figures are counted for each of
+OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # the operation that a figure is given per
 USUAL = (
     *PRIMARY_METRICS,
     FULL_RATE,
@@ -57,29 +57,27 @@ USUAL = (
     "wal_bytes_per_op",
     STALLS,
     SLA,
-)  # shown until others are chosen
+)  # the default selection
 MARKS = {"better": "better", "worse": "worse", "=": "dim", "~": "dim", "?": "sla"}  # by sign
-RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, from what a user worries about
+RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, the most worrying first
 
 METRIC_CELLS = 13
 BASE_CELLS = 12
 RATIO_CELLS = 19  # sign, ratio, interval, and a blank
 CONTROL_CELLS = 8  # of an A/A control: sign, ratio, and a blank
-VALUE_CELLS = 8  # the subject's own value, where there is still room
-WORD_CELLS = 26  # what the whole interval takes more, a verdict in words, and a blank
+VALUE_CELLS = 8  # the subject's own value, if there is room
+WORD_CELLS = 26  # extra width of the whole interval, a verdict in words, and a blank
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: a metric of a step."""
-
     step: str
     metric: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Widths of the columns, and how many subjects fit from `first` on."""
+    """Column widths, and how many subjects fit from `first` on."""
 
     step: int
     base: int
@@ -91,10 +89,7 @@ class Layout:
 
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
-    """The lines of the shown metrics that have a value and contain every word of `wanted`, ordered by `sort`.
-
-    Rates of background workloads are shown along with rates.
-    """
+    """Lines with a value and every word of `wanted`, by `sort`; rates of background workloads are shown with rates."""
     further = [metric.name for metric in comparison.metrics if "." in metric.name] if RATE in shown else []
     every = [Row(step, metric) for step in comparison.steps for metric in (*shown, *further)]
     shown_rows = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
@@ -106,7 +101,7 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
 
 
 def name_of(comparison: Comparison, row: Row) -> str:
-    """A line's metric where there is little room."""
+    """A line's metric in short."""
     unit = comparison.units.get(row.step, SHORT[RATE])
     if row.metric == RATE:
         return unit
@@ -120,14 +115,13 @@ def name_of(comparison: Comparison, row: Row) -> str:
 
 
 def title_of(comparison: Comparison, row: Row) -> str:
-    """A line's metric where there is room, as `bench compare` names it."""
+    """A line's metric in full, as `bench compare` names it."""
     if row.metric in PRIMARY_METRICS:
         return name_of(comparison, row)
     return titles(comparison).get(row.metric, SHORT.get(row.metric, row.metric))
 
 
 def titles(comparison: Comparison) -> dict[str, str]:
-    """The names of metrics in `bench compare`."""
     return {metric.name: metric.title for metric in comparison.metrics}
 
 
@@ -137,12 +131,12 @@ def choices(comparison: Comparison | None) -> list[tuple[str, str]]:
 
 
 def step_cells(comparison: Comparison) -> int:
-    """Width of the column of steps, with the cursor and a blank."""
+    """Width of the column of steps, including the cursor and a blank."""
     return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
 
 
 def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
-    """Fit the columns into `cells`, scrolled from `first` until the chosen subject is visible."""
+    """Fit the columns, scrolled from `first` until the chosen subject is visible."""
     step = step_cells(comparison)
     others = comparison.others
     room = columns - step - METRIC_CELLS
@@ -182,7 +176,7 @@ def table(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Return the lines from `top` on; `cursor` is the chosen line and subject."""
+    """The lines from `top` on; `cursor` is the chosen line and subject."""
     lines: list[Line] = []
     for place, row in enumerate(shown[top : top + height], top):
         here = place == cursor[0]
@@ -206,7 +200,7 @@ def table(
 
 
 def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cells: int, *, words: bool) -> list[Span]:
-    """A subject's column: sign, ratio, interval, and the verdict in words where there is room."""
+    """A subject's column: sign, ratio, interval, and the verdict in words if it fits."""
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, subject.name, cells)]
     ratio = comparison.ratio(subject.name, row.step, row.metric)
@@ -237,7 +231,7 @@ def base_cell(comparison: Comparison, row: Row) -> list[Span]:
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
-    """Stalls or SLA of a subject, as `cells` allow: `! 7.5 s in 2/3`, `! 2/3`, `x 71% 2/6`, `x 2/6`, `  ok 6/6`."""
+    """A subject's stalls or SLA in `room` cells: `! 7.5 s in 2/3`, `! 2/3`, `x 71% 2/6`, `x 2/6`, `  ok 6/6`."""
     cells = comparison.of(subject, row.step)
     if row.metric == STALLS:
         stalled = [cell for cell in cells if cell.stalls]
@@ -261,7 +255,6 @@ def figure_text(metric: str, value: float | None) -> str:
 
 
 def sign(ratio: Ratio, glyphs: Glyphs) -> str:
-    """The sign of a verdict, as in `bench compare`."""
     return {"better": glyphs.better, "worse": glyphs.worse}.get(ratio.sign, ratio.sign)
 
 
@@ -271,7 +264,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
-    """An interval in at most ten cells: `.926-.942`, `.995-1.013`, `1.07-1.09`; or whole, as in `bench compare`."""
+    """An interval in at most ten cells (`.926-.942`, `.995-1.013`, `1.07-1.09`), or `whole`, as in `bench compare`."""
     if ratio.low is None or ratio.high is None:
         return ""
     if whole:
@@ -282,7 +275,6 @@ def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
 
 
 def padded(spans: Iterable[Span], cells: int) -> list[Span]:
-    """Pad or cut spans to a width."""
     kept = list(fit(tuple(spans), cells))
     missing = cells - sum(len(text) for text, _ in kept)
     if missing > 0 and kept:
@@ -337,16 +329,15 @@ def _needed(others: Sequence[Subject], ratio: int) -> int:
 
 
 def _fitting(others: Sequence[Subject], room: int, ratio: int) -> int:
-    """Number of columns that fit; at least one."""
+    """Number of columns that fit, at least one."""
     count = 0
     for subject in others:
         room -= _width(subject, ratio)
-        if room < -1:  # the last column's blank may go
+        if room < -1:  # the last column needs no blank after it
             break
         count += 1
     return max(1, count)
 
 
 def _fitting_text(forms: Sequence[str], room: int) -> str:
-    """The first form that fits, or the last."""
     return next((form for form in forms if len(form) <= room), forms[-1])

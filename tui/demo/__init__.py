@@ -1,1 +1,1 @@
-"""The guided minute over the packaged recording: the keys that are pressed, and the words of the guide."""
+"""The guided minute over the packaged recording: the keys it presses, and the guide's words."""

@@ -1,4 +1,4 @@
-"""The interface with a guide, which presses keys as a person would, and explains what they show.
+"""The interface with a guide, which presses keys as a person would and explains what they show.
 
 Enter continues once that is shown; escape ends the guide, and so does any other key, which then acts as usual.
 """
@@ -22,7 +22,7 @@ PATIENCE = 60  # attempts to find the awaited words
 class Stop:
     """Keys to press, words to say once `until` is on the screen, and how long they stay.
 
-    `replay` is a cell and a step to be played first. `top`: the words are about the lower part of the screen.
+    `replay` is a cell and a step to play first. `top`: the words are about the lower part of the screen.
     """
 
     seconds: float
@@ -34,8 +34,6 @@ class Stop:
 
 
 class GuideBox(Lines):
-    """The guide's words, over the screen in front."""
-
     DEFAULT_CSS = """
     GuideBox { layer: guide; dock: bottom; width: 100%; height: auto; margin: 0 0 1 0; padding: 0 1;
                border: round $primary; background: $surface; }
@@ -45,25 +43,22 @@ class GuideBox(Lines):
 
 
 class GuidedBench(Bench):
-    """The application with a guide that moves from stop to stop."""
-
     CSS = Bench.CSS + "BenchScreen { layers: default guide; }"
 
     def guide(self, stops: Sequence[Stop], pace: float = 1.0) -> None:
-        """Set the stops before the application runs; all times are multiplied by the pace."""
+        """Set the stops before the application runs; `pace` multiplies all times."""
         self._stops = tuple(stops)
         self._pace = pace
         self._stop = -1
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
-        self._own: list[events.Key] = []  # keys that it has pressed and that are under way
+        self._own: list[events.Key] = []  # keys it has pressed that are not handled yet
 
     def on_mount(self) -> None:
-        """Begin once the first screen is there."""
         self._after(BETWEEN_KEYS_S, self._go_on)
 
     def _after(self, seconds: float, act: Callable[[], object]) -> None:
-        """Do the next thing after a delay, unless something else comes first."""
+        """Call `act` after a delay, unless something else is scheduled first."""
         if self._waits is not None:
             self._waits.stop()
         self._waits = self.set_timer(seconds * self._pace, act)
@@ -76,7 +71,7 @@ class GuidedBench(Bench):
             self._own = [own for own in self._own if own is not event]
             await super().on_event(event)
         elif event.key == "enter":
-            if self._box is not None:  # else what is told of is still to come
+            if self._box is not None:  # otherwise what the words are about is still to come
                 self._go_on()
         else:
             await self._end()
@@ -106,7 +101,6 @@ class GuidedBench(Bench):
         self._press(stop.keys)
 
     def _press(self, keys: Sequence[str]) -> None:
-        """Press keys one after the other, then show the words."""
         if not self.guided:
             return
         if not keys:

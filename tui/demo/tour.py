@@ -1,4 +1,4 @@
-"""The stops of the guided minute over a recording. What it says about stalls comes from the record."""
+"""The stops of the guided minute over a recording. Its words about stalls come from the record."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from engine.view.events import incident_words, incidents_of
 from tui.demo.guide import Stop
 
 QUERIES = "qr100"
-Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, what stalled in it
+Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, its stalls by incident
 
 
 def stalled(run: Path) -> Stalled:
-    """The step of a run with the most stalls, which is played first."""
+    """The step with the most stalls, which is played first."""
     with JournalReader(run) as reader:
         steps = [
             (attempt.cell, step.name, incidents_of(reader.events(step.id, kinds=("stall",))))
@@ -40,7 +40,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             6,
             "A stall: the client has work, but nothing moves. It is marked within two seconds, with its cause. "
             f"The first one here: {first}.",
-            ("g", "0", "enter", "n", "space"),  # the replay may have passed the first one, and would go on to the next
+            ("g", "0", "enter", "n", "space"),  # restart: `n` would skip a stall that is over
             until="1 stall",
         ),
         Stop(

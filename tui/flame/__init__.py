@@ -1,1 +1,1 @@
-"""Flame graphs: what processes did while they were on a CPU, for one build or as a difference of two."""
+"""Flame graphs: the functions that ran on a CPU, for one build or as a difference of two."""

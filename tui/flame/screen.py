@@ -34,7 +34,6 @@ class Asked:
     offcpu: bool = False
 
     def arguments(self, role: str) -> tuple[str, ...]:
-        """The arguments of `bench flame`."""
         own = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
         named = [part for name, value in own if value is not None for part in (name, value)]
         of = ("--offcpu",) if self.offcpu else ()
@@ -42,8 +41,6 @@ class Asked:
 
 
 class FlameScreen(BenchScreen):
-    """The graph of one role at a time."""
-
     TITLE_WORD: ClassVar[str] = "FLAME"
     DEFAULT_CSS = "FlameScreen #graph { height: 1fr; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -80,10 +77,10 @@ class FlameScreen(BenchScreen):
         self._root = self._zoomed = self._chosen = Frame("all")
         self._functions: list[Function] = []
         self._rows: list[list[Box]] = []
-        self._laid: tuple[object, ...] = ()  # what they are laid out of
+        self._laid: tuple[object, ...] = ()  # what the current layout was computed from
         self._found: list[Frame] = []
         self._top = self._cursor = 0
-        self._match = 0  # the one of those found that was gone to
+        self._match = 0  # index of the current search result
         self._problem = self._missing = ""
 
     def parts(self) -> Sequence[Lines]:
@@ -235,7 +232,7 @@ class FlameScreen(BenchScreen):
         while frame not in self._zoomed.path() and self._zoomed not in frame.path():
             self._zoomed = self._zoomed.parent or self._root
         self._lay_out()
-        if tree.place_of(self._rows, frame) is None:  # too narrow: as wide as its nearest caller that is drawn
+        if tree.place_of(self._rows, frame) is None:  # too narrow to be drawn: zoom to its caller
             self._zoomed = frame.parent or self._root
         self.draw()
 
@@ -267,7 +264,6 @@ class FlameScreen(BenchScreen):
         self._read()
 
     def action_offcpu(self) -> None:
-        """Switch between time on CPUs and time waiting off them."""
         self._asked = self._answered = replace(self._asked, offcpu=not self._asked.offcpu)
         self._read()
 
@@ -295,7 +291,7 @@ class FlameScreen(BenchScreen):
     # -- painting
 
     def _lay_out(self) -> None:
-        """Lay out the frames, unless they are: arrow keys move over thousands of them."""
+        """Lay out the frames unless nothing has changed: arrow keys move over thousands of them."""
         of = (self._zoomed, self.size.width, self._side)
         if of != self._laid:
             self._laid, self._rows = of, tree.layout(*of)

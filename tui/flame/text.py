@@ -7,14 +7,14 @@ from tui.flame.tree import Box, Frame, Function, Side
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, joined, line
 
-PALE, DEEP = 0.001, 0.02  # of all samples: a change that is shown at all, and one that is shown strongly
+PALE, DEEP = 0.001, 0.02  # shares of all samples from which a change is shown, and shown strongly
 SHARE_CELLS, BAR_CELLS = 9, 20
 NO_MORE = ", no more than chance"
-NAME_CELLS = 60  # at most; bars have what is over
+NAME_CELLS = 60  # maximum; bars take the remaining width
 
 
 def change_mark(change: float) -> str:
-    """The style of a change by its share of all samples."""
+    """The style of a change, given as a share of all samples."""
     if abs(change) < PALE:
         return ""
     return f"{'more' if change > 0 else 'less'}{'_little' if abs(change) < DEEP else ''}"
@@ -58,7 +58,7 @@ def row(
     *,
     differential: bool,
 ) -> Line:
-    """One depth: each frame a box with as much of its name as fits; `*` before those that were found."""
+    """Frames of one depth as boxes with as much of their names as fits; `*` marks search results."""
     spans: list[Span] = []
     at = 0
     for place, box in enumerate(boxes):

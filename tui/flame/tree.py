@@ -1,7 +1,7 @@
 """Sampled stacks as a tree of frames, laid out in rows of character cells; and by function. Pure values.
 
-A row is a depth, the outermost function first. A frame is as wide as its share of the samples; one narrower than half
-a cell is not drawn. Counts of the baseline are scaled so that they can be compared with the other build's.
+A row is a depth, the outermost function first. A frame is as wide as its share of the samples; one narrower than half a
+cell is not drawn. The baseline's counts are scaled to be comparable with the other build's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from typing import Literal
 from engine.results.flame import FlameGraph
 
 Side = Literal["base", "other"]
-MOST_FRAMES = 400  # of one stack; deeper ones are cut
+MOST_FRAMES = 400  # per stack; deeper ones are cut
 
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A function in one call chain: samples in it with its callees, and in itself alone.
-
-    `certain`: the first of these changed by more than chance.
-    """
+    """A function in one call chain: samples with and without callees; `certain`: the former changed beyond chance."""
 
     name: str
     parent: Frame | None = None
@@ -37,7 +34,7 @@ class Frame:
 
     @property
     def change(self) -> float:
-        """Samples of the other side beyond those of the baseline."""
+        """Samples of the other side in excess of the baseline's."""
         return self.other - self.base
 
     def path(self) -> list[Frame]:
@@ -81,8 +78,6 @@ def tree(graph: FlameGraph) -> Frame:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A frame on the screen, between two columns."""
-
     start: int
     end: int
     frame: Frame
@@ -111,7 +106,6 @@ def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
 
 
 def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | None:
-    """Row and index of the box of a frame."""
     for y, boxes in enumerate(rows):
         for x, box in enumerate(boxes):
             if box.frame is frame:
@@ -120,7 +114,6 @@ def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | N
 
 
 def matching(root: Frame, wanted: str) -> list[Frame]:
-    """The frames whose name contains a text, ignoring case."""
     text = wanted.lower()
     return [frame for frame in root.below() if frame.parent is not None and text in frame.name.lower()] if text else []
 
@@ -140,9 +133,7 @@ def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function over all call chains: samples in itself, which may have changed by more than chance (`certain`), and
-    with its callees.
-    """
+    """A function over all call chains: own samples (`certain`: changed by more than chance), and with callees."""
 
     name: str
     own_base: float
@@ -157,7 +148,7 @@ class Function:
 
 
 def functions(root: Frame, certain: Collection[str] = (), *, differential: bool) -> list[Function]:
-    """All functions: certain changes first, the largest before; for one side, the busiest first."""
+    """All functions: certain changes first, by size; for a single side, the busiest first."""
     sums: dict[str, list[float]] = {}
     waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
     while waiting:

@@ -1,1 +1,1 @@
-"""History: past runs, found again, replayed, tagged and removed."""
+"""History: past runs, to find, replay, tag and remove."""

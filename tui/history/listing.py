@@ -1,4 +1,4 @@
-"""The rows of History: runs, one run's cells, or all cells; filtered and sorted, with the cursor staying on its row."""
+"""The rows of History: runs, one run's cells, or all cells; filtered and sorted. The cursor stays on its row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,10 +26,7 @@ CELL_SORTS: dict[str, Callable[[CellStep], object]] = {
 
 @dataclass(slots=True)
 class Listing:
-    """The rows of the view, either `runs` or `cells`, as of the last `gather`.
-
-    `opened` is the run whose cells are listed; `all_cells` lists those of all runs that pass the filter.
-    """
+    """Rows as of the last `gather`: runs, the cells of `opened`, or with `all_cells` those of all filtered runs."""
 
     cache: RunCache
     opened: Path | None = None
@@ -38,9 +35,9 @@ class Listing:
     runs: list[RunSummary] = field(default_factory=list)
     cells: list[CellStep] = field(default_factory=list)
     _words: tuple[row_filter.Word, ...] = ()
-    _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # of cells?
-    _slices: dict[Path, str] = field(default_factory=dict)  # length of the slices of interleaved runs
-    # What the cursor is on, and where that is, of each thing that was listed.
+    _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # key: of cells?
+    _slices: dict[Path, str] = field(default_factory=dict)  # slice length of interleaved runs
+    # For each list: the row at the cursor, and its index.
     _at: dict[tuple[Path | None, bool], tuple[object, int]] = field(default_factory=dict)
 
     @property
@@ -64,18 +61,17 @@ class Listing:
         return len(self.rows)
 
     def read(self, folder: Path) -> None:
-        """Read a run's line, and its slices."""
         self.cache.read(folder)
         if length := slices_of(folder):
             self._slices[folder] = length
 
     @property
     def slices(self) -> dict[Path, str]:
-        """Length of the slices of each listed run that was interleaved."""
+        """Slice length of each listed run that was interleaved."""
         return {run.folder: self._slices[run.folder] for run in self.runs if run.folder in self._slices}
 
     def gather(self) -> None:
-        """Take in what has been read; the cursor stays on its row, wherever that has moved."""
+        """Update the rows from what has been read; the cursor follows its row."""
         self.runs = row_filter.runs(map(self._marked, self.cache.runs), self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]
@@ -95,7 +91,7 @@ class Listing:
         self._at[self.opened, self.all_cells] = (self._known(place), place)
 
     def show(self, opened: Path | None, *, all_cells: bool = False) -> None:
-        """List a run's cells, all cells, or the runs."""
+        """List the cells of `opened`, all cells, or the runs."""
         self.opened, self.all_cells = opened, all_cells
         self.gather()
 
@@ -132,7 +128,7 @@ class Listing:
         return replace(row, run=self._marked(row.run), flags=flags) if length else row
 
     def _known(self, place: int) -> object:
-        """The identity of a row across reads."""
+        """The identity of a row, stable across reads."""
         if place >= self.count:
             return None
         row = self.rows[place]
@@ -140,5 +136,4 @@ class Listing:
 
 
 def run_of(row: RunSummary | CellStep) -> RunSummary:
-    """The run of a row."""
     return row.run if isinstance(row, CellStep) else row

@@ -14,12 +14,12 @@ from engine.view.run_summary import CellStep, RunSummary
 EXACT = ("step", "rep", "state")
 NAMES = ("build", "cell", "flag", "host", "kernel", "load", "probe", "rep", "run", "state", "step", "tag")
 
-Facts = Mapping[str, Sequence[str]]  # by the names above: what a row has of it
+Facts = Mapping[str, Sequence[str]]  # a row's values for each of the names above
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a filter; `name` is empty for a bare one. `wanted` is in lower case."""
+    """`name` is empty for a bare word; `wanted` is in lower case."""
 
     name: str
     wanted: str
@@ -66,12 +66,11 @@ def _run_facts(run: RunSummary) -> dict[str, Sequence[str]]:
 
 
 def of_run(run: RunSummary) -> Facts:
-    """The facts of a run: it has the steps and builds of all its cells."""
+    """The facts of a run, with the steps and builds of all its cells."""
     return {**_run_facts(run), "kernel": (run.kernel,), "build": run.builds, "step": run.steps}
 
 
 def of_cell(row: CellStep) -> Facts:
-    """The facts of a cell's step."""
     return {
         **_run_facts(row.run),
         "cell": (row.cell,),
@@ -84,10 +83,8 @@ def of_cell(row: CellStep) -> Facts:
 
 
 def runs(rows: Iterable[RunSummary], wanted: Sequence[Word]) -> list[RunSummary]:
-    """The runs that match all words."""
     return [row for row in rows if all(word.holds(facts) for facts in (of_run(row),) for word in wanted)]
 
 
 def cells(rows: Iterable[CellStep], wanted: Sequence[Word]) -> list[CellStep]:
-    """The steps of cells that match all words."""
     return [row for row in rows if all(word.holds(facts) for facts in (of_cell(row),) for word in wanted)]

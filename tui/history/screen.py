@@ -22,14 +22,14 @@ from tui.screens.dialogs import AskScreen, LineScreen
 from tui.widgets.lines import Lines
 from tui.widgets.row_list import Rows
 
-AT_ONCE = 12  # runs read before the next painting
+AT_ONCE = 12  # runs read before the next paint
 
 
 class HistoryScreen(BenchScreen):
-    """The runs; the cells and steps of one run; those of all runs."""
+    """The list of runs, of one run's cells and steps, or of the cells of all runs."""
 
     TITLE_WORD: ClassVar[str] = "HISTORY"
-    WHOLE: ClassVar[tuple[int, int]] = LEAST  # its columns give way
+    WHOLE: ClassVar[tuple[int, int]] = LEAST  # its columns adapt to less room
     LOOK_S: ClassVar[float] = 2.0
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("enter", "open", "open", "history.open"),
@@ -68,7 +68,7 @@ class HistoryScreen(BenchScreen):
         return self._unread
 
     def look(self) -> None:
-        """Read what has changed, in a thread; nothing while another screen is in front."""
+        """Read what has changed, in a thread; do nothing while another screen is in front."""
         if not self._reading and self.bench.current_mode == "history":
             self._reading = True
             self.run_worker(self._read(), group="history", exit_on_error=False)
@@ -129,7 +129,7 @@ class HistoryScreen(BenchScreen):
 
     def _row(self, place: int) -> Line:
         listing, columns, year = self.listing, self.size.width, history_text.year_of(self.context.clock.wall_ns())
-        if place >= listing.count:  # something else is listed since it was drawn
+        if place >= listing.count:  # the list has changed since it was drawn
             return ()
         row, at = listing.rows[place], place == listing.cursor
         picked = run_of(row).folder == self._picked
@@ -223,7 +223,7 @@ class HistoryScreen(BenchScreen):
         self.look()
 
     def _run(self) -> RunSummary | None:
-        """The run of the row at the cursor; if there is no row, say so."""
+        """The run of the row at the cursor; show a notice if there is no row."""
         run = self.listing.current_run()
         if run is None:
             self.bench.say("there is no run to choose", "warning")
@@ -295,7 +295,7 @@ class HistoryScreen(BenchScreen):
                 else:
                     self._answered(answer)
 
-            if gone:  # one after the other: both write the same file
+            if gone:  # sequentially: both write the same file
                 self.bench.ask_bench(("tag", "--remove", "--", str(run.folder), *gone), "removing tags", added)
             else:
                 added("")

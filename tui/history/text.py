@@ -14,9 +14,9 @@ from tui.marks import Line, Span, cut, fit, line
 from tui.widgets.ribbon import ribbon as strip
 
 Row = RunSummary | CellStep
-BETWEEN = 1  # columns
-NARROW, WIDE = 72, 110  # columns of a screen
-EDGE = 2  # cells left of the first column: the cursor, the pick
+BETWEEN = 1  # cells
+NARROW, WIDE = 72, 110  # screen widths
+EDGE = 2  # cells left of the first column: cursor and pick
 
 STATES = {
     "running": (">", "chosen"),
@@ -34,20 +34,18 @@ class Column:
 
     title: str
     cells: int
-    text: Callable[[Any, int], Span]  # of a run or a cell's step, and the current year
+    text: Callable[[Any, int], Span]  # takes a run or a cell's step, and the current year
     least: int = 0
     right: bool = False
 
 
 def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = False) -> tuple[Column, ...]:
-    """The columns of the table of runs on a screen of this width, with one for `slices` if a run has any and the screen
-    is wide; on a narrow one the builds need that room. Tags replace the host there.
-    """
+    """Columns for runs: a wide screen adds `slices` if any run has them; tags replace the host on a narrow one."""
     every = list(_RUNS)
     if tagged and NARROW <= columns < WIDE:
         every = [replace(column, least=WIDE) if column.title == "host" else column for column in every]
         every.append(replace(_TAGS, cells=11, least=NARROW))
-    over = max(0, columns - 150)  # the builds have what a screen as wide as that has left: they share it
+    over = max(0, columns - 150)  # the builds share the width beyond this
     wider = {"load": min(10, over // 3), "steps": min(30, over // 2)}
     every = [replace(column, cells=column.cells + wider.get(column.title, 0)) for column in every]
     if slices:
@@ -57,7 +55,7 @@ def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = Fals
 
 
 def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:
-    """The columns of the table of cells' steps; those that are equal within a run are left out for one run."""
+    """Columns for cells' steps; for one run without those that are equal within it."""
     left_out = ("host", "kernel") if one_run and columns < 110 else ()
     return tuple(column for column in _CELLS if column.least <= columns and column.title not in left_out)
 
@@ -69,7 +67,6 @@ def when(t_ns: int, year: int) -> str:
 
 
 def year_of(t_ns: int) -> int:
-    """The year of a time, here."""
     return time.localtime(t_ns / 1e9).tm_year
 
 
@@ -199,10 +196,9 @@ def counted(number: int, word: str) -> str:
 
 
 def title(heading: str, filter_text: str, sort: str, note: str, columns: int) -> Line:
-    """The first row: the list, the filter, the order."""
     left, right = f" HISTORY  {heading}", f"sort {sort} "
     asked = (f"  filter: {filter_text}" if filter_text else "") + (f"  {note}" if note else "")
-    # What is listed gives way to the filter: rows that are missing without a word are taken for gone.
+    # The filter is cut last: rows that are missing without a reason would be taken for deleted.
     room = max(len(" HISTORY  ~"), columns - len(asked) - len(right) - 1)
     left = left if len(left) <= room else f"{left[: room - 1]}~"
     cells = max(1, columns - len(right))

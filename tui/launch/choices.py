@@ -1,6 +1,6 @@
 """The items of each panel of the Launch screen, and the plan that results from choosing one.
 
-`Choices` is the answer of `bench list choices`. All is pure: a plan and an offer in, items out, a new plan back.
+`Choices` is the answer of `bench list choices`. All is pure: a plan and the choices in, items out, a new plan back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Change = Callable[[], Request]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What can be chosen: rows as `bench list` gives them, and `bench probes list`."""
+    """The available choices: rows as in `bench list`, and `bench probes list`."""
 
     builds: tuple[Row, ...] = ()
     configs: tuple[Row, ...] = ()
@@ -48,7 +48,6 @@ class Choices:
 
     @classmethod
     def of(cls, record: dict[str, list[Row]]) -> Choices:
-        """Parse the JSON of `bench list choices`."""
         return cls(**{name: tuple(record.get(name, ())) for name in cls.__slots__})
 
     @property
@@ -69,7 +68,7 @@ class Choices:
         return tuple(dict.fromkeys(str(row[option.name]) for row in self._sizes(plan) if option.name in row))
 
     def usual(self, plan: Request) -> Row:
-        """The named size that matches the plan's options; empty where they match none."""
+        """The named size that matches the plan's options, or an empty row."""
         options = {option.name: option for option in self.options_of(plan)}
         excluded = {name for own in plan.options if own in options for name in options[own].excludes}
         if any(options[name].kind == "str" for name in excluded if name in options):
@@ -114,8 +113,7 @@ class Choices:
 class Question:
     """A line to type, and the plan that results; `take` raises UserError for an invalid line.
 
-    A line that `check` refuses stays on the screen to be corrected; `take` may keep it there, too. `forms` describes
-    valid lines and the default.
+    A line that `check` or `take` refuses stays for correction. `forms` describes valid lines and the default.
     """
 
     text: str
@@ -127,10 +125,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a panel. `box` stands before its name, `text` after it, `aside` where there is room; `detail` is
-    shown below while the cursor is on it. `mark` is the style of its box or text.
+    """`box` precedes the name, `text` follows it, `aside` too if it fits; `detail` is shown below at the cursor.
 
-    Space does `toggle`, left and right do `lesser` and `greater`; `question` is asked for a typed value.
+    `mark` styles box or text. Space does `toggle`, left and right `lesser` and `greater`; `question` asks for a value.
     """
 
     name: str
@@ -143,10 +140,10 @@ class Item:
     lesser: Change | None = None
     greater: Change | None = None
     question: Question | None = None
-    base: Change | None = None  # what `b` does
-    only: Change | None = None  # what `x` does
-    group: str = ""  # what it is one of, where that is not what the item before is
-    shown: str = ""  # in place of its name
+    base: Change | None = None  # key `b`
+    only: Change | None = None  # key `x`
+    group: str = ""  # heading of its group, given for the first item only
+    shown: str = ""  # instead of its name
 
 
 def _box(chosen: bool) -> str:
@@ -154,7 +151,7 @@ def _box(chosen: bool) -> str:
 
 
 def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
-    """The user's own installs, then the builds by major, newest first; only those chosen or with `wanted` in them."""
+    """The user's own installs, then builds by major, newest first; only those chosen or containing `wanted`."""
     own = {build: {"label": name_of(build), "version": "", "patches": [],
                    "provenance": "external server" if is_external(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
@@ -186,7 +183,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
 def configs(plan: Request, offer: Choices) -> Iterator[Item]:
     names = tuple(str(row["name"]) for row in offer.configs)
     described = {str(row["name"]): str(row["description"]) for row in offer.configs}
-    # The one that is usual is the last of its table, and the first that a person looks for.
+    # The default is the last of its table, but the first that a person looks for.
     ordered = (*(name for name in names if name == "auto"), *(name for name in names if name != "auto"))
     own = tuple(config for config in plan.configs if config not in names)
     for config in (*ordered, *own):
@@ -240,7 +237,7 @@ def probes(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterator[Item]:
-    """The steps; `planned` are those that will run, including those that chosen steps need."""
+    """The steps; `planned` are those that will run, including prerequisites of chosen ones."""
     every = offer.steps(plan)
     fixed, named = offer.preset(plan) is not None, steps_of(plan)
     for step in every:
@@ -259,7 +256,7 @@ def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterato
 
 # -- the preflight
 
-ANOTHER_RUN = "another run"  # what blocks a start while one is measuring
+ANOTHER_RUN = "another run"  # blocks a start while another run is measuring
 SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
@@ -282,7 +279,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
         enough = free_bytes >= needed_bytes
         found.append(
             {
-                "name": "free space",  # doctor has one, too, that knows of no plan
+                "name": "free space",  # replaces that of `bench doctor`, which knows no plan
                 "status": "ok" if enough else "fail",
                 "found": f"{size(free_bytes)} free, {size(needed_bytes)} needed",
                 "reason": "" if enough else "the run would be refused",
@@ -303,7 +300,6 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
 
 
 def unfinished(offer: Choices) -> tuple[Row, ...]:
-    """The runs that can be resumed."""
     return tuple(
         row
         for row in offer.runs

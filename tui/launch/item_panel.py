@@ -1,4 +1,4 @@
-"""A panel of the Launch screen: items in a grid, with one at the cursor; it can have the focus."""
+"""A panel of the Launch screen: items in a grid with a cursor."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ class Panel(Lines, can_focus=True):
         super().__init__(id=id, resized=self._draw_anew)
         self.form, self.items, self.draw = form, items, draw
         self.cursor = 0
-        self.top = 0  # the row that was seen first when it was drawn last
+        self.top = 0  # first visible row of the last paint
 
     def _draw_anew(self) -> None:
-        self.top = 0  # in another room the rows around the cursor are seen
+        self.top = 0  # with another size, scroll to the cursor anew
         self.draw(self)
 
     @property
     def item(self) -> Item | None:
-        """The item at the cursor."""
         items = self.items()
         return items[min(self.cursor, len(items) - 1)] if items else None
 
@@ -59,12 +58,12 @@ class Panel(Lines, can_focus=True):
             self.move_to(place)
 
     def action_page(self, pages: int) -> None:
-        rows = max(1, self.size.height - 2)  # its title, and a row that stays in sight
+        rows = max(1, self.size.height - 2)  # less the title and one row
         self.move_to(self.cursor + pages * rows * self.grid[0])
 
     @property
     def grid(self) -> Grid:
-        """Columns and visible rows; the rows stay in place while the cursor is among them."""
+        """Columns and visible rows; scrolls only when the cursor leaves them."""
         return grid(self.form, len(self.items()), self.cursor, *self.size, self.top)
 
     async def on_click(self, event: events.Click) -> None:

@@ -15,7 +15,7 @@ _VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 
 
 def keep(request: Request, path: Path) -> None:
-    """Write a plan file. Raises UserError if it cannot be written, or names a config that may not be in it."""
+    """Write a plan file. Raises UserError if it cannot be written, or if it may not name one of the configs."""
     kept = replace(request, configs=tuple(_beside(path, config) for config in request.configs))
     try:
         path.write_text(tomli_w.dumps(kept.entries()), "utf-8")
@@ -24,7 +24,7 @@ def keep(request: Request, path: Path) -> None:
 
 
 def _beside(plan: Path, config: str) -> str:
-    """A config as a plan file names it: a file relative to the plan's folder, the only place it is read from."""
+    """A config as a plan file names it: relative to the plan's folder, the only place it is read from."""
     if "/" not in config and Path(config).suffix not in (".conf", ".toml"):
         return config
     place, folder = Path(config).absolute(), plan.absolute().parent
@@ -34,7 +34,7 @@ def _beside(plan: Path, config: str) -> str:
 
 
 def with_build(request: Request, build: str, order: Sequence[str]) -> Request:
-    """Add a build, or remove it; builds are in the order of the list, the user's own installs last."""
+    """Toggle a build; builds keep the order of the list, the user's own installs last."""
     base = request.base_build
     if build in request.builds:
         left = tuple(other for other in request.builds if other != build)
@@ -45,37 +45,34 @@ def with_build(request: Request, build: str, order: Sequence[str]) -> Request:
 
 
 def with_base(request: Request, build: str, order: Sequence[str]) -> Request:
-    """Make a build the baseline; it is added if missing."""
+    """Make a build the baseline, adding it if missing."""
     return _based(request if build in request.builds else with_build(request, build, order), build)
 
 
 def _based(request: Request, base: str | None) -> Request:
-    """Set the baseline; None where it is the first build anyway."""
+    """Set the baseline; None if it is the first build anyway."""
     return replace(request, base=None if base in request.builds[:1] else base)
 
 
 def with_config(request: Request, config: str, order: Sequence[str]) -> Request:
-    """Add a config, or remove it; one always remains."""
+    """Toggle a config; the last one cannot be removed."""
     return replace(request, configs=_toggled(request.configs, config, order) or request.configs)
 
 
 def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
-    """Add a kernel, or remove it; one always remains."""
+    """Toggle a kernel; the last one cannot be removed."""
     return replace(request, kernels=_toggled(request.kernels, kernel, order) or request.kernels)
 
 
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
-    """Set an option of the workload, which replaces those it conflicts with; None removes it."""
+    """Set an option of the workload and drop those that it excludes; None removes it."""
     dropped = (name, *(excludes if value is not None else ()))
     kept = {other: own for other, own in request.options.items() if other not in dropped}
     return replace(request, options=kept if value is None else {**kept, name: value})
 
 
 def with_workload(request: Request, workload: str, preset: str | None = None) -> Request:
-    """Choose another workload with its defaults, or a named plan of it; the number of clients stays, if it is one.
-
-    A named plan of another workload may set its own numbers.
-    """
+    """Choose a workload, or a named plan of it; keeps only the clients, unless that plan is another workload's."""
     clients = request.options.get("clients") if workload == request.workload or preset is None else None
     kept = {"clients": clients} if isinstance(clients, int) else {}
     options = kept | ({"preset": preset} if preset else {})
@@ -83,7 +80,7 @@ def with_workload(request: Request, workload: str, preset: str | None = None) ->
 
 
 def repeats_of(request: Request, estimate: Mapping[str, Any] | None) -> int:
-    """Cells per build; taken from the estimate where the plan leaves the number to the engine."""
+    """Cells per build, from the estimate if the plan leaves the number to the engine."""
     if request.repeats is not None or estimate is None or not request.subjects:
         return request.planned_repeats
     return int(estimate["cell_count"]) // request.subjects
@@ -95,7 +92,7 @@ def steps_of(request: Request) -> tuple[str, ...]:
 
 
 def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
-    """Add a step, or remove it; choosing every step is the same as naming none."""
+    """Toggle a step; choosing every step equals naming none."""
     left = _toggled(steps_of(request) or all_steps, step, all_steps)
     if not left:
         raise UserError("a run has at least one step")
@@ -113,12 +110,12 @@ def version_key(version: str) -> tuple[int, int, int]:
 
 
 def with_only_step(request: Request, step: str) -> Request:
-    """Choose this step alone and those it needs; all steps, if it was alone already."""
+    """Choose this step alone with its prerequisites, or all steps if it was alone already."""
     return with_option(request, "steps", None if steps_of(request) == (step,) else [step])
 
 
 def with_probe(request: Request, probe: str, modes: Sequence[str]) -> Request:
-    """Switch a probe to its next mode (`""` is all the time), and off after the last."""
+    """Switch a probe to its next mode (`""`: all the time), and off after the last."""
     names = [f"{probe}:{mode}" if mode else probe for mode in modes]
     others = tuple(name for name in request.probes if name not in names and name != "none")
     place = next((names.index(name) for name in request.probes if name in names), -1)

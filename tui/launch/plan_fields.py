@@ -16,8 +16,8 @@ from workloads.options import Option, options_of
 from workloads.quantity import EXAMPLES
 
 SCALE = "scale"
-LONG = 10_000  # from here on a number is rather typed with a letter for its zeros
-OTHER_PANELS = ("steps", "preset", "clients")  # options that are chosen in other places of the screen
+LONG = 10_000  # from here on, numbers are shown with a suffix for their zeros
+OTHER_PANELS = ("steps", "preset", "clients")  # options chosen elsewhere on the screen
 
 
 def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
@@ -46,7 +46,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
             *(_option(option, plan, offer) for option in scales),
             *(Item(name, text=str(preset[name]), detail=fixed) for name in own),
         )
-    sized = any(SCALE in row for row in offer.workloads if row["workload"] == plan.workload)  # else only presets are
+    sized = any(SCALE in row for row in offer.workloads if row["workload"] == plan.workload)  # otherwise only presets
     return (first, *others, *(_option(option, plan, offer) for option in options if sized or option.name != SCALE))
 
 
@@ -229,7 +229,7 @@ def _yes(words: str, value: bool, detail: str, take: Callable[[bool], Request]) 
 
 
 def _forms(option: Option, usual: str = "", *, may_be_empty: bool = True) -> str:
-    """Describe valid input for an option, with an example and the default; `usual` names one that depends on others."""
+    """Valid input for an option, with an example and the default; `usual` is one that depends on other options."""
     long = option.kind in ("int", "float") and (option.most is None or option.most >= LONG)
     such = f", such as {EXAMPLES[option.unit]}" if long or option.unit else ""
     default = usual or option.unset or ("" if option.default in (None, "", ()) else f"{option.default}")
@@ -238,7 +238,7 @@ def _forms(option: Option, usual: str = "", *, may_be_empty: bool = True) -> str
 
 
 def _given(words: str, option: Option, text: str) -> Any:
-    """Parse what was typed for an option, None for nothing. Raises UserError, in prose, for an invalid value."""
+    """Parse the text typed for an option, None if empty. Raises UserError, in prose, if it is invalid."""
     try:
         value = option.parsed(text)
     except ValueError as error:

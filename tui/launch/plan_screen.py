@@ -32,7 +32,7 @@ from tui.widgets.find_line import FindLine
 from tui.widgets.lines import Lines
 
 WIDEST_COLUMNS = 170
-SETTLED_S = 0.3  # after the last change before it is counted what the plan comes to
+SETTLED_S = 0.3  # pause after the last change before the plan is estimated
 FORMS: dict[str, PanelForm] = {
     "ready": PanelForm("ready", columns=3, inline=True),
     "builds": PanelForm("builds", "b base + own / find", wide_columns=2, wide_at=80, name_cells=13, groups=True),
@@ -97,14 +97,14 @@ class PlanScreen(BenchScreen):
         self.offer = Choices()
         self.estimate: dict[str, Any] | None = None
         self.checks: tuple[dict[str, Any], ...] = ()
-        self.trouble = ""  # why the plan cannot be
+        self.trouble = ""  # what is wrong with the plan
         self.refused = ""  # why it was not started
-        self.measuring = ""  # the run that is, if one is
+        self.measuring = ""  # the run that is measuring, if any
         self.doing = ""
-        self.file = ""  # that holds the plan, as it was `kept`
+        self.file = ""  # the plan's file, holding what was `kept`
         self.kept = self.plan
         self._find = ""
-        self._asked = False  # for the choices
+        self._asked = False  # choices have been requested
         self._stood_on: Panel | None = None
         self._settling: Timer | None = None
 
@@ -145,7 +145,6 @@ class PlanScreen(BenchScreen):
         self.ask_choices()
 
     def look(self) -> None:
-        """Check whether another run is measuring."""
         measuring = runs.measuring(self.context.out)
         if measuring != self.measuring:
             self.measuring, self.refused = measuring, ""
@@ -159,9 +158,7 @@ class PlanScreen(BenchScreen):
 
     @work(group="choices", exclusive=True, exit_on_error=False)
     async def ask_choices(self, look: bool = True) -> None:
-        """Ask `bench` for choices, probes and the state of the machine, one after the other: probes take longest, and
-        the last one measures how busy the machine is.
-        """
+        """Ask `bench` for choices, probes and the machine's state in sequence: the last one measures how busy it is."""
         out = ("--out", str(self.context.out))
         try:
             self.offer = replace(Choices.of(await bench.ask_json("list", "choices", *out)), probes=self.offer.probes)
@@ -180,12 +177,12 @@ class PlanScreen(BenchScreen):
         await self._look()
 
     def progress(self, text: str) -> None:
-        """Show a notice while something is being done; empty when it is over."""
+        """Show a notice while something is under way; an empty text removes it."""
         self.doing = text
         self._draw_head()
 
     async def _look(self) -> None:
-        """Run the preflight: `bench doctor` exits with an error if a check fails, and prints the same either way."""
+        """Run the preflight: `bench doctor` exits with an error if a check fails, but prints the same JSON."""
         code, answer, complaint = await bench.run("doctor", "--out", str(self.context.out), "--json")
         try:
             self.checks = tuple(json.loads(answer))
@@ -228,7 +225,7 @@ class PlanScreen(BenchScreen):
         return launch_choices.steps(self.plan, self.offer, (self.estimate or {}).get("steps", ()))
 
     def check_items(self) -> tuple[Item, ...]:
-        """The state of the machine, and what the plan itself needs."""
+        """The state of the machine, and the plan's own requirements."""
         needed, free = ((self.estimate or {}).get(name, 0) for name in ("needed_bytes", "free_bytes"))
         own = launch_choices.own_checks(self.plan, needed, free, self.measuring)
         named = {check["name"] for check in own}
@@ -251,7 +248,7 @@ class PlanScreen(BenchScreen):
         self.refresh_small()
 
     def show_build(self, name: str) -> None:
-        """Move the cursor of the builds, all of which are shown, to one of them."""
+        """Show all builds, with the cursor on this one."""
         self._find = ""
         builds = self.query_one("#builds", Panel)
         names = [item.name for item in builds.items()]
@@ -299,7 +296,7 @@ class PlanScreen(BenchScreen):
             self.bench.complain(error)
 
     def action_change(self, by: int) -> None:
-        """Decrease or increase a field's value; in a grid, move to the item at the left or right."""
+        """Decrease or increase a field's value; in a grid, move left or right."""
         panel = self._panel
         if panel is None or panel.item is None:
             return
@@ -310,7 +307,6 @@ class PlanScreen(BenchScreen):
             panel.move_to(panel.cursor + by)
 
     def action_choose(self) -> None:
-        """Choose the item, or ask for the field's value."""
         item = self._item
         if item is None:
             return
@@ -332,7 +328,7 @@ class PlanScreen(BenchScreen):
             self.bench.say("b makes the build under the cursor the base: go to the builds first (tab)", "dim")
 
     def action_only(self) -> None:
-        """Choose only the step under the cursor; once more: all steps."""
+        """Choose only the step at the cursor; once more: all steps."""
         item = self._item
         if item is not None and item.only is not None:
             self._take(item.only)
@@ -354,7 +350,6 @@ class PlanScreen(BenchScreen):
             self.bench.ask_user(LineScreen(question, check=ready_plans.named), build)
 
     def action_find(self) -> None:
-        """Filter builds while typing."""
         self.add_class("-finding")
         self.query_one(FindLine).begin(self._find)
 
@@ -370,11 +365,9 @@ class PlanScreen(BenchScreen):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to show all builds while they are filtered."""
         return bool(self._find) if action == "all_builds" else True
 
     def action_all_builds(self) -> None:
-        """Show all builds, with the cursor on the same one."""
         at = self.query_one("#builds", Panel).item
         self.show_build(at.name if at is not None else "")
         self.draw()

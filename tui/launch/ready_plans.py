@@ -1,4 +1,4 @@
-"""Plans that are ready to start: the usual questions, each with its time. Choosing one keeps the builds."""
+"""Plans that are ready to start: common questions, each with its time. Choosing one keeps the builds."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,16 +21,13 @@ RECENT = 5  # runs
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A plan by its name, with its time where that says enough about its size: a preset with a title.
-
-    `entries` are the entries of a plan file that differ from the defaults.
-    """
+    """A named plan, with its time if that says enough about its size; `entries` go into its plan file."""
 
     name: str
     time: str
     words: str
     entries: Mapping[str, Any]
-    patch: bool = False  # one build is the user's own, of which the path is asked
+    patch: bool = False  # one build is the user's own; its path is asked for
 
     @property
     def title(self) -> str:
@@ -66,7 +63,7 @@ def recent(out: Path) -> tuple[Row, ...]:
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
-    """The newest release of each of the newest majors, oldest first; from source where possible."""
+    """The newest release of each of the newest majors, oldest first; from source if possible."""
     found: dict[int, tuple[tuple[int, int, int], bool, str]] = {}
     for row in offer.builds:
         key = version_key(str(row["version"]))
@@ -78,13 +75,13 @@ def newest(offer: Choices, majors: int) -> tuple[str, ...]:
 
 
 def _here(row: Row) -> bool:
-    """Whether a build can be had on this machine: no archive that could not be fetched is needed."""
+    """Whether this machine can have a build: it needs no archive that could not be fetched."""
     archive = row.get("tarball")
     return not archive or Path(str(archive.get("path", ""))).exists()
 
 
 def items(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The ready plans; the one that equals the plan is chosen."""
+    """The ready plans; the one that equals the plan is marked."""
     for ready in plans(offer):
         chosen = bool(plan.builds) and ready.made(plan) == plan
         yield Item(

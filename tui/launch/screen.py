@@ -23,7 +23,7 @@ from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
 
 
 class LaunchScreen(PlanScreen):
-    """A plan, and what is done with it: started, shown, saved, resumed."""
+    """A plan, and the actions on it: start, show, save, resume."""
 
     TITLE_WORD: ClassVar[str] = "LAUNCH"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -44,7 +44,6 @@ class LaunchScreen(PlanScreen):
     # -- starting
 
     def action_start(self, whatever: bool) -> None:
-        """Start the run, unless the preflight blocks it."""
         self.look()
         blocks = [item.name for item in self.check_items() if item.box == "x"]
         if self.trouble:
@@ -76,7 +75,7 @@ class LaunchScreen(PlanScreen):
         except UserError as error:
             self.look()
             if launch_choices.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
-                self._refuse_another()  # one that began while the builds were prepared
+                self._refuse_another()  # another run may have begun while the builds were prepared
                 return
             self.refused = str(error)
             raise
@@ -86,7 +85,7 @@ class LaunchScreen(PlanScreen):
         self.progress(f"starting: {text.removeprefix('starting ')}")
 
     def _refuse_another(self) -> None:
-        """Say that another run is measuring while it does, and show it in Live if it can be found."""
+        """While another run is measuring, say so, and show it in Live if it can be found."""
         self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts all the same"
         if self.measuring != runs.ELSEWHERE:
             self.bench.select(self.context.out / self.measuring)
@@ -124,7 +123,7 @@ class LaunchScreen(PlanScreen):
     # -- looking and keeping
 
     def action_dry_run(self) -> None:
-        """Show the cells in their order; missing builds are made, but nothing is started."""
+        """Show the cells in order, building what is missing but starting nothing."""
         if not self.plan.builds:
             self.bench.say("no build is chosen: there is nothing to run", "warning")
             return
@@ -139,7 +138,7 @@ class LaunchScreen(PlanScreen):
         self._do("preparing the builds for a dry run", ask())
 
     def action_save(self, name: str = "", wrong: str = "") -> None:
-        """Ask for a file and write the plan; with `wrong` the line that was typed stays."""
+        """Ask for a file and write the plan; after the error `wrong`, keep the line that was typed."""
 
         def save(path: Path) -> None:
             try:
@@ -164,7 +163,7 @@ class LaunchScreen(PlanScreen):
             self.bench.say("no build is chosen: there is no plan to save", "warning")
 
     def action_load(self, name: str = "", wrong: str = "") -> None:
-        """Ask for a plan file and open it; with `wrong` the line that was typed stays."""
+        """Ask for a plan file and open it; after the error `wrong`, keep the line that was typed."""
 
         async def load(path: Path) -> None:
             try:
@@ -193,7 +192,7 @@ class LaunchScreen(PlanScreen):
         return str(self.context.out)
 
     def _do(self, doing: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that takes a while, unless something is under way; show a notice, and what failed."""
+        """Run `work` with a notice unless something else is under way, and show any error."""
         if self.doing:
             work.close()
             self.bench.say(f"wait: {self.doing}", "warning")
@@ -204,7 +203,7 @@ class LaunchScreen(PlanScreen):
                 await work
             except UserError as error:
                 self.bench.complain(error)
-            except (TypeError, KeyError) as error:  # the JSON of another pgbed's bench
+            except (TypeError, KeyError) as error:  # JSON from another version of bench
                 self.bench.complain(UserError(f"bench answered something else than was asked: {error!r}"))
             finally:
                 self.progress("")

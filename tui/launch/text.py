@@ -15,16 +15,17 @@ from tui.launch.choices import Choices, Item, unfinished
 from tui.launch.plan_edits import repeats_of
 from tui.marks import Line, fit, line, width
 
-Grid = tuple[int, range]  # in how many columns items are laid out, and which rows of them are seen
+Grid = tuple[int, range]  # columns of items, and the visible rows
 
-ASIDE_CELLS = 36  # a panel as wide as this has room for a few words after each name
+ASIDE_CELLS = 36  # a panel this wide has room for a few words after each name
 
 
 @dataclass(frozen=True, slots=True)
 class PanelForm:
-    """Layout of a panel's items: in `columns` of a grid, as fields (name, then value), or `inline`, in the row of the
-    title. Texts follow names of `name_cells`; `groups` stand before names, texts aside start at `aside_at`. A panel of
-    `wide_at` cells has `wide_columns`.
+    """Layout of a panel: items in `columns`, as fields (name, then value), or `inline` in the title's row.
+
+    Texts follow names of `name_cells`; `groups` precede names; texts aside start at `aside_at`. A panel of `wide_at`
+    cells has `wide_columns`.
     """
 
     title: str
@@ -51,7 +52,7 @@ def panel(
     note: str = "",
     instead: str = "",
 ) -> list[Line]:
-    """Draw a panel: its title with a rule, then the items that its grid shows; `instead` if it has none."""
+    """A panel: its title with a rule, then the visible items, or `instead` if there are none."""
     waits = [line((f" {instead}", "dim"))] if instead and not items else []
     if form.inline:
         line_of_items = _inline(form, items, cursor, focused=focused)
@@ -71,14 +72,14 @@ def panel(
 
 
 def grid(form: PanelForm, count: int, cursor: int, cells: int, rows: int, top: int = 0) -> Grid:
-    """Lay out items in a panel of this size, from row `top` on, scrolled if the cursor would not be visible."""
+    """Lay out items from row `top` on, scrolled if the cursor would not be visible."""
     if form.inline:
         return max(1, count), range(1)
     columns = max(1, min(form.wide_columns if cells >= form.wide_at else form.columns, count))
     deep, room = -(-count // columns), max(1, rows - 1)
     at = cursor // columns
     if not top <= at < top + room:
-        top = at - room // 2  # with what comes before and after it
+        top = at - room // 2  # centres the cursor's row
     top = max(0, min(top, deep - room))
     return columns, range(top, min(deep, top + room))
 
@@ -93,7 +94,7 @@ def _inline(form: PanelForm, items: Sequence[Item], cursor: int, *, focused: boo
 
 
 def place_of(form: PanelForm, items: Sequence[Item], grid: Grid, cells: int, x: int, y: int) -> int | None:
-    """The item that is drawn in a cell of its panel, if any."""
+    """Index of the item drawn at (x, y) of its panel, if any."""
     if form.inline:
         ends = (width(_inline(form, items[: number + 1], 0, focused=True)) for number in range(len(items)))
         begins = width(_inline(form, (), 0, focused=True))
@@ -107,7 +108,7 @@ def place_of(form: PanelForm, items: Sequence[Item], grid: Grid, cells: int, x: 
 def head(
     plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str, refused: str = ""
 ) -> list[Line]:
-    """Two lines: the plan's size and smallest visible effect; or what is wrong, or why it did not start."""
+    """Two lines: the plan's size and smallest detectable effect; or what is wrong, or why it did not start."""
     first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
     if plan.base_build is not None:
         first.append((f"  base {name_of(plan.base_build)}", "base"))
@@ -148,7 +149,6 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
 
 
 def detail(item: Item | None, cells: int) -> list[Line]:
-    """The description of the item under the cursor, in two lines at most."""
     return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:2]]
 
 
@@ -194,7 +194,6 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
 def small(
     plan: Request, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Choices
 ) -> list[Line]:
-    """The page of a small terminal."""
     lines = [line(("LAUNCH", "strong"))]
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))

@@ -1,1 +1,1 @@
-"""Live: a run as it is measured, or a recorded cell that is replayed; and the detail of a stall."""
+"""Live: a run as it is measured, or the replay of a recorded cell; and the detail of a stall."""

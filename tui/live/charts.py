@@ -1,7 +1,7 @@
 """The charts of the Live screen, over one time axis: rates, stalls and service times.
 
-Of interleaved builds: the lines of all of them in active time, and the ratio as its bounds narrow. In a large terminal
-also a figure of the machine, and waits.
+For interleaved builds: the lines of all of them in active time, and the ratio as its bounds narrow. A large terminal
+adds a figure of the machine, and waits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from tui.widgets.ribbon import ribbon
 from tui.widgets.scaled_chart import SCALE_CELLS, ScaledChart
 from tui.widgets.wait_strip import legend, strip_of
 
-ROOMY = (110, 38)  # columns, rows: a terminal of this size has a second chart and the waits
+ROOMY = (110, 38)  # columns, rows from which there is a second chart and the waits
 TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short or crowded terminal; in a tall one
 SECOND_ROWS = (3, 5)
 
@@ -81,10 +81,9 @@ class Charts:
         self._heat, self._waits = ColumnCache(Tally), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
         self.ghost: Ghost | None = None  # the one that is drawn
-        self.figure = 0  # of the machine that the second chart shows
+        self.figure = 0  # index of the machine's figure in the second chart
 
     def clear(self) -> None:
-        """Show nothing."""
         for chart in (self.rates, self.times, self.second):
             chart.clear()
         for part in (self.sides, self.closing, self.ribbon, self.axis, self.heat, self.second_head, self.waits):
@@ -102,7 +101,6 @@ class Charts:
 
     @property
     def cells(self) -> int:
-        """Columns of each chart."""
         return self.ribbon.size.width - SCALE_CELLS
 
     def show(
@@ -154,7 +152,6 @@ class Charts:
         self.waits.show([()] * (roles + 1))
 
     def show_details(self, details: StepDetails, view: ViewState, pointer: Pointer) -> None:
-        """Show the second chart and the waits."""
         if view.series is None or view.step is None:
             return
         shown = pointer.axis(view)
@@ -179,7 +176,6 @@ class Charts:
     def _show_heat(
         self, details: StepDetails, view: ViewState, kind: str, axis: Axis, special: Mapping[int, str]
     ) -> None:
-        """Show the service times of a kind of role."""
         assert view.series is not None
         details.read_services(view.series.roles, place_of(view))
         points, rows = details.services.get(kind), self.heat.size.height
@@ -210,7 +206,7 @@ class Charts:
 
 
 def fixed_rows(roles: int, *, interleaved: bool, tall: bool, roomy: bool, ample: bool) -> int:
-    """Rows of all charts but that of the rates, which has the rest: axis, ribbon, and those below."""
+    """Rows of the axis, the ribbon and all charts but that of the rates, which has the rest."""
     lower = (CLOSING_ROWS if interleaved else TIMES_ROWS)[tall]
     return 2 + lower + (1 + SECOND_ROWS[ample] + roles + 1 if roomy else 0)
 
@@ -231,7 +227,7 @@ class _ByRole:
 
 
 def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
-    """Maps the end of a tick to its place on the axis and the share of the tick in which the server worked."""
+    """Map the end of a tick to its place on the axis and the share of the tick in which the server worked."""
     series = view.series
     if view.abreast is None or series is None:
         return lambda t_ns: (t_ns, 1.0)
@@ -257,7 +253,7 @@ def _active(servers: Abreast, kind: str) -> Sequence[Points | None]:
 
 
 def _side_axis(axis: Axis, servers: Abreast, place: int) -> Axis:
-    """The axis up to where that server is: after a stall of its own it is ahead of the others."""
+    """The axis up to that server's own time: after a stall of its own it is ahead of the others."""
     worked_ns = servers.sides[place].active_s * SECOND_NS
     return replace(axis, at=max(servers.slices.lanes[place].active_at(servers.at_ns), worked_ns))
 
@@ -285,7 +281,7 @@ def _sides(
 
 
 def _closing(view: ViewState, servers: Abreast, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
-    """A sentence for each build if there is room, else for the one shown; and the course of its ratio."""
+    """A sentence per build if they fit, else for the one shown; and the course of its ratio."""
     sentences = live_text.sentences(view, part.size.width, glyphs)
     room = max(1, part.size.height - 3)
     if len(sentences) > room:

@@ -1,10 +1,10 @@
-"""What watching costs: the CPU time of this process."""
+"""The cost of watching: this process's CPU time."""
 
 import time
 
 LEAST_S = 0.5  # a share over a shorter time says nothing
-SETTLED = 3  # shares that are not shown: those of starting
-WEIGHT = 0.2  # of the newest share in the one shown
+SETTLED = 3  # first shares, which include starting and are not shown
+WEIGHT = 0.2  # weight of the newest share in the moving average
 
 
 class Cost:
@@ -20,7 +20,6 @@ class Cost:
         return self._smoothed if self._shares > SETTLED else None
 
     def measure(self) -> None:
-        """Count the time since the last call."""
         now = (time.monotonic(), time.process_time())
         clock_s, cpu_s = (new - old for new, old in zip(now, self._before, strict=True))
         if clock_s < LEAST_S:

@@ -6,11 +6,11 @@ from functools import partial
 from tui.live.charts import ROOMY, fixed_rows
 from tui.screens.bench_screen import TALL_ROWS, WIDE_COLUMNS
 
-SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by those of the terminal
+SIDE_COLUMNS = ((160, 60), (WIDE_COLUMNS, 44))  # of the right column, by the width of the terminal
 AMPLE_ROWS = 46
 BARS = 5  # rows: the tabs, the three of the head, the keys
-CHART_ROWS, EVENT_ROWS = 4, 3  # of a short terminal: at least, and wished for
-# Keys that the last row leaves out: always, and on a narrow screen, where further keys hold that have no room.
+CHART_ROWS, EVENT_ROWS = 4, 3  # in a short terminal: minimum, and preferred
+# Keys omitted from the last row: always, and on a narrow screen. They work all the same.
 LIVE_ONLY, REPLAY_ONLY, INTERLEAVED_ONLY = ("live.mark",), ("live.back", "live.slower"), ("live.build",)
 LESS_IN_REPLAY, LESS_INTERLEAVED = ("live.zoom", "live.role"), ("live.zoom", "live.slower")
 LESS, LESS_WIDE = ("live.heat",), ("live.left", "live.log")
@@ -73,10 +73,7 @@ class Layout:
         return sorted(hidden)
 
     def log_rows(self, lines: int, roles: int) -> tuple[int, bool]:
-        """Rows of the log, and whether the charts are crowded, below `lines` of text and the rows of `roles`.
-
-        Charts and text have the first claim.
-        """
+        """Rows of the log, and whether the charts are crowded; charts, `lines` and rows of `roles` have precedence."""
         most = (4 if self.roomy and not self.ample else 8) if self.tall else EVENT_ROWS
         needed = partial(fixed_rows, roles, interleaved=self.interleaved, roomy=self.roomy, ample=self.ample)
         room = self.rows - BARS - lines - CHART_ROWS

@@ -1,6 +1,6 @@
 """The mouse on the charts of the Live screen: hovering reads out a column, dragging and the wheel zoom.
 
-What a method returns is a notice for the user, possibly empty; None if nothing has changed.
+Methods return a notice for the user, possibly empty, or None if nothing has changed.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tui.live.playback import Playback
 from tui.live.pointer import Pointer, moment_of
 from tui.widgets import axes
 
-AROUND_NS = 30 * SECOND_NS  # shown about a moment that was clicked on the ribbon
+AROUND_NS = 30 * SECOND_NS  # shown around a moment that was clicked on the ribbon
 
 
 class Mouse:
@@ -22,24 +22,22 @@ class Mouse:
 
     def __init__(self, charts: Charts, pointer: Pointer, playback: Playback, seek: Callable[[float], None]) -> None:
         self._charts, self._pointer, self._playback, self._seek = charts, pointer, playback, seek
-        self._pressed: tuple[Widget, int] | None = None  # the chart and the column where the button went down
+        self._pressed: tuple[Widget, int] | None = None  # chart and column where the button went down
 
     def _moment(self, x: int) -> float | None:
-        """The moment of a column of the charts."""
         view = self._playback.view
         if view is None or view.step is None:
             return None
         return moment_of(self._pointer.axis(view), self._charts.cells, x)
 
     def move(self, offset: Offset) -> str | None:
-        """Read out the column under the mouse; the ribbon, which always shows the whole step, has none."""
+        """Read out the column under the mouse, except on the ribbon, which always shows the whole step."""
         target = self._charts.column_at(offset)
         on_chart = target is not None and target[0] is not self._charts.ribbon
         moment = self._moment(target[1]) if target is not None and on_chart else None
         return "" if self._pointer.hover(moment) else None
 
     def press(self, offset: Offset) -> None:
-        """Remember where a drag begins."""
         self._pressed = self._charts.column_at(offset)
 
     def release(self, offset: Offset) -> str | None:
@@ -58,7 +56,7 @@ class Mouse:
         return "" if zoomed else "that is too short to zoom to"
 
     def wheel(self, offset: Offset, factor: float) -> str | None:
-        """Show `factor` times as long a part about the column under the mouse."""
+        """Scale the visible part by `factor` around the column under the mouse."""
         target, view = self._charts.column_at(offset), self._playback.view
         if target is None or view is None or (moment := self._moment(target[1])) is None:
             return None
@@ -66,7 +64,7 @@ class Mouse:
         return ""
 
     def _click_ribbon(self, x: int) -> str | None:
-        """Choose the stall there; without one go there in a replay, and live show the part about it."""
+        """Choose the stall there; without one, seek there in a replay, or zoom to its surroundings live."""
         view = self._playback.view
         assert view is not None
         whole, cells = axes.of(view), self._charts.cells

@@ -1,4 +1,4 @@
-"""The parts of the Live screen, and what is drawn in them of a moment."""
+"""The parts of the Live screen, and how a moment is drawn in them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ from tui.marks import Line, folded
 from tui.widgets.lines import Lines
 from tui.widgets.row_list import Rows
 
-SLOW_NS = 1_500_000_000  # live, between two paints of what takes long: every other second
+SLOW_NS = 1_500_000_000  # between two live paints of the costly parts: every other second
 
 
 class Painter:
@@ -47,15 +47,13 @@ class Painter:
         self._roles, self._side = Lines(id="roles"), Lines(id="side")
         self.log = Rows(self._event_row, id="events")
         self._main = Vertical(self._head, *self.charts.upper, self._ages, *self.charts.lower, self._roles, id="main")
-        self._slow: dict[str, tuple[object, int]] = {}  # by part that takes long: what was drawn last, and when
-        self.settled = False  # the first paint is over: what takes long to read may be read
+        self._slow: dict[str, tuple[object, int]] = {}  # for each costly part: what was drawn last, and when
+        self.settled = False  # after the first paint, costly reads are allowed
 
     def parts(self) -> Sequence[Widget]:
-        """The widgets to lay out."""
         return [Horizontal(self._main, self._side, id="middle"), self.log]
 
     def clear(self) -> None:
-        """Show nothing."""
         self._slow.clear()
         self.charts.clear()
         for part in (self._head, self._ages, self._roles, self._side):
@@ -70,21 +68,19 @@ class Painter:
         return view.roles[place].name if inside else None
 
     def show_head(self, lines: Sequence[Line]) -> None:
-        """Show other lines in place of the head: what is wrong."""
+        """Replace the head with an error."""
         self._head.show(lines)
 
     def lay_out(self, layout: Layout) -> None:
-        """Give the right column its width."""
         self._side.styles.width = layout.side_columns - 2
 
     def paint(self, player: Player, view: ViewState, layout: Layout, cost_percent: float | None) -> None:
-        """Draw a moment in all parts."""
         text = live_text.ages(view)
         ages = _unfolded(text, layout.main_columns) if layout.tall else [text]
         self._ages.show(ages)
         probes = probe_words.rows(view.frames, [role.name for role in view.roles])
         table = live_text.role_table(view, layout.main_columns)
-        if view.step is None:  # a cell is prepared: what is known is the plan
+        if view.step is None:  # a cell is being prepared: only the plan is known
             self._slow.clear()
             table = schedule(view, player.schedule(), layout.main_columns, layout.rows - 8, self._glyphs)
         table = [*table, *(probes if layout.tall else probes[:2]), live_text.states(view)]
@@ -102,10 +98,10 @@ class Painter:
             player.details(view).read_waits(view.series.roles, place_of(view))
         if layout.wide:
             self._paint_side(player, view, layout)
-        self.paint_head(player, view, layout.columns, cost_percent)  # after the charts, whose ghost it reads out
+        self.paint_head(player, view, layout.columns, cost_percent)  # after the charts, since it reads out their ghost
 
     def paint_head(self, player: Player, view: ViewState, columns: int, cost_percent: float | None) -> None:
-        """Draw the title, the progress and the figures of a moment; `columns` are those of the terminal."""
+        """Draw the title, the progress and the figures; `columns` is the width of the terminal."""
         columns = self._head.size.width or columns
         progress = live_text.progress(view, self._glyphs, self._playback.behind_s, cost_percent, columns)
         self._head.show([live_text.title(view, columns), progress, self._figures(player, view, columns)])
@@ -138,7 +134,7 @@ class Painter:
             charts.show_details(player.details(view), view, pointer)
 
     def _due(self, part: str, key: object, view: ViewState) -> bool:
-        """Whether to draw a part that is much of a paint's cost: `key` has changed, or it is old."""
+        """Whether to redraw a costly part: `key` has changed, or the part is old."""
         before, before_ns = self._slow.get(part, (None, 0))
         if view.speed is None and key == before and 0 <= view.at_ns - before_ns < SLOW_NS:
             return False
@@ -159,10 +155,10 @@ class Painter:
         return live_text.event_line(view.events[-1 - place], view.at_ns, view.wall_ns)
 
     def _figures(self, player: Player, view: ViewState, columns: int) -> Line:
-        """What is read out, else the current rates."""
+        """The column that is read out, or else the current rates."""
         kind, pointer = self._playback.kind_of(view), self._pointer
         if pointer.cross is not None and view.series is not None:
-            waits = player.details(view).waits  # what was read of them with the charts
+            waits = player.details(view).waits  # already read with the charts
             return readout(view, kind, pointer, self.charts.cells, self.charts.ghost, waits)
         window = pointer.words(view) if view.step is not None else ""
         write = live_text.rates if view.abreast is None else live_text.legend
@@ -170,7 +166,7 @@ class Painter:
 
 
 def _unfolded(spans: Line, columns: int) -> list[Line]:
-    """A line in as many as it takes: a cause is worth more than a row of the chart."""
+    """Wrap a line: a cause is worth more than a row of the chart."""
     if sum(len(text) for text, _ in spans) <= columns:
         return [spans]
     mark = next((mark for _, mark in reversed(spans) if mark in ("stall", "dim")), "")

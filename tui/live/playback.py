@@ -1,4 +1,4 @@
-"""What the Live screen shows when: a run, the moment of it, and the role and the stall that were chosen."""
+"""State of the Live screen: a run, the moment that is shown, and the chosen role and stall."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ NO_STALL = "no stall in this step so far"
 
 
 class Playback:
-    """A player and the state that was last read from it: `view` is None before the first read."""
+    """A player and the state last read from it: `view` is None before the first read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,13 +30,12 @@ class Playback:
         self.player = Player(run, self._clock, cell, step)
 
     def close(self) -> None:
-        """Forget the run."""
         if self.player is not None:
             self.player.close()
         self.player, self.view, self._held_at_ns, self._kind, self._stall_id = None, None, None, "", None
 
     def show(self, view: ViewState) -> None:
-        """Make `view` the moment shown; a role stays chosen in steps of one name, a stall within its step."""
+        """Make `view` the moment shown; the role stays chosen in steps of one name, the stall within its step."""
         before = self.view.step if self.view is not None else None
         if before is None or view.step is None:
             self._kind = ""
@@ -48,7 +47,7 @@ class Playback:
 
     @property
     def replay(self) -> Player | None:
-        """The player, if what it plays is recorded."""
+        """The player, if it plays a recording."""
         return self.player if self.player is not None and self.player.replay else None
 
     @property
@@ -66,7 +65,7 @@ class Playback:
         return None if self._held_at_ns is None else (self._clock.monotonic_ns() - self._held_at_ns) / 1e9
 
     def hold(self) -> None:
-        """Pause a replay, or of a live run the painting; or continue."""
+        """Pause a replay, or the painting of a live run; or continue."""
         if self.replay is not None:
             self.replay.pause(not self.replay.playing)
         else:
@@ -89,11 +88,9 @@ class Playback:
     # Roles and stalls
 
     def kind_of(self, view: ViewState) -> str:
-        """The kind of role in the charts."""
         return self._kind or view.primary_role
 
     def choose_role(self, name: str) -> None:
-        """Show the role of this name in the charts."""
         if self.view is not None and self.view.series is not None:
             kinds = {role.name: role.kind for role in self.view.series.roles.values()}
             self._kind = kinds.get(name, self._kind)
@@ -109,13 +106,11 @@ class Playback:
 
     @property
     def stall(self) -> EventRow | None:
-        """The stall that was chosen."""
         stalls = self.view.stalls if self.view is not None else ()
         return next((stall for stall in stalls if stall.id == self._stall_id), None)
 
     @property
     def stall_or_last(self) -> EventRow | None:
-        """The stall that was chosen, or the last one."""
         if self.view is None or not (incidents := self.view.incidents):
             return None
         return self.stall or main_stall(incidents[-1])
@@ -124,7 +119,7 @@ class Playback:
         self._stall_id = stall.id
 
     def next_stall(self, by: int) -> str:
-        """Choose the next stall of the step, or the one before; returns which one it is, in words."""
+        """Choose the next or previous stall of the step; returns its description."""
         if self.view is None or not (incidents := self.view.incidents):
             return NO_STALL
         ids = [{stall.id for stall in incident} for incident in incidents]

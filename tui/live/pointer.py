@@ -1,4 +1,4 @@
-"""The part of a step that the charts show, and the column of it that is read out."""
+"""The part of a step that the charts show, and the column that is read out."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,12 @@ from tui.widgets.axes import WINDOWS
 from tui.widgets.column_cache import Axis
 
 NO_STEP = "no step has started yet"
-LEAST_NS = 2 * SECOND_NS  # that is zoomed to: a tick comes once a second
+LEAST_NS = 2 * SECOND_NS  # least zoom: a tick comes once a second
 
 
 @dataclass(slots=True)
 class Pointer:
-    """`window` is a place in `WINDOWS`; a `part` of the axis that was dragged over takes precedence.
-
-    `cross` is the moment that is read out, and `hovers` says that the mouse is there.
-    """
+    """`window` indexes `WINDOWS`, unless a `part` was dragged over; `cross` is read out, `hovers` if by the mouse."""
 
     window: int = 0
     part: tuple[float, float] | None = None
@@ -30,14 +27,13 @@ class Pointer:
         return self.window == 0 and self.part is None and self.cross is None
 
     def axis(self, view: ViewState) -> Axis:
-        """The part of the step that is shown."""
         whole = axes.of(view)
         if self.part is None:
             return axes.window(whole, WINDOWS[self.window][1])
         return Axis(*self.part, min(self.part[1], whole.at))
 
     def words(self, view: ViewState) -> str:
-        """The part in words: `0-2m00s`, `60 s`, or from when to when."""
+        """The visible part in words: `0-2m00s`, `60 s`, or its start and end."""
         whole = axes.of(view)
         if self.part is None:
             return axes.words(whole, self.window)
@@ -64,7 +60,7 @@ class Pointer:
         return "" if before != self.window else f"the whole step is no longer than {WINDOWS[-1][0]}"
 
     def move(self, view: ViewState | None, cells: int, by: int) -> str:
-        """Move the crosshair by columns of a chart of `cells`; without one it starts at the end. Returns a notice."""
+        """Move the crosshair by columns of a chart of `cells`, starting at the end. Returns a notice."""
         if view is None or view.step is None:
             return NO_STEP
         self.hovers = False
@@ -79,11 +75,10 @@ class Pointer:
         )
 
     def point(self, moment: float) -> None:
-        """Read out a moment."""
         self.cross, self.hovers = moment, False
 
     def hover(self, moment: float | None) -> bool:
-        """Read out the moment under the mouse, or nothing once it has left; whether that is another one."""
+        """Read out the moment under the mouse, or None once it has left; returns whether that changed."""
         if moment is None:
             changed = self.hovers
             if changed:
@@ -95,7 +90,7 @@ class Pointer:
         return changed
 
     def scale(self, view: ViewState, moment: float, factor: float) -> None:
-        """Show a part about a moment that is `factor` times as long."""
+        """Scale the visible part by `factor` around a moment."""
         axis, whole = self.axis(view), axes.of(view)
         start, end = (moment + (edge - moment) * factor for edge in (axis.start, axis.end))
         if start <= whole.start and end >= whole.end:
@@ -104,14 +99,13 @@ class Pointer:
             self.zoom(view, start, end)
 
     def follow(self, before: ViewState | None, view: ViewState) -> None:
-        """Let go of what belongs to another step than that of `view`."""
+        """Drop what belongs to another step than that of `view`."""
         if before is None or before.step is None or view.step is None:
             self.forget()
         elif view.step.id != before.step.id:
             self.part = self.cross = None
 
     def forget(self) -> None:
-        """Show the whole step and read out nothing."""
         self.window, self.part, self.cross = 0, None, None
 
 

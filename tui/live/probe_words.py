@@ -1,4 +1,4 @@
-"""What probes counted in the last second: a row for each, short enough to stand below a chart."""
+"""Figures of the probes over the last second: a row for each, short enough to stand below a chart."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from engine.journal.rows import ProbeFrame
 from engine.view.probe_series import quantile_us
 from tui.marks import Line, Span, line
 
-# The most telling histogram of each probe: its name in words and in the record. Buckets are powers of two of us.
+# The most telling histogram of each probe: its display name and its key. Buckets are powers of two of us.
 HISTOGRAMS = {
     "runq": ("run queue", "runq_us"),
     "sched": ("run queue", "runq_us"),

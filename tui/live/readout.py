@@ -23,11 +23,11 @@ def readout(
     assert pointer.cross is not None and view.series is not None
     axis, whole = pointer.axis(view), axes.of(view)
     start, end = column_of(axis, pointer.cross, cells)
-    known = min(end, axis.at)  # of a replay only the base is drawn beyond
+    known = min(end, axis.at)  # ahead of a replay only the base is drawn
     width_s = (end - start) / SECOND_NS
     of = f" ({width_s:.0f} s)" if width_s >= 1.5 else ""
     spans: list[Span] = [(f" {axes.moment((start - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
-    if kind == view.primary_role and view.abreast is None and view.series.times.value:  # what the chart shows of it
+    if kind == view.primary_role and view.abreast is None and view.series.times.value:  # only if the chart shows it
         return line(*spans, ("  ms ", "dim"), (_range(view.series.times, start, known), "strong"))
     unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
     if view.abreast is not None:
@@ -68,7 +68,7 @@ def _mean(pieces: list[tuple[float, float]]) -> float:
 
 
 def _within(points: Points | None, start: float, end: float) -> list[tuple[float, Any]]:
-    """The values that held at some time in a column, each with how long it did."""
+    """The values that overlap a column, each with the length of the overlap."""
     if points is None:
         return []
     pieces = []

@@ -1,7 +1,7 @@
-"""Live: the step as it runs, or as it ran; the same screen for a run, and for the replay of a recorded cell.
+"""Live: the step as it runs or ran; the same screen for a run and for the replay of a recorded cell.
 
-It has a `Playback` (what is shown when), a `Pointer` (what is zoomed to and read out) and a `Painter` (the parts and
-what is drawn in them); here are the keys, the clicks and the timers that act on them.
+It has a `Playback` (what is shown when), a `Pointer` (zoom and readout) and a `Painter` (the parts and their drawing);
+here are the keys, clicks and timers that act on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,15 +35,13 @@ from tui.widgets import axes
 from tui.widgets.key_row import KeyRow
 from tui.widgets.row_list import Rows
 
-PAINT_S = 1.0  # a finer beat costs more than it shows: the engine counts once a second
+PAINT_S = 1.0  # the engine counts once a second, so painting more often costs more than it shows
 REPLAY_PAINT_S = 0.25
-GLANCE_S = 0.2  # between two checks whether a stall has begun
-WHEEL = 0.5  # of what is shown, when the wheel turns once
+GLANCE_S = 0.2  # interval of checks whether a stall has begun
+WHEEL = 0.5  # share of the visible part for one turn of the wheel
 
 
 class LiveScreen(BenchScreen):
-    """A run as it is measured, or a cell of it replayed."""
-
     TITLE_WORD: ClassVar[str] = "LIVE"
     DEFAULT_CSS = Painter.CSS
     BINDINGS: ClassVar[list[Binding]] = BINDINGS  # type: ignore[assignment]
@@ -67,14 +65,13 @@ class LiveScreen(BenchScreen):
 
     @property
     def view(self) -> ViewState | None:
-        """The moment that is shown; None before the first."""
         return self.playback.view
 
     def on_mount(self) -> None:
         self.bench.run_selected.subscribe(self, lambda _: self.watch_run())
         self.set_interval(GLANCE_S, self._glance)
         self._open()
-        self.repaint()  # before it is laid out: what is as high as its lines is so from the first paint on
+        self.repaint()  # before the layout, so that parts as high as their lines have that height in the first paint
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
@@ -82,7 +79,7 @@ class LiveScreen(BenchScreen):
         self._redraw()
 
     def on_screen_resume(self) -> None:
-        """Show at once what was selected meanwhile; while painting is paused, the same moment again."""
+        """Show what was selected meanwhile at once; while painting is paused, the same moment again."""
         self._open()
         if self.painter.settled:
             self.call_after_refresh(self._redraw if self.playback.held else self.repaint)
@@ -93,7 +90,6 @@ class LiveScreen(BenchScreen):
     # The run
 
     def watch_run(self) -> None:
-        """Show the run, or the cell of it, that was selected."""
         self.playback.close()
         self._trouble = ""
         self.pointer.forget()
@@ -121,7 +117,7 @@ class LiveScreen(BenchScreen):
             self.repaint()
 
     def _glance(self) -> None:
-        """Show a stall when it begins and when it ends, not at the next tick."""
+        """Show a stall as soon as it begins or ends, instead of at the next tick."""
         try:
             changed = self.is_current and self.playback.stalls_changed()
         except UserError:
@@ -130,7 +126,6 @@ class LiveScreen(BenchScreen):
             self.repaint()
 
     def repaint(self) -> None:
-        """Read the current moment and show it."""
         self._open()
         player = self.player
         if player is not None:
@@ -217,12 +212,11 @@ class LiveScreen(BenchScreen):
             self.repaint()
 
     def _move(self, how: Callable[[Player], object]) -> None:
-        """Move the replay, and show where it is then."""
         player = self.playback.replay
         if player is None:
             self.notify_line("this is live: replay a cell from History (5)")
             return
-        self.notify_line("")  # of where it was
+        self.notify_line("")  # drops a notice about the old place
         self._try(lambda: how(player))
         self.repaint()
 
@@ -256,7 +250,7 @@ class LiveScreen(BenchScreen):
     # Keys: stalls
 
     def action_stall(self, by: int) -> None:
-        """Choose the next stall, or the one before; a replay goes there."""
+        """Choose the next or previous stall; a replay goes there."""
 
         def seek(player: Player) -> None:
             incident = player.seek_stall(by)
@@ -285,12 +279,12 @@ class LiveScreen(BenchScreen):
     # Keys: what is shown
 
     def action_heat(self) -> None:
-        """Show how long operations took, in place of how many there were; or back."""
+        """Toggle between how long operations took and how many there were."""
         self.toggle_class("-heat")
         self.call_after_refresh(self._redraw)
 
     def action_log(self) -> None:
-        """Show the log in place of charts and tables; or back."""
+        """Toggle between the log and the charts and tables."""
         self.toggle_class("-log")
         self.call_after_refresh(self._redraw)
 
@@ -298,7 +292,6 @@ class LiveScreen(BenchScreen):
         getattr(self.painter.log, f"scroll_{how}")(animate=False)
 
     def action_figure(self) -> None:
-        """Show the next figure of the machine in the second chart."""
         if not self.has_class("-roomy"):
             self.notify_line(f"the second chart needs {ROOMY[0]} columns and {ROOMY[1]} rows")
             return
@@ -306,7 +299,6 @@ class LiveScreen(BenchScreen):
         self._redraw()
 
     def action_role(self) -> None:
-        """Show the next kind of role in the charts."""
         self._heed(self.playback.next_role())
 
     def action_side(self) -> None:
@@ -334,14 +326,14 @@ class LiveScreen(BenchScreen):
     # The pointer
 
     def _heed(self, notice: str | None) -> None:
-        """Show the moment again after a change, with a notice if there is one; None: nothing has changed."""
+        """Repaint after a change, with a notice if there is one; None: nothing has changed."""
         if notice:
             self.notify_line(notice)
         if notice is not None:
             self._redraw()
 
     def action_zoom(self) -> None:
-        """Show the last ten minutes, the last minute, the whole step; after a part of it the whole."""
+        """Cycle through ten minutes, one minute and the whole step; from a part, return to the whole."""
         self._heed(self.pointer.zoom_next(self.view))
 
     def action_cross(self, by: int) -> None:
@@ -357,7 +349,7 @@ class LiveScreen(BenchScreen):
         self._redraw()
 
     def jumps(self) -> list[Jump]:
-        """Letters for a column that is read out, the last stall, and the log."""
+        """Letters for the crosshair, the last stall, and the log."""
         charts, log = self.painter.charts, self.painter.log
         chart = next(part for part in (charts.heat, charts.sides, charts.rates) if part.display or part is charts.rates)
         read_out, stall = (lambda: self.action_cross(0)), (lambda: self.action_stall(-1))
@@ -380,7 +372,7 @@ class LiveScreen(BenchScreen):
         self._heed(self.mouse.wheel(event.screen_offset, 1 / WHEEL))
 
     def on_rows_clicked(self, event: Rows.Clicked) -> None:
-        """Show an event of the log on the charts, and choose it if it is a stall; a second click opens its detail."""
+        """Show an event of the log on the charts, choosing it if it is a stall; a second click opens its detail."""
         log = self.playback.log
         if event.place >= len(log) or self.view is None:
             return
@@ -394,7 +386,6 @@ class LiveScreen(BenchScreen):
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:
-        """Show the role that was clicked in the table in the charts."""
         if self.view is not None and (role := self.painter.role_at(self.view, event.screen_offset)):
             self.playback.choose_role(role)
             self._redraw()

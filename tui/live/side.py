@@ -43,7 +43,7 @@ def side(
 
 
 def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The cells around the one that runs, finished ones with their rate in this step; and when the run will end."""
+    """The cells around the current one, finished ones with their rate in this step; and when the run will end."""
     step = view.step.name if view.step is not None else ""
     head = f"  {view.cells_done}/{view.cells} cells"
     until = f", ends {ends(view)}" if view.left_s is not None else ""
@@ -76,10 +76,7 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
 
 
 def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, glyphs: Glyphs) -> list[Line]:
-    """A row for each role and each figure of the machine: name, current value, course.
-
-    Once the step has ended the value is the mean of its last minute.
-    """
+    """Name, current value (after the step, the mean of its last minute) and course of each role and machine figure."""
 
     def value_of(points: Series) -> str:
         at = _at(view)
@@ -117,7 +114,6 @@ def _at(view: ViewState) -> int:
 
 
 def environment(manifest: Manifest) -> list[str]:
-    """CPU, kernel, workload and probes of the run."""
     cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
     workload = manifest.workload
     return [

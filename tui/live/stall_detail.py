@@ -21,7 +21,7 @@ NAME_CELLS = 20
 RANGE_CELLS = 14
 Point = tuple[float, float, float]
 
-# Series of each role, and of the machine: heading, and how the value follows from an interval.
+# Series of each role, and of the machine: heading, and the value of an interval.
 ROLE_SERIES: tuple[tuple[str, Callable[[RoleRow, RoleSecond], float | None]], ...] = (
     ("/s", lambda role, second: progress(role.name, second) * SECOND_NS / second.dt_ns),
     (" in flight s", lambda role, second: second.in_flight_ns / 1e9),
@@ -36,7 +36,7 @@ SAMPLE_SERIES: tuple[tuple[str, str, str, float], ...] = (
 
 
 def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyphs, cells: int) -> list[Line]:
-    """A stall from 30 s before to 30 s after; of a recording all of that, wherever the replay stands."""
+    """A stall from 30 s before to 30 s after; in a recording all of that, regardless of the replay's position."""
     assert view.series is not None
     now_ns = view.at_ns if view.speed is None else max(view.at_ns, view.series.newest_ns)
     began_ns, ended_ns = stall.started_ns, until_ns(stall, now_ns)
@@ -111,7 +111,7 @@ def _series(
 def _strip(
     name: str, points: Sequence[Point], axis: tuple[float, float], cells: int, marked: range, glyphs: Glyphs
 ) -> Line:
-    """A series in one row: its course, reversed during the stall, the least and the greatest value."""
+    """A series in one row: its course, reversed during the stall, and its least and greatest value."""
     values = [value for _, _, value in points]
     if not values:
         return line((f" {name:<{NAME_CELLS}}", ""), ("no data", "dim"))

@@ -20,8 +20,6 @@ from tui.widgets.lines import Lines
 
 
 class StallScreen(BenchScreen):
-    """A stall, and everything that happened around it."""
-
     TITLE_WORD: ClassVar[str] = "STALL"
     DEFAULT_CSS = "StallScreen #detail { height: 1fr; scrollbar-size-vertical: 0; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -59,7 +57,7 @@ class StallScreen(BenchScreen):
             with legible(self._player.run):
                 view = self._player.look()
                 if view.step is not None and view.step.id == self._stall.step_id:
-                    self._view = view  # else the step is over, and the last view of it stays
+                    self._view = view  # otherwise the step is over, and its last view stays
                 self._stall = next((stall for stall in self._view.stalls if stall.id == self._stall.id), self._stall)
                 self._lines = detail(
                     self._player.reader, self._view, self._stall, self.glyphs, min(self.size.width, 160)
@@ -74,7 +72,7 @@ class StallScreen(BenchScreen):
 
     def action_flame(self) -> None:
         """Open the flame graph of the whole step: stacks are added up at its end."""
-        from tui.flame.screen import Asked, FlameScreen  # not before the first paint of Live
+        from tui.flame.screen import Asked, FlameScreen  # deferred past the first paint of Live
 
         view = self._view
         if view.step is not None and view.cell is not None:

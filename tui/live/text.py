@@ -16,16 +16,16 @@ from tui.screens.bench_screen import LEAST
 BAR_CELLS = 16
 TREND = 0.005  # smaller changes of a ratio are shown as steady
 WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
-# The role table: headings and their cells, 80 together. Service times in ms.
+# The role table: headings and their widths, 80 together. Service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq%", 6), ("wait", 13),
 )  # fmt: skip
-NARROWER = ((79, "pid"), (72, "age s"))  # left out of a narrower table; ages of statements stand above it, too
+NARROWER = ((79, "pid"), (72, "age s"))  # columns dropped from a narrower table; ages of statements stand above it, too
 TIMES = (("p50", 6), ("p99", 6), ("max ms", 7), ("age s", 6))
 
 
 def title(view: ViewState, columns: int) -> Line:
-    """Which cell of the run, which build, which step; in a narrow terminal without what says least."""
+    """The cell of the run, build and step; in a narrow terminal without the least important."""
     cell = view.cell
     badge = _badge(view)
     if cell is None:
@@ -68,7 +68,7 @@ def _badge(view: ViewState) -> Span:
 def progress(
     view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None, columns: int = 80
 ) -> Line:
-    """The step's progress and ETA, whether the SLA holds, and what the interface itself costs."""
+    """The step's progress and ETA, whether the SLA holds, and the interface's own cost."""
     forms = (
         _progress(view, glyphs, behind_s, interface_percent, bar_cells, left)
         for bar_cells, left in ((BAR_CELLS, True), (BAR_CELLS, False), (BAR_CELLS // 2, False))
@@ -96,7 +96,7 @@ def _progress(
     elif view.fraction is not None:
         filled = int(bar_cells * view.fraction)
         bar = glyphs.done * filled + glyphs.todo * (bar_cells - filled)
-        spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # 99.6 % is not all
+        spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # rounds down: 99.6 % is not all
         if view.eta_s is not None and view.fraction < 1:
             spans.append((f" ETA {span(view.eta_s)} ", ""))
     elif view.step is not None:
@@ -104,7 +104,7 @@ def _progress(
     if view.silent_s is not None:
         spans.append((f" ? no figures for {span(view.silent_s)} ", "warning"))
     if view.sla is not None:
-        kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # 94.9 % is not 95 %
+        kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # rounds down: 94.9 % is not 95 %
         spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
     until = ""
     if view.left_s is not None:
@@ -127,10 +127,7 @@ def ends(view: ViewState) -> str:
 
 
 def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
-    """`0.934`, with its trend and `so far` until the step has ended, and its range over several cells of the base.
-
-    It compares what was done up to the same point of the step.
-    """
+    """`0.934`, for the same point of the step; its trend, `so far` until the end, its range over the base's cells."""
     assert view.relative is not None
     so_far = "" if view.fraction == 1 else f"{trend_of(view, glyphs)} so far"
     ratios = view.relatives
@@ -198,10 +195,7 @@ def _times(view: ViewState, series: StepSeries, window: str) -> Line:
 
 
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:
-    """The lines of interleaved builds: symbol, name and rate so far; `>` marks the one that is shown.
-
-    Without room the rest of the legend is left out first, then names are cut; rates never are.
-    """
+    """Symbol, name and rate so far of interleaved builds, `>` at the one shown; names are cut for room, rates never."""
     assert view.abreast is not None
     several = "both" if len(view.abreast.sides) == 2 else "2+"
     of_each = f"  {window.removeprefix('0-')} of each"
@@ -253,7 +247,7 @@ def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> 
 
 
 def ages(view: ViewState) -> Line:
-    """The stall that lasts, or the last one, and how long statements in flight have been running; in one line."""
+    """One line: the current or last stall, and how long statements in flight have been running."""
     if view.step is None:
         return line()
     spans: list[Span] = [] if view.over else [(" | in flight", "dim")]
@@ -269,7 +263,7 @@ def ages(view: ViewState) -> Line:
         count = "1 stall" if len(incidents) == 1 else f"{len(incidents)} stalls, the last"
         words = f" {count} of {roles_words(incidents[-1])}, {length}"
         stalls: Line = ((words, ""), (f": {cause}" if cause else "", "dim"))
-        return (*stalls, *spans)  # ages without room stand in the table of roles, too
+        return (*stalls, *spans)  # ages that do not fit are in the table of roles, too
     return ((" no stall in this step", "dim"), *spans)
 
 
@@ -289,7 +283,7 @@ def role_table(view: ViewState, columns: int) -> list[Line]:
     workers = [f"{name} {share:.0f}%" for name, share in machine.workers if share >= 1]
     idle = "" if view.over else "background processes idle"
     idle = "not visible from outside" if view.external else idle
-    heads = [head for head in heads if head not in (*TIMES, COLUMNS[-1])]  # up to what it waits for
+    heads = [head for head in heads if head not in (*TIMES, COLUMNS[-1])]  # up to the wait event
     lines.append(line(" " + _row(server, heads), ("  " + (", ".join(workers) or idle), "dim")))
     clients = [role for role in view.roles if role.client_cpu_percent is not None]
     if clients and columns >= 110:
@@ -336,7 +330,7 @@ def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
 
 
 def states(view: ViewState) -> Line:
-    """Checkpoints, autovacuum, and what the device does."""
+    """Checkpoints, autovacuum, and the device's activity."""
     if view.external:
         return line((" not visible from outside: checkpoints, autovacuum, the server's machine", "dim"))
     spans: list[Span] = []
@@ -374,7 +368,6 @@ def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
 
 
 def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[Line]:
-    """The page of a small terminal."""
     rate = f"{short(view.rate_per_s)} {view.unit}" if not view.timed else f"time {duration(view.time_s)}"
     lines = [
         title(view, columns),

@@ -1,4 +1,4 @@
-"""The Probes screen at one moment, from what was read. Pure, so that it can be tested without a terminal."""
+"""The Probes screen at one moment, from the data read. Pure, so that it can be tested without a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tui.probes.probe_status import ProbeRow
 from tui.widgets import axes
 
 WINDOWS = (("whole step", 0), ("last 60 s", 60), ("last 10 s", 10))
-BAR_ROWS = 5  # in 24 rows; what a taller screen has more goes to bars first, then to the strip
+BAR_ROWS = 5  # in 24 rows; a taller screen gives the extra rows to bars first, then to the strip
 BARS_MOST = 14
 REMARK_ROWS = 2
 STACKS, OFFCPU = "stacks", "offcpu"
@@ -26,10 +26,7 @@ STACKS, OFFCPU = "stacks", "offcpu"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step up to `at_ns`, of which `end_ns` is recorded; `replay` if it is played.
-
-    `series` is the chosen probe's, None without data; `others` are the probes with data in this step.
-    """
+    """A step up to `at_ns`, recorded up to `end_ns`; `series` is the chosen probe's, `others` have data here."""
 
     place: Place
     probe: str
@@ -42,8 +39,8 @@ class Moment:
     log: bool
     replay: bool
     running: bool
-    stacks: FlameGraph | None = None  # what the probe `stacks` sampled of the role in the whole step
-    stacks_note: str = ""  # why it is not there
+    stacks: FlameGraph | None = None  # samples of the role by the probe `stacks` over the whole step
+    stacks_note: str = ""  # why they are missing
 
     @property
     def after_ns(self) -> int:
@@ -60,7 +57,7 @@ class Moment:
 
 
 def room(height: int, probes: int) -> tuple[int, int]:
-    """Rows for bars and for the strip on a screen of this height; the rest is title, table, axis, remarks and keys."""
+    """Rows for bars and for the strip; the rest is title, table, axis, remarks and keys."""
     over = max(0, height - (1 + 1 + probes + 1 + BAR_ROWS + 3 + REMARK_ROWS + 1))
     bars = min(BARS_MOST, BAR_ROWS + over // 2)
     return bars, 1 + over - (bars - BAR_ROWS)
@@ -95,7 +92,7 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
     wall_ns = moment.place.session.wall(0)
     made: list[list[Line]] = []
     for name, histogram in list(sums.histograms.items())[:2]:
-        # The longest that is known is that of the first field: of waits, of plannings.
+        # The known maximum belongs to the first field: waits, or plannings.
         longest_us = sums.figures.get("max_us") if not made else None
         stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, wall_ns)
         bars = probe_text.bars(histogram, stalled, cells, rows, log=moment.log, glyphs=glyphs)
@@ -156,7 +153,7 @@ def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Lin
     if series is None or not sums.seconds:
         return []
     field = _field(sums)
-    # The whole step; while its end is not known, a length that it has not reached yet.
+    # The whole step; while its end is unknown, an estimated length.
     whole = axes.whole(moment.place.step, moment.end_ns)
     axis = (int(whole.start), int(whole.end))
     columns = series.columns(field, axis, cells, moment.at_ns)
@@ -183,7 +180,6 @@ def _field(sums: Sums) -> str:
 
 
 def small(moment: Moment | None, rows: Sequence[ProbeRow]) -> list[Line]:
-    """The page of a small terminal."""
     of = ""
     if moment is not None:
         step, cell = moment.place.step, moment.place.cell

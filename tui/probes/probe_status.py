@@ -1,4 +1,4 @@
-"""The status of each probe: off, on, always on, or why it is not available and how to mend that."""
+"""The status of each probe: off, on, always on, or why it is not available and how to fix that."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ AT_START = "planstats"  # part of the server's settings: cannot be switched
 HEALTHY = ("ready", "always on")
 COUNTS = ("n", "samples", "switches", "preempted", "slept")  # fields that say how often a probe fired
 
-# What a line of refusal comes down to, by what it says.
+# Short reasons, by words in the full one.
 REASONS: tuple[tuple[str, str], ...] = (
     (r"bpftrace not found|bpftrace is not", "no bpftrace"),
     (r"only runs as root|CAP_|sudo|not permitted|privilege", "no root"),
@@ -63,10 +63,10 @@ def probe_rows(
     events: Sequence[EventRow],
     totals: StepTotals | None,
 ) -> list[ProbeRow]:
-    """Return the table of probes at a moment.
+    """The table of probes at a moment.
 
     `listed` are the rows of `bench probes list --json`, `fresh` the frames just before the moment, `events` those of
-    the cell so far. `totals` are given at the end of a step: then a probe counts as on if it was on in any part of it.
+    the cell so far. `totals`, given at the end of a step, count a probe as on if it was on in any part.
     """
     modes = {
         name.partition(":")[0]: name.partition(":")[2] for name in (*observers, *(totals.observers if totals else ()))
@@ -133,7 +133,7 @@ def _remark(event: EventRow) -> str:
 
 
 def cost_words(listed: Mapping[str, Any]) -> str:
-    """The cost of a probe: server CPU per operation as measured here with its interval, or else a known estimate."""
+    """The cost of a probe: server CPU per operation as measured here, with its interval, or else a known estimate."""
     measured = [
         one for one in listed.get("measured") or () if one.get("metric") == "server_cpu_us_per_op" and one["ratio"]
     ]

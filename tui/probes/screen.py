@@ -69,7 +69,7 @@ class ProbesScreen(BenchScreen):
 
     def _forget(self) -> None:
         self._places: list[Place] = []
-        self._step: int | None = None  # chosen by the user; None: the newest, or the one that is played
+        self._step: int | None = None  # chosen by the user; None: the newest, or the one being played
         self._news: News | None = None
         self._series: ProbeSeries | None = None
         self._events: dict[int, EventRow] = {}
@@ -91,7 +91,7 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def look(self) -> None:
-        """Read on, in a thread; nothing while another screen is in front."""
+        """Read on, in a thread; do nothing while another screen is in front."""
         if self.context.run != self._run:
             self._run = self.context.run
             self._forget()
@@ -102,7 +102,7 @@ class ProbesScreen(BenchScreen):
 
     async def _read(self, run: Path) -> None:
         try:
-            for _ in range(3):  # what was chosen meanwhile, or came to light, is read at once
+            for _ in range(3):  # read at once what was chosen or appeared meanwhile
                 wanted = self._wanted()
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
@@ -184,7 +184,7 @@ class ProbesScreen(BenchScreen):
         return next((place for place in self._places if place.step.id == wanted), self._places[-1])
 
     def _at_ns(self, place: Place) -> int:
-        """The moment of the replay, or else the end of what is recorded."""
+        """The moment of the replay, or else the end of the recording."""
         position = self.context.position if self.context.replayed is not None else None
         if position is not None and position[0] == place.step.id:
             return position[1]
@@ -257,7 +257,7 @@ class ProbesScreen(BenchScreen):
 
     def draw(self) -> None:
         columns, height = self.size.width, self.rows
-        if self.is_mounted:  # at 80 columns there is no room for one more key
+        if self.is_mounted:  # 80 columns have no room for one more key
             self.query_one(KeyRow).hide(*(("probes.log",) if columns < WIDE_COLUMNS else ()))
         if not self.is_mounted or not columns or self.has_class("-small"):
             self.refresh_small()
@@ -300,7 +300,6 @@ class ProbesScreen(BenchScreen):
             self._again()
 
     def _again(self) -> None:
-        """Show the current choice, and read what it needs."""
         self._wanted()
         self.draw()
         self.look()
@@ -324,7 +323,6 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def action_flame(self) -> None:
-        """Open the flame graph of this step, by role."""
         place = self._place()
         if place is None:
             self.bench.say(self._no_run(), "warning")
@@ -388,7 +386,6 @@ class ProbesScreen(BenchScreen):
         self.bench.ask_user(AskScreen(question), measure)
 
     def _build(self) -> tuple[str, ...]:
-        """The build to measure with: that of the shown step."""
         place = self._place()
         return ("--pg", place.cell.subject.build) if place is not None else ()
 

@@ -61,10 +61,7 @@ def bucket_words(low: int, high: int) -> str:
 
 
 def grouped(histogram: Histogram, rows: int) -> list[tuple[int, int, int]]:
-    """Group buckets into at most `rows` rows of (lowest bucket, highest, count) by merging neighbours.
-
-    Empty buckets are left out, so that a distant tail is next to the bulk.
-    """
+    """Merge neighbours into at most `rows` (lowest bucket, highest, count), omitting empty ones: a tail stays near."""
     together = 1
     while True:
         found: dict[int, int] = {}
@@ -104,8 +101,8 @@ def stalled_buckets(
 ) -> dict[int, str]:
     """The buckets of a histogram that were mostly filled during a stall, with the time of that stall.
 
-    `frames` are those of the histogram, or the part of them around stalls. `wall_ns` added to monotonic time gives
-    wall-clock time.
+    `frames` are those of the histogram, at least around stalls. `wall_ns` added to monotonic time gives wall-clock
+    time.
     """
     within: Histogram = {}
     times: dict[int, str] = {}
@@ -179,10 +176,7 @@ def _words(probe: str, name: str) -> str:
 
 
 def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
-    """A field over time: one row of the highest values, or several as a heat map of its buckets, or bars.
-
-    A column without a frame is empty; columns of `stalled` are marked.
-    """
+    """A field over time: its highest values in one row, or a heat map or bars; blank without a frame."""
     if rows >= 3 and any(column is not None and column.counts for column in columns):
         return _heat(columns, stalled, rows, glyphs)
     if rows >= 3:
@@ -287,7 +281,7 @@ def table(rows: Sequence[ProbeRow], cursor: int, columns: int, glyphs: Glyphs) -
         rate = short(row.events_per_s) if row.events_per_s is not None else "-"
         marks = ["strong", "dim", row.mark, "", "rate"]
         needs = ", ".join(NEEDS.get(need, need) for need in row.needs)
-        # At 80 columns what follows on the bare figure is left to the remarks.
+        # 80 columns show the bare figure; the rest is in the remarks.
         cost = row.cost if over else row.cost.split(";")[0].split(" (2")[0]
         texts = (row.probe, needs, row.state, cost, rate)
         cells = [padded(text, name) for text, (name, _) in zip(texts, COLUMNS, strict=True)]

@@ -1,1 +1,1 @@
-"""What all screens share, and what lies over them for a moment."""
+"""The base of all screens, and the dialogs that open over them."""

@@ -45,13 +45,12 @@ class Jump:
 
 
 class NewestSize(MessagePump):
-    """Lets a screen settle on the size of its terminal, however fast that changes; stands before `Screen` as a base.
+    """Settles a screen on its terminal's newest size, however fast that changes; a base that comes before `Screen`.
 
-    Textual sends a screen each of its new sizes once more. A screen that is slower than the terminal's changes would
-    lay itself out for an older size again when that comes back, which sends both of them once more: with two sizes
-    under way it changes between them for ever, and keeps a processor busy. The newest size is the application's, and
-    it always comes last. To be proposed upstream: a screen passes over a `Resize` to a size that its application no
-    longer has (https://github.com/Textualize/textual/issues).
+    Textual sends a screen each new size twice. A screen that lays itself out more slowly than its terminal changes
+    would return to an older size on the second event, which sends both sizes again: it alternates between them for ever
+    and keeps a CPU busy. The application's size is always the newest. To be proposed upstream: a screen ignores a
+    `Resize` to a size that its application no longer has (https://github.com/Textualize/textual/issues).
     """
 
     async def on_event(self, event: events.Event) -> None:
@@ -63,13 +62,13 @@ class NewestSize(MessagePump):
 class BenchScreen(NewestSize, Screen[None]):
     """A screen of the interface. Subclasses define `parts` (widgets) and `small` (the page of a small terminal).
 
-    Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them.
-    `JUMPS` maps ids of focusable parts to the letters that jump there.
+    Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them. `JUMPS` maps ids of
+    focusable parts to the letters that jump there.
     """
 
     TITLE_WORD: ClassVar[str] = ""
     WHOLE: ClassVar[tuple[int, int]] = WHOLE  # size from which on this screen is complete
-    LOOK_S: ClassVar[float] = 0.0  # between two reads of what has changed; 0: only when the screen is opened
+    LOOK_S: ClassVar[float] = 0.0  # interval of `look`; 0: only when the screen is opened
     JUMPS: ClassVar[dict[str, str]] = {}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL_ROWS, "-tall")]  # noqa: RUF012
@@ -84,7 +83,7 @@ class BenchScreen(NewestSize, Screen[None]):
     """
 
     _notice: Timer | None = None  # until the notice goes
-    _waiting: tuple[Doing, ...] = ()  # actions that were requested while the screen was still reading
+    _waiting: tuple[Doing, ...] = ()  # actions requested while the screen was still reading
 
     @property
     def bench(self) -> BenchApp:
@@ -100,7 +99,7 @@ class BenchScreen(NewestSize, Screen[None]):
 
     @property
     def rows(self) -> int:
-        """Rows of the screen, without that of the tabs."""
+        """Rows of the screen below the tabs."""
         return self.size.height - 1
 
     @property
@@ -134,7 +133,6 @@ class BenchScreen(NewestSize, Screen[None]):
             self.set_interval(self.LOOK_S, self.look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show the small page if the screen does not fit."""
         columns, rows = event.size
         self.set_class(columns < self.WHOLE[0] or rows < self.WHOLE[1], "-small")
         self.set_class(columns < LEAST[0] or rows < LEAST[1], "-least")
@@ -151,11 +149,9 @@ class BenchScreen(NewestSize, Screen[None]):
         self._waiting = ()
 
     def wait_with(self, doing: Doing) -> None:
-        """Keep an action until the screen has read what it acts on."""
         self._waiting = (*self._waiting, doing)[:MOST_WAITING]
 
     def catch_up(self) -> None:
-        """Run the actions that waited, in order."""
         if self._waiting and not self.unready:
             waiting, self._waiting = self._waiting, ()
             self.call_later(self._do_all, waiting)
@@ -172,20 +168,18 @@ class BenchScreen(NewestSize, Screen[None]):
             tabs.draw()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Pass the events of the screen's workers on; Textual notifies only the screen of them."""
+        """Forward events of the screen's workers to the application; Textual notifies only the screen."""
         self.bench.on_worker_state_changed(event)
 
     def fill(self, **parts: Sequence[Line]) -> None:
-        """Show lines in parts of the screen, by id."""
         for id, lines in parts.items():
             self.query_one(f"#{id}", Lines).show(lines)
 
     def refresh_small(self) -> None:
-        """Draw the small page if it is shown."""
         if not self.has_class("-small"):
             return
         columns, rows = self.size
-        over = 3 if self.has_class("-least") else 4  # the tabs, what is needed, an empty row
+        over = 3 if self.has_class("-least") else 4  # the tabs, the required size, an empty row
         lines = list(self.small())[: max(1, rows - over)]
         if columns < LEAST[0] or rows < LEAST[1]:
             lines = [line(f"terminal too small (need {LEAST[0]}x{LEAST[1]}, have {columns}x{rows})"), *lines]
@@ -202,7 +196,7 @@ class BenchScreen(NewestSize, Screen[None]):
         # In up to three rows: the path of a written file is worth more than a row of the screen.
         rows = textwrap.wrap(text, max(20, self.size.width - 2))
         shown = [*rows[:2], " ".join(rows[2:])] if rows[2:] else rows
-        for notice in self.query("#notice").results(Lines):  # none while the screen is being closed
+        for notice in self.query("#notice").results(Lines):  # absent while the screen is being closed
             notice.show([line((f" {row}", mark)) for row in shown])
 
     def jumps(self) -> list[Jump]:

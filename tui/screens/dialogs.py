@@ -24,7 +24,7 @@ from tui.widgets.lines import Lines
 MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end")
 WORD_CELLS, HELP_CELLS = 16, 70  # of the help: its left column, and the whole row
 
-Choice = tuple[str, str]  # value, and what is shown of it
+Choice = tuple[str, str]  # value, and its display text
 
 
 class Dialog(NewestSize, ModalScreen[Answer]):
@@ -67,11 +67,11 @@ class AskScreen(Dialog[bool]):
 class LineScreen(Dialog[str]):
     """A line to type; escape answers None, and so does an empty line unless it may be `empty`.
 
-    Text for which `check` raises UserError stays for correction, with the error below it; `wrong` is the error to begin
-    with. `forms` says which forms the text may have. Typing replaces `value`.
+    Text for which `check` raises UserError stays for correction, with the error below it (`wrong` at first). `forms`
+    describes valid text. Typing replaces `value`.
     """
 
-    ALLOW_SELECT = False  # selecting text by a click would deselect the line, and typing would add to it
+    ALLOW_SELECT = False  # a click that selects text would deselect the line, and typing would add to it
     BINDINGS: ClassVar[list[Binding]] = [key("escape", "dismiss(None)", "cancel", "dialog.cancel")]  # type: ignore[assignment]
 
     def __init__(
@@ -92,7 +92,7 @@ class LineScreen(Dialog[str]):
         self._forms = forms
 
     def parts(self) -> Iterable[Widget]:
-        # With a border there is no row left for the text.
+        # A border would leave no row for the text.
         typed = Input(self._value, id="typed", compact=True)
         typed.cursor_blink = False  # it must be visible at once
         return [typed, Lines(id="wrong", resized=self._show_notes)]
@@ -121,8 +121,6 @@ class LineScreen(Dialog[str]):
 
 
 class PagesScreen(Dialog[None]):
-    """Lines under a title, shown until it is closed."""
-
     DEFAULT_CSS = "PagesScreen > Vertical { width: 90%; max-width: 100; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("escape,q,enter", "dismiss(None)", "close", "pages.close"),
@@ -155,7 +153,7 @@ class PagesScreen(Dialog[None]):
 
 
 class HelpScreen(PagesScreen):
-    """The keys of a screen, with words and ids; on a second page what the figures on the screen mean."""
+    """The keys of a screen, with words and ids; on a second page what its figures mean."""
 
     DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -169,7 +167,6 @@ class HelpScreen(PagesScreen):
         super().__init__(*self._sides[0])
 
     def action_turn(self) -> None:
-        """Show the other page."""
         self._side = 1 - self._side
         title, self._lines = self._sides[self._side]
         self.query_one("#title", Label).update(title)
@@ -190,7 +187,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
     rows = keys.holding(of)
 
     def use(id: str) -> int:
-        """Keys of the last row come first, those of movement last, those of all screens at the end."""
+        """Sort keys of the last row first, then movement, then those of all screens."""
         active, pressed = rows[id]
         return 3 if id.startswith("app.") else 2 if pressed[0] in MOVES else int(not active.binding.show)
 
@@ -241,7 +238,6 @@ class PickScreen(Dialog[tuple[str, ...]]):
         self.list.highlighted = self._at
 
     def words(self, place: int) -> str:
-        """Text of a choice, with the cursor."""
         name, words = self.choices[place]
         return f"{'>' if place == self._at else ' '} {self.sign(name)}{visible(words)}"
 

@@ -1,1 +1,1 @@
-"""What screens are made of: lines of text, charts, ribbons, all drawn strip by strip."""
+"""The building blocks of screens: lines of text, charts, ribbons, all drawn strip by strip."""

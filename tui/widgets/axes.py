@@ -1,4 +1,4 @@
-"""The time axes of a step's charts: the whole step, a part of it, and where stalls lie on them. All in ns."""
+"""The time axes of a step's charts: the whole step, a part of it, and its stalls. All in ns."""
 
 from math import log
 
@@ -12,17 +12,17 @@ from tui.widgets.column_cache import Axis
 
 WINDOWS = (("step", 0), ("10 min", 600), ("60 s", 60))
 # The axis of a step whose length is not planned grows in these steps, instead of creeping.
-OVER = 1.02  # of what is planned: a step ends somewhat later
+OVER = 1.02  # times the planned length: a step ends somewhat later
 LENGTHS_S = (
     10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10800, 14400, 21600,
     28800, 43200, 57600, 86400, 172800, 604800,
 )  # fmt: skip
-EARLY_S = 2.0  # the speed of a shorter time predicts nothing
-GROWTH = 1.5  # from one estimate of the length to the next: estimates at every tick would make the axis jitter
+EARLY_S = 2.0  # the speed over a shorter time predicts nothing
+GROWTH = 1.5  # factor between estimates of the length: estimates at every tick would make the axis jitter
 
 
 def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
-    """Axis of the whole step: until it has ended, of its planned length, or of that estimated from its progress."""
+    """Axis of the whole step: of its planned or estimated length until it has ended."""
     start = step.started_ns
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
@@ -43,7 +43,7 @@ def active(servers: Abreast, expected_s: float = 0.0) -> Axis:
 
 
 def of(view: ViewState) -> Axis:
-    """Axis of the step that is shown; there must be one."""
+    """Axis of the step that is shown, which must exist."""
     assert view.step is not None
     if view.abreast is not None:
         return active(view.abreast, _expected_s(view))
@@ -68,7 +68,7 @@ def _roomy_s(length_s: float) -> float:
 
 
 def window(axis: Axis, seconds: int) -> Axis:
-    """The last `seconds` of an axis, or all of it for 0 and for a step that is shorter: zooming never shrinks it."""
+    """The last `seconds` of an axis, or all of it for 0 and for a shorter step: zooming never shrinks it."""
     if not seconds or _length_s(axis) <= seconds:
         return axis
     end = max(axis.start + seconds * SECOND_NS, axis.at)
@@ -99,6 +99,6 @@ def _length_s(axis: Axis) -> float:
 
 
 def interval(stall: EventRow, at_ns: int, servers: Abreast | None = None) -> tuple[float, float]:
-    """Start and end of a stall, so far if it lasts; of an interleaved server in its active time."""
+    """Start and end of a stall (so far, if it lasts); for an interleaved server in its active time."""
     begin, end = stall.started_ns, until_ns(stall, at_ns)
     return (begin, end) if servers is None else (servers.lane.active_at(begin), servers.lane.active_at(end))

@@ -13,8 +13,8 @@ from tui.widgets.column_cache import Axis
 STEPS_S = (
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400, 172800, 604800, 2592000
 )  # fmt: skip
-APART = 12  # cells between two labels, at least
-# What is drawn where an event of a kind begins; in a cell of several events the kind named first wins.
+APART = 12  # least distance of two labels, in cells
+# Symbol where an event of a kind begins; in a cell with several events the kind listed first wins.
 KINDS = {"mark": ("m", "key"), "checkpoint": ("c", "strong"), "autovacuum": ("v", "dim")}
 
 
@@ -73,5 +73,5 @@ def axis_row(
 
 
 def placed(event: EventRow, at_ns: int) -> tuple[EventRow, float, float]:
-    """An event with its start and its end by the clock, so far if it lasts."""
+    """An event with its start and end by the clock (so far, if it lasts)."""
     return event, event.started_ns, until_ns(event, at_ns)

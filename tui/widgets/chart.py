@@ -14,7 +14,7 @@ from tui.widgets.column_cache import Axis, ColumnCache, Points
 from tui.widgets.lines import Plain, changed
 from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
 
-FADED = 5  # tenths, of the lowest row: the higher, the brighter
+FADED = 5  # tenths, of the lowest row; higher rows are brighter
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class RateChart(Plain):
         super().__init__(id=id)
         self.glyphs = glyphs
         self._log = log
-        self._resized = resized  # called when the chart has another size and is to be shown again
-        self.top = 0.0  # the value at the upper edge
-        self.foot = 0.0  # and at the lower
+        self._resized = resized  # called when the size has changed and the chart has to be shown again
+        self.top = 0.0  # value at the upper edge
+        self.foot = 0.0  # value at the lower edge
         self._points, self._past, self._ahead = ColumnCache(Envelope), ColumnCache(Envelope), ColumnCache(Envelope)
         self._drawn: tuple[object, ...] = ()
         self._rows: list[Line] = []
@@ -60,10 +60,7 @@ class RateChart(Plain):
         ghost: Ghost | None = None,
         cross: float | None = None,
     ) -> None:
-        """Draw points; `stalls` are intervals of the axis, `base` the value of the reference line.
-
-        A `ghost` replaces that line. `cursor` is the position of a replay, `cross` the moment that is read out.
-        """
+        """Draw points; `base` or a `ghost` is the reference line, `cursor` a replay's position, `cross` is read out."""
         cells, rows = self.size.width, self.size.height
         if cells <= 0 or rows <= 0:
             return
@@ -160,7 +157,6 @@ def shade_of(y: int, rows: int) -> str:
 
 
 def _decades(least: float, greatest: float) -> tuple[float, float]:
-    """Powers of ten around the values."""
     if greatest <= 0:
         return 0.1, 1.0
     top = 10.0 ** ceil(log10(greatest) - 1e-9)

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Points(Protocol):
-    """Values over an axis, in order, to which more are only appended: each held from `until - length` to `until`."""
+    """Values over an axis, in order and append-only: each held from `until - length` to `until`."""
 
     @property
     def until(self) -> Sequence[float]: ...
@@ -43,17 +43,16 @@ class ColumnCache(Generic[Kind]):
     def __init__(self, make: Callable[[float, float, int], Kind]) -> None:
         self._make = make
         self._columns: Kind | None = None
-        self._points: Points | None = None  # held, or other points could get its id
+        self._points: Points | None = None  # a reference, since other points could get the same id
         self._key: tuple[float, float, int] | None = None
         self._count = 0
         self._newest = 0.0
 
     def of(self, points: Points, axis: Axis, columns: int) -> Kind:
-        """Columns of the points up to `axis.at`."""
         key = (axis.start, axis.end, columns)
         if self._columns is None or key != self._key or self._points is not points or self._newest > axis.at:
             self._points, self._key, self._newest = points, key, axis.start
-            self._count = bisect_right(points.until, axis.start)  # what ended before is not on the axis
+            self._count = bisect_right(points.until, axis.start)  # skip points that ended before the axis
             self._columns = self._make(axis.start, axis.end, columns)
         end = bisect_right(points.until, axis.at, lo=self._count)
         if end > self._count:
@@ -63,5 +62,4 @@ class ColumnCache(Generic[Kind]):
         return self._columns
 
     def forget(self) -> None:
-        """Drop the points."""
         self._columns = self._points = None

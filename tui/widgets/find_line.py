@@ -28,8 +28,6 @@ class FindLine(Input, inherit_bindings=True):
             self.ended = ended
 
     class Moved(Message):
-        """Move the list's cursor by this many rows."""
-
         def __init__(self, by: int) -> None:
             super().__init__()
             self.by = by
@@ -40,7 +38,6 @@ class FindLine(Input, inherit_bindings=True):
         )
 
     def begin(self, text: str) -> None:
-        """Take the keyboard, starting from `text`."""
         self.value = text
         self.cursor_position = len(text)
         self.focus()

@@ -10,7 +10,7 @@ from tui.marks import Line, joined
 
 
 def bands(columns: Sequence[Mapping[int | str, float] | None]) -> tuple[int, int]:
-    """The lowest and the highest band in columns; without any the octave from 1 ms."""
+    """The lowest and the highest band in columns, by default the octave from 1 ms."""
     keys = [key for column in columns for key in column or () if isinstance(key, int)]
     return (min(keys), max(keys)) if keys else (10 * PER_OCTAVE, 11 * PER_OCTAVE)
 
@@ -21,16 +21,13 @@ def heat(
     special: Mapping[int, str],
     glyphs: Glyphs,
 ) -> tuple[list[Line], dict[int, str]]:
-    """Rows, the longest times first, and labels by row: the time at which its band begins.
-
-    Every count shows: one operation of a million is drawn in the faintest shade. `special` marks columns.
-    """
+    """Rows, longest times first, and the lowest time by row; even one operation in a million is drawn, faintly."""
     least, greatest = bands(columns)
     per_row = 1
     while greatest // per_row - least // per_row + 1 > rows:
         per_row += 1
     top = greatest // per_row
-    foot = top - rows + 1  # of the rows: bands from `foot * per_row` on
+    foot = top - rows + 1  # index of the lowest row: its bands begin at `foot * per_row`
     counts: list[dict[int, float]] = []
     for column in columns:
         weights: dict[int, float] = {}

@@ -1,6 +1,6 @@
-"""Lines of interleaved builds drawn over each other, a character for each, and a ratio whose bounds narrow.
+"""Lines of interleaved builds in one chart, a character for each, and a ratio whose bounds narrow.
 
-The axis of compared lines does not begin at 0, where their difference would not show.
+The axis does not begin at 0, where the difference of the lines would not show.
 """
 
 from bisect import bisect_right
@@ -16,11 +16,11 @@ from tui.widgets.chart import nice
 from tui.widgets.column_cache import Axis, Points
 from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 
-STEPS = 8  # round steps from the lowest to the highest line, at most
+STEPS = 8  # maximum of round steps from the lowest to the highest line
 LEAST_RANGE = 0.02  # of the greatest value: smaller differences are drawn as none
-ROOM = 1.25  # distance of the edges of a ratio's chart from 1, as a multiple of that of its bounds
+ROOM = 1.25  # distance of a ratio chart's edges from 1, as a multiple of that of its bounds
 DIP = 0.5  # a point below this share of its column's mean is drawn, too
-Column = tuple[float, float]  # the mean of a column, and its least point if that is a dip, else the mean again
+Column = tuple[float, float]  # mean of a column, and its least point if that is a dip, else the mean again
 
 
 def columns(points: Points, axis: Axis, cells: int) -> list[Column | None]:
@@ -89,10 +89,7 @@ def _cell(sides: set[int], special: str, last: bool, glyphs: Glyphs) -> tuple[st
 
 
 def closing(course: Course, axis: Axis, cells: int, rows: int, glyphs: Glyphs) -> tuple[list[Line], float]:
-    """The ratio and its bounds over time, in an odd number of rows around 1; and the edges as a fraction.
-
-    Values beyond the edges are drawn at them: the first bounds are wide.
-    """
+    """Ratio and bounds over time in an odd number of rows around 1, clamped to the edges; and these as a fraction."""
     count = bisect_right(course.until, axis.at)
     if not count or axis.end <= axis.start:
         return [], 0.0
@@ -113,7 +110,6 @@ def _edge(last: SoFar) -> float:
 
 
 def _by_column(course: Course, count: int, axis: Axis, columns: int) -> list[SoFar | None]:
-    """The last state in each column."""
     per_column = (axis.end - axis.start) / columns
     states: list[SoFar | None] = [None] * columns
     last = None
@@ -155,7 +151,6 @@ def _third(heights: set[int], glyphs: Glyphs) -> str:
 
 
 def labels(low: float, top: float, rows: int) -> dict[int, str]:
-    """Labels left of a chart, by row."""
     return {0: short(top), rows - 1: short(low) if low > 0 else "0"}
 
 

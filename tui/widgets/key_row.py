@@ -1,6 +1,6 @@
-"""The last row: as many keys as there is room for, each of which can be clicked and lights up under the mouse.
+"""The last row: as many keys as fit, each clickable and lit under the mouse.
 
-One widget, where the framework's footer has one for each key: these took a fifth of the time to the first paint.
+It is one widget: the framework's footer has one per key, which took a fifth of the time to the first paint.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tui.marks import Span
 from tui.widgets.lines import Lines
 
 EDGE, BETWEEN = 1, 2  # cells: left of the first key, right of each
-ALWAYS = "app."  # ids of keys that are always shown: help and the way out
+ALWAYS = "app."  # prefix of the ids of keys that are always shown: help and the way out
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class KeyRow(Lines):
         self.hidden: tuple[str, ...] = ()
         self.keys: tuple[ShownKey, ...] = ()
         self._edge = edge
-        self._lit = ""  # the action of the key under the mouse
+        self._lit = ""  # action of the key under the mouse
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)

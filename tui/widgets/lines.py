@@ -17,17 +17,12 @@ from tui.marks import STYLES, Line, fit
 
 
 class Plain(Widget):
-    """A widget that renders each line at its full width itself.
+    """Renders whole lines itself: Textual would look up some fifty style rules for each (borders, outlines, tints)."""
 
-    For each line Textual looks up some fifty style rules: borders, outlines, tints. A widget without room for those
-    between its edge and its content has none of them.
-    """
-
-    _colours: tuple[Style, Colour] | None = None  # of its text, and behind it, until its styles change
+    _colours: tuple[Style, Colour] | None = None  # text style and background, until the styles change
 
     @property
     def colours(self) -> tuple[Style, Colour]:
-        """Style of the text, and the colour behind it."""
         if self._colours is None:
             self._colours = self.rich_style, self.background_colors[1]
         return self._colours
@@ -45,7 +40,7 @@ class Plain(Widget):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def strip(self, spans: Line) -> Strip:
-        """A line as wide as the widget. Whatever a record holds, no control character reaches the terminal."""
+        """A line as wide as the widget, without control characters, which must not reach the terminal from a record."""
         cells, (base, _) = self.size.width, self.colours
         styles = STYLES[self.app.theme]
         few = self.app.console.color_system not in ("256", "truecolor")
@@ -54,11 +49,7 @@ class Plain(Widget):
 
 
 class Lines(Plain):
-    """Shows lines, cut to the width. A `show` of the same lines draws nothing.
-
-    `resized` is called once the size is known and when it changes, `clicked` with the row that was clicked, `turned`
-    with 1 or -1 when the wheel was.
-    """
+    """Lines cut to the width; the same lines are not drawn again. `turned` is called with 1 or -1 for the wheel."""
 
     DEFAULT_CSS = "Lines { height: auto; }"
 
@@ -95,7 +86,7 @@ class Lines(Plain):
                 self.refresh(layout=self.styles.is_auto_height)
             else:
                 regions = changed(before, new, self.size)
-                if regions:  # what has changed beyond its edge is not seen
+                if regions:  # changes beyond the edge are not visible
                     self.refresh(*regions)
 
     def get_content_height(self, *_: object) -> int:
@@ -106,7 +97,7 @@ class Lines(Plain):
 
 
 def changed(before: Sequence[Line], after: Sequence[Line], size: Size) -> list[Region]:
-    """Regions of the lines that differ, neighbours together; both are of one length."""
+    """Regions of the lines that differ, neighbours together; both have the same length."""
     regions: list[Region] = []
     for y, (old, new) in enumerate(zip(before[: size.height], after, strict=False)):
         if old == new:
@@ -123,7 +114,7 @@ def _segment(text: Visible, style: Style) -> Segment:
 
 
 def _style(styles: Mapping[str, Style], mark: str, base: Style, few: bool) -> Style:
-    """Style of a mark; of `rate.3` that of `rate`, three tenths fainter if the terminal has enough colours."""
+    """Style of a mark; `rate.3` is `rate`, three tenths fainter if the terminal has enough colours."""
     if mark in styles:
         return styles[mark]
     name, _, tenths = mark.partition(".")

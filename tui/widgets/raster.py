@@ -11,7 +11,6 @@ _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 
 
 def columns_per_cell(glyphs: Glyphs) -> int:
-    """Columns of values in one character."""
     return 2 if glyphs.name == "braille" else 1
 
 
@@ -23,7 +22,7 @@ def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs
 
 
 def filled(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
-    """Rows like those of `raster`, filled: solid up to the least value of a column, shaded up to the greatest."""
+    """Rows like those of `raster`, solid up to a column's least value, shaded up to its greatest."""
     if glyphs.name == "braille":
         return _braille_filled(columns, top, rows)
     return _bars(columns, top, rows, glyphs)
@@ -37,7 +36,7 @@ def _braille_filled(columns: Sequence[Span | None], top: float, rows: int) -> li
             continue
         low, high = level(span[0], top, rows * 4), level(span[1], top, rows * 4)
         place, bits = x // 2, _DOTS[x % 2]
-        whole = (low + 1) // 4  # cells that are solid
+        whole = (low + 1) // 4  # solid cells
         solid = bits[0] | bits[1] | bits[2] | bits[3]
         for y in range(whole):
             cells[rows - 1 - y][place] |= solid
@@ -67,7 +66,7 @@ def seen_behind(fill: str, ghost: str, glyphs: Glyphs) -> str:
 
 
 def level_line(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
-    """A thin line through the columns: dots from least to greatest, or a dash at the middle of both."""
+    """A thin line through the columns: dots from least to greatest, or a dash midway between both."""
     if glyphs.name == "braille":
         return _braille(columns, top, rows)
     drawn = [[" "] * len(columns) for _ in range(rows)]
@@ -83,10 +82,7 @@ def dots_per_cell(glyphs: Glyphs) -> tuple[int, int]:
 
 
 def scatter(points: Iterable[tuple[float, float]], cells: int, rows: int, glyphs: Glyphs) -> list[str]:
-    """Rows of characters, the highest first, with a dot for each point; both coordinates from 0 to 1.
-
-    Without braille a digit stands where several fall into one character, `9` for nine and more.
-    """
+    """Rows of dots, highest first, for points in the unit square; without braille digits count them, `9` for more."""
     across, up = dots_per_cell(glyphs)
     cell_dots: list[list[list[tuple[int, int]]]] = [[[] for _ in range(cells)] for _ in range(rows)]
     for x, y in points:
@@ -144,5 +140,5 @@ def _bars(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs)
             elif high > floor:
                 lines[row][x] = glyphs.shade
         if low == 0 and lines[rows - 1][x] == " ":
-            lines[rows - 1][x] = glyphs.levels[1]  # nothing moved, which is not the same as no data
+            lines[rows - 1][x] = glyphs.levels[1]  # no progress, which differs from no data
     return ["".join(line) for line in lines]

@@ -1,4 +1,4 @@
-"""A list of any length, of which only the visible rows are drawn. The wheel scrolls it, a click chooses a row."""
+"""A list of any length, which draws only the visible rows. The wheel scrolls it, a click chooses a row."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,6 @@ class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
     """
 
     class Clicked(Message):
-        """A row was clicked, or clicked `twice`."""
-
         def __init__(self, place: int, twice: bool) -> None:
             super().__init__()
             self.place = place
@@ -64,7 +62,7 @@ class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):
         return self.strip(self._drawn[place])
 
     def _moved(self) -> bool:
-        """Whether other rows are visible than before, or in another size."""
+        """Whether the visible rows or the size have changed."""
         before, self._seen = self._seen, (self.top, self.size, self.app.size)
         return self._seen != before
 

@@ -55,7 +55,6 @@ class ScaledChart(Horizontal):
         ghost: Ghost | None = None,
         cross: float | None = None,
     ) -> None:
-        """Draw points as `RateChart.show` does."""
         chart = self.chart
         chart.show(points, axis, stalls, base, base_label, cursor, None, ghost, cross)
         self._scale.show(scale((chart.top, self._middle, chart.foot), chart.size.height, self._word))
@@ -74,7 +73,7 @@ class ScaledChart(Horizontal):
 
 
 def scale(values: tuple[float, float | None, float], rows: int, word: str = "", cells: int = SCALE_CELLS) -> list[Line]:
-    """Lines left of a chart: its greatest value, the middle and the least; and a word, if there is room."""
+    """Lines left of a chart: its greatest value, the middle and the least; and a word, if it fits."""
     top, middle, foot = values
     texts = {rows - 1: short(foot), 0: short(top) if top > 0 else ""}
     if middle is not None and (rows >= MIDDLE_ROWS or (word and rows >= MIDDLE_ROWS - 1)):

@@ -22,7 +22,6 @@ class Tabs(Lines):
         self._lit = ""  # the one under the mouse
 
     def draw(self) -> None:
-        """Draw the row for the open screen."""
         keymap = cast("BenchApp", self.app).context.keymap
         pressed = {
             mode: keys.shown(keymap.get(f"app.{mode}", str(number)).partition(",")[0])
