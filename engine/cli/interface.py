@@ -56,9 +56,10 @@ def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **optio
 
 
 def own_modules() -> dict[str, str]:
-    """Environment for a child that imports the same modules as this process."""
+    """Environment for a child that imports the same modules as this process, and none of the current folder."""
     home = str(Path(engine.__file__).parents[1])
-    return os.environ | {"PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
+    path = os.pathsep.join([home, os.environ.get("PYTHONPATH", "")]).rstrip(":")
+    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def _command(out: Path, run: Path | None, options: Mapping[str, str | None]) -> list[str]:

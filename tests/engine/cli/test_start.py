@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from engine.cli import interface
 from engine.core.model import Build
 from tests.support import smalltree
 from tests.support.benchcall import LONG, Bench
 from tests.support.realnix import wrapper_environment
 from tests.support.terminal import Terminal
+
+
+def test_what_bench_starts_takes_no_module_from_the_folder_that_it_is_called_in(tmp_path: Path) -> None:
+    for name in ("engine", "tui", "msgspec"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
+    command, environment = [sys.executable, "-m", "engine", "--version"], interface.own_modules()
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("bench ")
 
 
 def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
