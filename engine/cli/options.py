@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -54,10 +55,12 @@ class RunArgument(PathArgument):
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Names of runs, newest first, without those that a shell would act on; else folders."""
         out = ctx.params.get("out") or default_out()
         with suppress(OSError):
-            if names := [run.name for run in runs_in(out) if run.name.startswith(incomplete)]:
-                return [CompletionItem(name) for name in names]
+            names = [run.name for run in runs_in(out) if run.name.startswith(incomplete)]
+            if plain := [name for name in names if shlex.quote(name) == name]:
+                return [CompletionItem(name) for name in plain]
         return super().shell_complete(ctx, param, incomplete)
 
 

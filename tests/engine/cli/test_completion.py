@@ -63,6 +63,13 @@ def test_bash_completes_a_run(complete: Complete, tmp_path: Path) -> None:
     assert complete("compare", "--out", str(run.parent), "2026") == [run.name]
 
 
+def test_a_name_that_a_shell_would_run_is_not_completed(complete: Complete, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    for name in ("2026-plain", "2026$(id)", "2026;id", "2026\x1b[2J"):
+        make_run(out / name, repeats=1)
+    assert complete("compare", "--out", str(out), "2026") == ["2026-plain"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script(shell: str) -> None:
     result = CliRunner().invoke(main, ["completion", shell])
