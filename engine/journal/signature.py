@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import platform
 import pwd
 import secrets
 import shlex
@@ -73,9 +74,10 @@ def _refusal(run: Path) -> UserError:
 def _digest(run: Path, manifest: bytes, key: bytes) -> str:
     """Includes the directory's inode, so that a copy is a different directory."""
     try:
-        machine = MACHINE_ID.read_text().strip()
-    except OSError:
-        machine = os.uname().nodename
+        machine = MACHINE_ID.read_text("ascii").strip()
+    except (OSError, ValueError):
+        machine = ""
+    machine = machine or platform.node()  # many a container's file is empty
     place = run.resolve()
     bound = msgspec.json.encode([machine, place.name, place.stat().st_ino, hashlib.blake2b(manifest).hexdigest()])
     return hashlib.blake2b(bound, key=key).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +111,20 @@ def test_what_is_not_this_users_own_run_is_refused_but_read(run: Path, change: C
 def test_a_run_of_another_machine_is_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine-id").write_text("another\n")
     monkeypatch.setattr(signature, "MACHINE_ID", tmp_path / "machine-id")
+    with pytest.raises(UserError, match=REFUSED):
+        planned(run, signed=True)
+
+
+@pytest.mark.parametrize("written", [b"", b"\n", b"\xff\n"])
+def test_a_machine_without_an_id_is_told_from_others_by_its_name(
+    tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch, written: bytes
+) -> None:
+    (tmp_path / "machine-id").write_bytes(written)
+    monkeypatch.setattr(signature, "MACHINE_ID", tmp_path / "machine-id")
+    monkeypatch.setattr(platform, "node", lambda: "here")
+    run = make_run(tmp_path / "run", repeats=1, unfinished=range(2))
+    assert planned(run, signed=True)
+    monkeypatch.setattr(platform, "node", lambda: "there")
     with pytest.raises(UserError, match=REFUSED):
         planned(run, signed=True)
 
