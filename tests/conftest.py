@@ -61,8 +61,8 @@ def recording(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sliced_recording(tmp_path: Path) -> Path:
-    """A run of 12.11 and 16.3 abreast, one repeat, step qr100 in slices, 16.3 with a stall; a copy of one's own."""
-    return unpacked("abreast", tmp_path / "20261122-100939-12.11_prebuilt-16.3_prebuilt")
+    """A run of 12.11 and 16.3 interleaved, one repeat, step qr100 in slices, 16.3 with a stall; a copy of one's own."""
+    return unpacked("interleaved", tmp_path / "20261122-100939-12.11_prebuilt-16.3_prebuilt")
 
 
 def unpacked(name: str, run: Path) -> Path:

@@ -44,13 +44,13 @@ class MachineInterval(NamedTuple):
     stolen: float
 
 
-def machine(reader: JournalReader, step: int, abreast: Sequence[int]) -> list[MachineInterval]:
-    """The seconds of a step, one of those that ran `abreast` (itself included); none where the host was not sampled.
+def machine(reader: JournalReader, step: int, interleaved: Sequence[int]) -> list[MachineInterval]:
+    """The seconds of `step`, one of the `interleaved` ones; none where the host was not sampled.
 
     The sliver at the end is left out: its counters are read later than it ends. The run's own are the servers, clients
     and monitors of all these steps, and the engine, which is one process.
     """
-    own = [interval for each in abreast for interval in _of_cell(reader, each)]
+    own = [interval for each in interleaved for interval in _of_cell(reader, each)]
     own += _used(_samples(reader, step, ("engine",)))
     host = [
         (from_ns, until_ns, busy_ns, data.get("steal_ns", 0))

@@ -14,13 +14,13 @@ from engine.core.text import Visible, visible, visible_json
 from engine.journal.rows import EventRow
 from engine.report.console import PlainConsole
 from engine.view.events import clients_words, event_words, incident_words, incidents_of, unlike
-from engine.view.interleaved_step import Abreast, so_far_words
+from engine.view.interleaved_step import InterleavedStep, so_far_words
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 
 LOOK_S = 1.0
 LINE_S = 5.0
-LINE_ABREAST_S = 1.0  # a comparison under way is followed more closely
+LINE_INTERLEAVED_S = 1.0  # a comparison under way is followed more closely
 
 
 def once(run: Path, *, as_json: bool) -> Visible:
@@ -52,7 +52,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         "rate_per_s": (view.rate_per_s or 0.0) if in_step and _unit(view) else 0.0,
         "unit": _unit(view) if in_step else "",
         "relative": view.relative if in_step else None,
-        "abreast": _abreast(view.abreast) if in_step and view.abreast is not None else None,
+        "interleaved": _interleaved(view.interleaved) if in_step and view.interleaved is not None else None,
         "roles": [
             {
                 "name": role.name,
@@ -70,11 +70,11 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
     }
 
 
-def _abreast(abreast: Abreast) -> dict[str, Any]:
+def _interleaved(step: InterleavedStep) -> dict[str, Any]:
     """The servers side by side, the base first; bounds of a ratio hold at all moments at once (95 %)."""
     return {
-        "planned_s": abreast.planned_s or None,
-        "blocks": abreast.blocks,
+        "planned_s": step.planned_s or None,
+        "blocks": step.blocks,
         "sides": [
             {
                 "subject": side.name,
@@ -87,7 +87,7 @@ def _abreast(abreast: Abreast) -> dict[str, Any]:
                 "high": side.so_far.high if side.so_far is not None else None,
                 "stalls": [asdict(stall) for stall in side.stalls],
             }
-            for side in abreast.sides
+            for side in step.sides
         ],
     }
 
@@ -97,8 +97,8 @@ def line(view: ViewState) -> str:
         failed = f", {view.cells_failed} failed" if view.cells_failed else ""
         gone = "" if view.state == "running" else ", engine not running"
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
-    if view.abreast is not None and view.step is not None:
-        return "  ".join(_parts_abreast(view, view.abreast, view.step.name))
+    if view.interleaved is not None and view.step is not None:
+        return "  ".join(_interleaved_parts(view, view.interleaved, view.step.name))
     kernel = "" if view.cell.subject.kernel == HOST else f" {view.cell.subject.kernel}"
     number = f"cell {view.cell.ordinal + 1}/{view.cells}{_left(view)}"
     parts = [number, f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
@@ -123,20 +123,20 @@ def _left(view: ViewState) -> str:
     return f", {span(view.left_s)} left" if view.left_s is not None else ""
 
 
-def _parts_abreast(view: ViewState, abreast: Abreast, step: str) -> list[str]:
+def _interleaved_parts(view: ViewState, interleaved: InterleavedStep, step: str) -> list[str]:
     parts = [
-        f"cells {abreast.numbers} of {view.cells}{_left(view)}",
-        f"r{abreast.shown.cell.repeat}",
+        f"cells {interleaved.numbers} of {view.cells}{_left(view)}",
+        f"r{interleaved.shown.cell.repeat}",
         view.doing or step,
     ]
     if not view.doing and view.fraction is not None:
         parts.append(f"{view.fraction:4.0%}")
     if not view.doing:
-        rates = [(side.name, side.rate_per_s) for side in abreast.sides]
+        rates = [(side.name, side.rate_per_s) for side in interleaved.sides]
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
-    parts += [words for side in abreast.sides if (words := so_far_words(abreast, side, ended=bool(view.doing)))]
-    for shown in abreast.sides:
-        now = [found for side, found in abreast.incidents_now() if side is shown]
+    parts += [words for side in interleaved.sides if (words := so_far_words(interleaved, side, ended=bool(view.doing)))]
+    for shown in interleaved.sides:
+        now = [found for side, found in interleaved.incidents_now() if side is shown]
         parts += _stalls_now(f"{shown.name} ", now, view.at_ns)
     return parts
 
@@ -162,7 +162,7 @@ class _News:
     def of(self, view: ViewState, notices: Sequence[EventRow]) -> list[str]:
         found = []
         step = view.step.name if view.step is not None else ""
-        sides = view.abreast.sides if view.abreast is not None else ()
+        sides = view.interleaved.sides if view.interleaved is not None else ()
         known = [(f"{side.name} ", incidents_of(side.stalls)) for side in sides] or [("", view.incidents)]
         for name, incidents in known:
             over = [each for each in incidents if all(stall.ended_ns is not None for stall in each)]
@@ -203,7 +203,7 @@ def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
                 put(text)
             place = f"{view.state} {view.cell} {view.step.id if view.step else ''} {view.doing.partition(':')[0]}"
             # This loop beats once a second, give or take the duration of a look.
-            pause_s = LINE_S if view.abreast is None or view.doing else LINE_ABREAST_S
+            pause_s = LINE_S if view.interleaved is None or view.doing else LINE_INTERLEAVED_S
             if place != last_place or time.monotonic() - last_line_s >= pause_s - LOOK_S / 2:
                 put(line(view))
                 last_line_s, last_place = time.monotonic(), place

@@ -15,7 +15,7 @@ from engine.view.step_series import SECOND_NS, StepSeries
 
 EARLIER = 0.75  # of the time so far: from there on a ratio is seen to rise or fall
 
-Beside = Sequence[tuple[Attempt, StepRow]]  # the same step of interleaved cells, the base's first
+AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of interleaved cells, the base's first
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class Side:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the server's subject."""
         return self.cell.subject.name
 
     @property
     def step(self) -> StepRow:
-        """Its own record of the step."""
+        """The server's own record of the step."""
         return self.series.step
 
 
 @dataclass(frozen=True, slots=True)
-class Abreast:
+class InterleavedStep:
     """The interleaved servers, the base first; roles, machine and events shown are of the `chosen`.
 
     `planned_s` is each server's active time by the plan, 0 where its length is work. `blocks` of `slices` are over.
@@ -93,7 +93,7 @@ class Abreast:
         ]
 
 
-class Together:
+class InterleavedSteps:
     """Which cells of a run are interleaved, and what their slices say; of a replay everything that was read is kept."""
 
     def __init__(self, reader: JournalReader, *, replay: bool) -> None:
@@ -104,7 +104,7 @@ class Together:
         self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by the steps
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
-        """The attempts side by side with one, itself among them: of the same repeat and start of the engine.
+        """The attempts interleaved with `one`, itself included: those of the same repeat and start of the engine.
 
         The base's comes first, others in the order of the plan.
         """
@@ -113,25 +113,25 @@ class Together:
         found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
         return sorted(found.values(), key=self._place)
 
-    def driven(self, sides: Beside) -> Beside:
+    def sliced(self, steps: AttemptSteps) -> AttemptSteps:
         """The same steps, with their recorded slices read, if they are sliced; else none."""
-        if len(sides) < 2:
+        if len(steps) < 2:
             return ()
-        key = _key(sides)
+        key = _key(steps)
         slices = self._slices.get(key)
         if slices is None or not self._replay:
-            slices = slices or SliceSeries(self._reader, [step for _, step in sides], self._manifest.slice_ms)
+            slices = slices or SliceSeries(self._reader, [step for _, step in steps], self._manifest.slice_ms)
             slices.catch_up()
             self._slices = {**self._slices, key: slices} if self._replay else {key: slices}
-        return sides if slices.blocks else ()
+        return steps if slices.blocks else ()
 
     def at(
-        self, driven: Beside, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
-    ) -> Abreast | None:
-        """What is known of them at a moment, from their series and their stalls up to it."""
-        if not driven:
+        self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
+    ) -> InterleavedStep | None:
+        """The step at a moment, from the series and stalls of its sides up to then; None without slices."""
+        if not steps:
             return None
-        slices = self._slices[_key(driven)]
+        slices = self._slices[_key(steps)]
         blocks = slices.blocks_at(at_ns)
         sides = [
             Side(
@@ -142,10 +142,10 @@ class Together:
                 slices.so_far(place, blocks) if place and blocks else None,
                 tuple(stalls),
             )
-            for place, ((attempt, _), (series, stalls)) in enumerate(zip(driven, found, strict=True))
+            for place, ((attempt, _), (series, stalls)) in enumerate(zip(steps, found, strict=True))
         ]
-        place = [attempt.id for attempt, _ in driven].index(chosen.id)
-        return Abreast(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
+        place = [attempt.id for attempt, _ in steps].index(chosen.id)
+        return InterleavedStep(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
 
     def _is_pair(self, one: Attempt, other: Attempt) -> bool:
         cells = [self._cells.get(each.cell) for each in (one, other)]
@@ -156,11 +156,11 @@ class Together:
         return cell.subject.build != self._manifest.base or bool(cell.subject.control), cell.ordinal
 
 
-def _key(sides: Beside) -> tuple[int, ...]:
-    return tuple(step.id for _, step in sides)
+def _key(steps: AttemptSteps) -> tuple[int, ...]:
+    return tuple(step.id for _, step in steps)
 
 
-def so_far_words(view: Abreast, side: Side, *, ended: bool = False) -> str:
+def so_far_words(view: InterleavedStep, side: Side, *, ended: bool = False) -> str:
     """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as `bench compare` has it; empty before anything is known."""
     known = side.so_far
     if known is None:
@@ -171,7 +171,7 @@ def so_far_words(view: Abreast, side: Side, *, ended: bool = False) -> str:
     return f"{ratio} [{_percent(known.low)}, {_percent(known.high)}]{'' if ended else ' so far'}"
 
 
-def reach_words(view: Abreast) -> tuple[str, ...]:
+def reach_words(view: InterleavedStep) -> tuple[str, ...]:
     """What the ratio holds for, and how far it is: `this pair of clusters, 9 of 12 s`, then shorter forms."""
     of = f" of {view.planned_s:.0f}" if view.planned_s else ""
     reach = f"{min(view.shown.active_s, view.planned_s or 1e9):.0f}{of} s"

@@ -26,7 +26,7 @@ from engine.view.base_cells import BaseCells
 from engine.view.eta import Planned, left_s, planned
 from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
-from engine.view.interleaved_step import Beside, Together
+from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
 from engine.view.moment import last_second, machine_over, role_means
 from engine.view.phase import booting, waiting
 from engine.view.progress import SETTLED_S, agreement
@@ -73,7 +73,7 @@ class Player:
         self._recorded = cache(self.reader.steps)  # of an attempt that is replayed
         self.replay = cell is not None
         with legible(run):
-            self._together = Together(self.reader, replay=self.replay)
+            self._interleaved = InterleavedSteps(self.reader, replay=self.replay)
         self.speed = 1
         self.playing = self.replay
         self._played: Attempt | None = None
@@ -109,7 +109,7 @@ class Player:
             known = [self.reader.event(event.id) if event.ended_ns is None else event for event in self._notices]
             new = self.reader.events(after_id=known[-1].id if known else 0, kinds=("probe", "probe_gap"))
             self._notices = known + new
-        newest = {attempt.id for last in list(self._attempts.values())[-1:] for attempt in self._abreast_with(last)}
+        newest = {attempt.id for last in list(self._attempts.values())[-1:] for attempt in self._interleaved_with(last)}
         return tuple(event for event in self._notices if event.attempt_id in newest)
 
     def schedule(self) -> list[Planned]:
@@ -122,7 +122,7 @@ class Player:
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
         """The base's curve behind that of a kind of role; None of the base itself, and before it has finished."""
-        if view.series is None or view.timed or view.abreast is not None:
+        if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):
             bases = self._bases.attempts(view.cell, self._attempts.values())
@@ -131,22 +131,22 @@ class Player:
     def details(self, view: ViewState) -> StepDetails:
         """What is read of the step that is shown only where there is room for it; nothing of it is read yet."""
         assert view.step is not None
-        key = (view.step.id, view.abreast is not None)  # over its active time
+        key = (view.step.id, view.interleaved is not None)  # over its active time
         if self._details is None or self._details[0] != key:
             self._details = (key, StepDetails(self.reader, view.step.id))
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
         """Look at the next of the servers side by side from now on."""
-        if view.abreast is None:
+        if view.interleaved is None:
             return
-        sides = view.abreast.sides
-        cell = sides[(view.abreast.chosen + 1) % len(sides)].cell
+        sides = view.interleaved.sides
+        cell = sides[(view.interleaved.chosen + 1) % len(sides)].cell
         self._wanted = cell.subject
         if self._played is not None:
             at_ns = self.position_ns
             with legible(self.run):
-                self._play(next(each for each in self._abreast_with(self._played) if each.cell == cell.id))
+                self._play(next(each for each in self._interleaved_with(self._played) if each.cell == cell.id))
             self.seek(at_ns)
 
     # Live
@@ -168,7 +168,7 @@ class Player:
             return replace(
                 blank, doing="starting the engine" if running else "no cell was started; r in Launch resumes the run"
             )
-        attempt, step, beside = self._under_way(attempts[-1])
+        attempt, step, sides = self._under_way(attempts[-1])
         view = replace(blank, cell=self._cells.get(attempt.cell))
         if not running and attempt.state == "running":
             view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
@@ -176,24 +176,24 @@ class Player:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = waiting(self.reader, "starting the server", attempt, attempt.started_ns) if running else view.doing
             return replace(view, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
-        self._series = {each.id: self._series_of(each) for each in (step, *(side for _, side in beside))}
+        self._series = {each.id: self._series_of(each) for each in (step, *(side for _, side in sides))}
         series = self._series[step.id]
         step = series.step
         if running and attempt.state == "running" and step.state == "running":
-            return self._at(view, attempt, series, max(now_ns, series.newest_ns), beside)
+            return self._at(view, attempt, series, max(now_ns, series.newest_ns), sides)
         if running:
             doing = waiting(self.reader, f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
-        return self._at(view, attempt, series, step.ended_ns or series.newest_ns, beside)
+        return self._at(view, attempt, series, step.ended_ns or series.newest_ns, sides)
 
     def _now_ns(self, attempt: Attempt) -> int:
         """The time by the clock of an attempt: a guest has one of its own, which shares only the wall clock."""
         in_guest = attempt.cell in self._cells and self._cells[attempt.cell].subject.kernel != HOST
         return self._clock.wall_ns() - self._wall(attempt, 0) if in_guest else self._clock.monotonic_ns()
 
-    def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, Beside]:
+    def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, AttemptSteps]:
         """What is to be shown of the cells that run, or ran last; and the interleaved steps."""
-        attempts = self._abreast_with(newest)
+        attempts = self._interleaved_with(newest)
         begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
         starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
         if not begun or starting:
@@ -201,12 +201,12 @@ class Player:
         attempt, step = max(
             begun, key=lambda each: (each[1].state == "running", each[1].ended_ns or each[1].started_ns)
         )
-        beside = self._together.driven([each for each in begun if each[1].name == step.name])
-        going = [each for each in beside if each[0].state != "failed"]
+        sides = self._interleaved.sliced([each for each in begun if each[1].name == step.name])
+        going = [each for each in sides if each[0].state != "failed"]
         if going:
             wanted = [each for each in going if self._cells[each[0].cell].subject == self._wanted]
             attempt, step = (wanted or going[1:] or going)[0]
-        return attempt, step, beside
+        return attempt, step, sides
 
     def _ended(self) -> str:
         states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
@@ -285,8 +285,8 @@ class Player:
     def _replayed(self, attempt: Attempt) -> ViewState:
         at_ns = self.position_ns
         step = [step for step in self._steps if step.started_ns <= at_ns][-1]
-        attempts = self._abreast_with(attempt)
-        beside = self._together.driven(
+        attempts = self._interleaved_with(attempt)
+        sides = self._interleaved.sliced(
             [(each, one) for each in attempts for one in self._recorded(each.id) if one.name == step.name]
         )
         view = replace(
@@ -294,7 +294,7 @@ class Player:
         )
         if step.ended_ns is not None and at_ns > step.ended_ns:
             view = replace(view, doing=f"after {step.name}")
-        return self._at(view, attempt, self._series_of(step), at_ns, beside)
+        return self._at(view, attempt, self._series_of(step), at_ns, sides)
 
     # Both
 
@@ -316,8 +316,8 @@ class Player:
             series.catch_up()
         return series
 
-    def _abreast_with(self, one: Attempt) -> list[Attempt]:
-        return self._together.attempts(self._attempts.values(), one)
+    def _interleaved_with(self, one: Attempt) -> list[Attempt]:
+        return self._interleaved.attempts(self._attempts.values(), one)
 
     def _blank(self, state: str) -> ViewState:
         done = self._finished()
@@ -336,7 +336,9 @@ class Player:
             external=self.manifest.external is not None,
         )
 
-    def _at(self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, beside: Beside = ()) -> ViewState:
+    def _at(
+        self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, sides: AttemptSteps = ()
+    ) -> ViewState:
         step = series.step
         kind = step.primary_metric.role if step.primary_metric else "insert"
         until_ns = min(at_ns, step.ended_ns or at_ns)
@@ -391,7 +393,9 @@ class Player:
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(events),
-            abreast=self._together.at(beside, [self._stalls(view, each, at_ns) for _, each in beside], attempt, at_ns),
+            interleaved=self._interleaved.at(
+                sides, [self._stalls(view, each, at_ns) for _, each in sides], attempt, at_ns
+            ),
         )
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:
@@ -402,7 +406,7 @@ class Player:
         return events
 
     def _stalls(self, view: ViewState, step: StepRow, at_ns: int) -> tuple[StepSeries, list[EventRow]]:
-        """A side's series, with its stalls that had begun by a time."""
+        """The series of a side, with its stalls that had begun by a time."""
         series = self._series_of(step) if self.replay else self._series[step.id]
         return series, [event for event in self._events(view, series, at_ns) if event.kind == "stall"]
 

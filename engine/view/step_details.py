@@ -19,7 +19,7 @@ from engine.view.tally import Sort
 from workloads import histogram
 
 # In a tick with less active time, the figures are mostly of background work between slices.
-LEAST_DRIVEN_NS = 50_000_000
+LEAST_ACTIVE_NS = 50_000_000
 PER_OCTAVE = 2  # bands of service times: two for each doubling
 
 
@@ -95,7 +95,7 @@ class StepDetails:
             at_ns, share = active(t_ns)
             length = max(1, round(dt_ns * share))
             of_server = source in OF_SERVER
-            if of_server and share < 1 and length < LEAST_DRIVEN_NS:
+            if of_server and share < 1 and length < LEAST_ACTIVE_NS:
                 continue
             for figure in FIGURES:
                 if figure.source == source:

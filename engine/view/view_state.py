@@ -13,7 +13,7 @@ from engine.journal.reader import service_counts
 from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow
 from engine.journal.totals import progress, role_place
 from engine.view.events import incidents_of, lasts
-from engine.view.interleaved_step import Abreast
+from engine.view.interleaved_step import InterleavedStep
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
 
@@ -112,7 +112,7 @@ class ViewState:
     failures: tuple[Attempt, ...] = ()  # at cells that are not finished
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
-    abreast: Abreast | None = None  # of a step in slices; everything else here is of the chosen side
+    interleaved: InterleavedStep | None = None  # of a step in slices; everything else here is of the chosen side
     external: bool = False  # an external server, of which only its own statistics are seen
     stopping: bool = False  # it was asked to
     speed: int | None = None  # of a replay; None live

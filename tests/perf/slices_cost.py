@@ -31,7 +31,7 @@ from engine.builds import resolve
 from engine.postgres.server import Server
 from engine.slices.block_order import SliceSeed
 from tests.perf.counted_readings import readings
-from tests.support.abreast import Abreast, driven, query_step, servers_up
+from tests.support.interleaved_servers import InterleavedServers, interleaved, query_step, servers_up
 from tests.support.steprun import cpu_s
 from workloads import client_gate
 from workloads.page import Control, Page, Word
@@ -59,18 +59,18 @@ class State:
     statements: dict[str, float]
 
     @classmethod
-    def of(cls, abreast: Abreast) -> State:
-        abreast.look()
-        pages = [abreast.page(side) for side in SIDES]
+    def of(cls, duet: InterleavedServers) -> State:
+        duet.look()
+        pages = [duet.page(side) for side in SIDES]
         now_ns = time.monotonic_ns()
         return cls(
             now_ns / 1e9,
-            cpu_s(abreast.conductor.process.pid),
-            len(abreast.slices),
+            cpu_s(duet.conductor.process.pid),
+            len(duet.slices),
             sum(client_gate.active_ns(page, now_ns) for page in pages) / 1e9,
-            {role: sum(cpu_s(abreast.client(side, role)) for side in SIDES) for role in ROLES},
+            {role: sum(cpu_s(duet.client(side, role)) for side in SIDES) for role in ROLES},
             {
-                role: sum(page.word(abreast.slot(0, role), Word.STATEMENTS) for page in pages)
+                role: sum(page.word(duet.slot(0, role), Word.STATEMENTS) for page in pages)
                 for role in ROLES
             },
         )  # fmt: skip
@@ -159,11 +159,11 @@ def wait_ns() -> float:
 def readings_per_statement(servers: Sequence[Server], asked: argparse.Namespace) -> dict[str, float]:
     """How often each role reads the active clock for a statement, driven in slices like the others."""
     seed = SliceSeed(asked.seed, 1, "readings")
-    with driven(servers, query_step(asked.rows, STEP), asked.slice_ms, seed, COUNTED) as abreast:
-        abreast.drive(COUNTED_S)
-        page = abreast.page(0)
+    with interleaved(servers, query_step(asked.rows, STEP), asked.slice_ms, seed, COUNTED) as duet:
+        duet.drive(COUNTED_S)
+        page = duet.page(0)
         return {
-            role: readings(page, abreast.client(0, role)) / page.word(abreast.slot(0, role), Word.STATEMENTS)
+            role: readings(page, duet.client(0, role)) / page.word(duet.slot(0, role), Word.STATEMENTS)
             for role in ROLES
         }
 
@@ -180,11 +180,13 @@ def main() -> int:
     look, reading, wait = look_ns(), reading_ns(), wait_ns()
     with servers_up([build, build], asked.rows) as servers:
         counted = readings_per_statement(servers, asked)
-        with driven(servers, query_step(asked.rows, STEP), asked.slice_ms, SliceSeed(asked.seed, 1, "cost")) as abreast:
-            abreast.drive(SETTLING_S)
-            before = State.of(abreast)
-            abreast.drive(asked.seconds)
-            spent = State.of(abreast).since(before)
+        with interleaved(
+            servers, query_step(asked.rows, STEP), asked.slice_ms, SliceSeed(asked.seed, 1, "cost")
+        ) as duet:
+            duet.drive(SETTLING_S)
+            before = State.of(duet)
+            duet.drive(asked.seconds)
+            spent = State.of(duet).since(before)
     print(f"a look {look:.0f} ns, a wait {wait / 1000:.1f} us, the active clock {reading:.0f} ns beyond the plain one; "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
     gate_s = dict.fromkeys(ROLES, 0.0)

@@ -44,12 +44,12 @@ from engine.builds import resolve
 from engine.core.model import Build
 from engine.results.comparison import CHANGED, CPU, RATE
 from engine.slices.block_order import SliceSeed
-from tests.support.abreast import (
+from tests.support.interleaved_servers import (
     NORMAL_95,
-    Abreast,
     Block,
+    InterleavedServers,
     difference,
-    driven,
+    interleaved,
     own_ratios_of,
     per_op,
     percent,
@@ -101,15 +101,15 @@ class Planted:
 class Pair:
     """Two servers of one build under the conductor, one of which can be slowed down."""
 
-    def __init__(self, abreast: Abreast, planted: Planted, chance: random.Random) -> None:
-        self.abreast, self._planted, self._chance = abreast, planted, chance
+    def __init__(self, duet: InterleavedServers, planted: Planted, chance: random.Random) -> None:
+        self.duet, self._planted, self._chance = duet, planted, chance
         self._iterations = dict.fromkeys(SIZES, 0)
         self._empty_ns = 0.0
         self.answers: list[tuple[float, float]] = []  # size, ns of the loop in a message
 
     def calibrate(self) -> None:
         """Finds how many iterations make each size."""
-        client, slices = self.abreast.client(SLOWED), len(self.abreast.slices)
+        client, slices = self.duet.client(SLOWED), len(self.duet.slices)
         busy_s = cpu_s(client)
         blocks = self._turn(0.0, 12)
         self._empty_ns = self.answers[-1][1]
@@ -123,7 +123,7 @@ class Pair:
         """Blocks of each size, by turns in a drawn order; and the client's CPU time per op (ns) in all of it."""
         found: Trial = {size: [] for size in SIZES}
         self.answers = []
-        busy_s, slices = cpu_s(self.abreast.client(SLOWED)), len(self.abreast.slices)
+        busy_s, slices = cpu_s(self.duet.client(SLOWED)), len(self.duet.slices)
         while min(len(blocks) for blocks in found.values()) < LEAST_BLOCKS:
             order = [size for size in SIZES if len(found[size]) < LEAST_BLOCKS]
             for size in self._chance.sample(order, len(order)):
@@ -137,14 +137,14 @@ class Pair:
 
     def _client_ns(self, busy_s: float, slices: int) -> float:
         """The client's CPU time per op since it had used so much, and so many slices had ended."""
-        ops = sum(each.cpu_ops for each in self.abreast.slices[slices:] if each.side == SLOWED)
-        return (cpu_s(self.abreast.client(SLOWED)) - busy_s) * 1e9 / ops
+        ops = sum(each.cpu_ops for each in self.duet.slices[slices:] if each.side == SLOWED)
+        return (cpu_s(self.duet.client(SLOWED)) - busy_s) * 1e9 / ops
 
     def _turn(self, size: float, count: int) -> list[Block]:
         """So many blocks after the change and, all in all, those that were of this size from end to end."""
-        abreast = self.abreast
-        first = abreast.look()
-        self._planted.set(self._iterations[size], abreast.backend(SLOWED))
+        duet = self.duet
+        first = duet.look()
+        self._planted.set(self._iterations[size], duet.backend(SLOWED))
         until_s = time.monotonic() + PATIENCE_S
         while not self._planted.answered:
             if time.monotonic() > until_s:
@@ -152,9 +152,9 @@ class Pair:
             time.sleep(0.002)
         ready_ns = time.monotonic_ns()
         self.answers.append((size, self._planted.took_ns))
-        while abreast.look() < first + count:
+        while duet.look() < first + count:
             time.sleep(0.005)
-        return [block for block in whole_blocks(abreast.slices[-8 * count :]) if block[0].opened_ns > ready_ns]
+        return [block for block in whole_blocks(duet.slices[-8 * count :]) if block[0].opened_ns > ready_ns]
 
 
 def preloaded(build: Build, folder: Path, library: Path) -> tuple[Build, Planted]:
@@ -182,7 +182,7 @@ def fresh_pairs(build: Build, rows: int, number: int) -> Generator[Pair, None, N
             servers = stack.enter_context(servers_up([build for build, _ in sides], rows))
             seed = SliceSeed(number, repeat, "planted")
             pair = Pair(
-                stack.enter_context(driven(servers, query_step(rows), SLICE_MS, seed)), sides[SLOWED][1], chance
+                stack.enter_context(interleaved(servers, query_step(rows), SLICE_MS, seed)), sides[SLOWED][1], chance
             )
             pair.calibrate()
             yield pair

@@ -31,11 +31,11 @@ from engine.postgres.server import Server
 from engine.results.comparison import RATE
 from engine.results.slice_ratio import LogRatio
 from engine.slices.block_order import SliceSeed
-from tests.support.abreast import (
+from tests.support.interleaved_servers import (
     NORMAL_95,
     Block,
     at_work,
-    driven,
+    interleaved,
     own_ratios_of,
     percent,
     query_step,
@@ -95,9 +95,9 @@ def main() -> int:
                 if not length:
                     unsliced.append(alone(servers, step, asked.seed, chance))
                     continue
-                with driven(servers, step, length, SliceSeed(asked.seed, number, f"{length:g}")) as abreast:
-                    abreast.drive(LENGTHS_MS[length])
-                    blocks[length] += whole_blocks(abreast.slices)
+                with interleaved(servers, step, length, SliceSeed(asked.seed, number, f"{length:g}")) as duet:
+                    duet.drive(LENGTHS_MS[length])
+                    blocks[length] += whole_blocks(duet.slices)
             print(f"round {number}: alone {percent(unsliced[-1])}, load {os.getloadavg()[0]:.1f}", flush=True)
     found = {length: ratio_of(each, PARTS[RATE]) for length, each in blocks.items()}
     few = [f"{length:g} ms" for length, ratio in found.items() if ratio.variance is None]

@@ -29,11 +29,11 @@ from engine.builds import resolve
 from engine.results.comparison import RATE
 from engine.results.slice_ratio import LogRatio
 from engine.slices.block_order import SliceSeed
-from tests.support.abreast import (
-    Abreast,
+from tests.support.interleaved_servers import (
     Block,
+    InterleavedServers,
     difference,
-    driven,
+    interleaved,
     own_ratios_of,
     percent,
     query_step,
@@ -52,27 +52,27 @@ SETTLING_S = 3.0
 class Turns:
     """Turns of one length in active time, with a stall in each or none."""
 
-    def __init__(self, abreast: Abreast, every_s: float, for_s: float, chance: random.Random) -> None:
-        self._abreast, self._every_ns, self._for_s, self._chance = abreast, every_s * 1e9, for_s, chance
+    def __init__(self, duet: InterleavedServers, every_s: float, for_s: float, chance: random.Random) -> None:
+        self._duet, self._every_ns, self._for_s, self._chance = duet, every_s * 1e9, for_s, chance
         self.stalled_ns = 0  # of active time, in all
 
     def turn(self, stalling: bool) -> list[Block]:
         """One turn: the blocks that began in it."""
-        abreast = self._abreast
-        ready_ns, block = time.monotonic_ns(), abreast.look()
-        self._until(lambda: abreast.look() > block + 1)
+        duet = self._duet
+        ready_ns, block = time.monotonic_ns(), duet.look()
+        self._until(lambda: duet.look() > block + 1)
         began_ns = self._active_ns()
         if stalling:
             due_ns = began_ns + self._chance.uniform(0, self._every_ns)
             self._until(lambda: self._active_ns() >= due_ns)
             self._stall()
         self._until(lambda: self._active_ns() >= began_ns + self._every_ns)
-        ended_ns, block = time.monotonic_ns(), abreast.look()
-        self._until(lambda: abreast.look() > block + 1)
-        return [block for block in whole_blocks(abreast.slices) if ready_ns < block[0].opened_ns < ended_ns]
+        ended_ns, block = time.monotonic_ns(), duet.look()
+        self._until(lambda: duet.look() > block + 1)
+        return [block for block in whole_blocks(duet.slices) if ready_ns < block[0].opened_ns < ended_ns]
 
     def _stall(self) -> None:
-        backend, began_ns = self._abreast.backend(STALLED), self._active_ns()
+        backend, began_ns = self._duet.backend(STALLED), self._active_ns()
         os.kill(backend, signal.SIGSTOP)
         try:
             time.sleep(self._for_s)
@@ -81,7 +81,7 @@ class Turns:
             os.kill(backend, signal.SIGCONT)
 
     def _active_ns(self) -> int:
-        return client_gate.active_ns(self._abreast.page(STALLED), time.monotonic_ns())
+        return client_gate.active_ns(self._duet.page(STALLED), time.monotonic_ns())
 
     @staticmethod
     def _until(holds: Callable[[], bool]) -> None:
@@ -103,10 +103,10 @@ def main() -> int:
     chance, found = random.Random(asked.seed), {True: list[Block](), False: list[Block]()}
     with (
         servers_up([build, build], asked.rows) as servers,
-        driven(servers, query_step(asked.rows), asked.slice_ms, SliceSeed(asked.seed, 1, "stall")) as abreast,
+        interleaved(servers, query_step(asked.rows), asked.slice_ms, SliceSeed(asked.seed, 1, "stall")) as duet,
     ):
-        abreast.drive(SETTLING_S)
-        turns = Turns(abreast, asked.every, asked.for_ms / 1000, chance)
+        duet.drive(SETTLING_S)
+        turns = Turns(duet, asked.every, asked.for_ms / 1000, chance)
         until_s = time.monotonic() + asked.seconds
         while time.monotonic() < until_s:
             for stalling in chance.sample([True, False], 2):

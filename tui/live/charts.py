@@ -13,7 +13,7 @@ from textual.widget import Widget
 from engine.core.format import short
 from engine.journal.rows import EventRow
 from engine.view.envelope import columns_of
-from engine.view.interleaved_step import Abreast
+from engine.view.interleaved_step import InterleavedStep
 from engine.view.player import Player
 from engine.view.step_details import FIGURES, StepDetails
 from engine.view.step_series import SECOND_NS, Series
@@ -112,14 +112,14 @@ class Charts:
             self.clear()
             return
         whole, shown = axes.of(view), pointer.axis(view)
-        stalls = [axes.interval(stall, view.at_ns, view.abreast) for stall in view.stalls]
+        stalls = [axes.interval(stall, view.at_ns, view.interleaved) for stall in view.stalls]
         cursor, cross = whole.at if view.speed is not None else None, pointer.cross
         self.ghost = None
         if hot:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
-        elif view.abreast is not None:
-            lines = view.abreast.slices.rates if kind == view.primary_role else _active(view.abreast, kind)
-            axis_of = [_side_axis(shown, view.abreast, place) for place in range(len(lines))]
+        elif view.interleaved is not None:
+            lines = view.interleaved.slices.rates if kind == view.primary_role else _active(view.interleaved, kind)
+            axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
@@ -129,21 +129,21 @@ class Charts:
             self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor, ghost, cross)
         else:
             self.rates.clear()
-        if view.abreast is not None:
-            self.closing.show(_closing(view, view.abreast, shown, self.closing, self._glyphs))
+        if view.interleaved is not None:
+            self.closing.show(_closing(view, view.interleaved, shown, self.closing, self._glyphs))
         elif kind in series.slowest:
             self.times.show(series.slowest[kind], shown, stalls, cross=cross)
         else:
             self.times.clear()
         self._show_axis(view, shown, whole)
-        at = axes.interval(chosen, view.at_ns, view.abreast) if chosen is not None else None
+        at = axes.interval(chosen, view.at_ns, view.interleaved) if chosen is not None else None
         if at is None and cursor is not None:
             at = (cursor, cursor)
         recorded = whole.at
         if view.speed is not None:  # a recording is known beyond the position of the replay
-            recorded = series.newest_ns if view.abreast is None else view.abreast.lane.active_ns
+            recorded = series.newest_ns if view.interleaved is None else view.interleaved.lane.active_ns
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
-            stalls += [axes.interval(stall, series.newest_ns, view.abreast) for stall in later]
+            stalls += [axes.interval(stall, series.newest_ns, view.interleaved) for stall in later]
         row = ribbon(self.cells, (whole.start, whole.end), recorded, stalls, at)
         self.ribbon.show([(("stalls ", "dim"), *row)])
 
@@ -186,8 +186,8 @@ class Charts:
 
     def _show_axis(self, view: ViewState, shown: Axis, whole: Axis) -> None:
         lasting = [placed(event, view.at_ns) for event in view.events if event.kind != "stall"]
-        if view.abreast is not None:
-            lane = view.abreast.lane
+        if view.interleaved is not None:
+            lane = view.interleaved.lane
             lasting = [(event, lane.active_at(int(begin)), lane.active_at(int(end))) for event, begin, end in lasting]
         row = axis_row(shown, whole.start, self.cells, lasting, self._glyphs)
         self.axis.show([((" " * SCALE_CELLS, ""), *row)])
@@ -229,7 +229,7 @@ class _ByRole:
 def place_of(view: ViewState) -> Callable[[int], tuple[int, float]]:
     """Map the end of a tick to its place on the axis and the share of the tick in which the server worked."""
     series = view.series
-    if view.abreast is None or series is None:
+    if view.interleaved is None or series is None:
         return lambda t_ns: (t_ns, 1.0)
     return lambda t_ns: (round(series.worked_s(t_ns) * SECOND_NS), series.active_share(t_ns))
 
@@ -248,11 +248,11 @@ def _special(
     return special
 
 
-def _active(servers: Abreast, kind: str) -> Sequence[Points | None]:
+def _active(servers: InterleavedStep, kind: str) -> Sequence[Points | None]:
     return [side.series.active.get(kind) for side in servers.sides]
 
 
-def _side_axis(axis: Axis, servers: Abreast, place: int) -> Axis:
+def _side_axis(axis: Axis, servers: InterleavedStep, place: int) -> Axis:
     """The axis up to that server's own time: after a stall of its own it is ahead of the others."""
     worked_ns = servers.sides[place].active_s * SECOND_NS
     return replace(axis, at=max(servers.slices.lanes[place].active_at(servers.at_ns), worked_ns))
@@ -280,7 +280,7 @@ def _sides(
     return _scaled(drawing.lines(drawn, edges, rows, special, glyphs), drawing.labels(*edges, rows))
 
 
-def _closing(view: ViewState, servers: Abreast, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
+def _closing(view: ViewState, servers: InterleavedStep, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:
     """A sentence per build if they fit, else for the one shown; and the course of its ratio."""
     sentences = live_text.sentences(view, part.size.width, glyphs)
     room = max(1, part.size.height - 3)

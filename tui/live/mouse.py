@@ -72,7 +72,7 @@ class Mouse:
         if stall := self._playback.stall_at(moment, (whole.end - whole.start) / max(1, cells)):
             self._playback.choose_stall(stall)
             return ""
-        if self._playback.replay is not None and view.abreast is None:
+        if self._playback.replay is not None and view.interleaved is None:
             self._seek(moment)
             return None
         return "" if self._pointer.zoom(view, moment - AROUND_NS, moment + AROUND_NS) else None

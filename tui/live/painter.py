@@ -161,7 +161,7 @@ class Painter:
             waits = player.details(view).waits  # already read with the charts
             return readout(view, kind, pointer, self.charts.cells, self.charts.ghost, waits)
         window = pointer.words(view) if view.step is not None else ""
-        write = live_text.rates if view.abreast is None else live_text.legend
+        write = live_text.rates if view.interleaved is None else live_text.legend
         return write(view, kind, window, glyphs=self._glyphs, columns=columns)
 
 

@@ -81,7 +81,7 @@ class Playback:
             if version == self._version:
                 return False
             self._version = version
-            sides = [side.series for side in view.abreast.sides] if view.abreast is not None else [view.series]
+            sides = [side.series for side in view.interleaved.sides] if view.interleaved is not None else [view.series]
             changed = [] if self.held else [series for series in sides if series.catch_up_events()]
             return bool(changed)
 
@@ -133,7 +133,7 @@ class Playback:
         view = self.view
         for incident in view.incidents if view is not None else ():
             assert view is not None
-            spans = [axes.interval(stall, view.at_ns, view.abreast) for stall in incident]
+            spans = [axes.interval(stall, view.at_ns, view.interleaved) for stall in incident]
             if min(start for start, _ in spans) - tolerance <= moment <= max(end for _, end in spans) + tolerance:
                 return main_stall(incident)
         return None

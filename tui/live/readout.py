@@ -27,12 +27,12 @@ def readout(
     width_s = (end - start) / SECOND_NS
     of = f" ({width_s:.0f} s)" if width_s >= 1.5 else ""
     spans: list[Span] = [(f" {axes.moment((start - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
-    if kind == view.primary_role and view.abreast is None and view.series.times.value:  # only if the chart shows it
+    if kind == view.primary_role and view.interleaved is None and view.series.times.value:  # only if the chart shows it
         return line(*spans, ("  ms ", "dim"), (_range(view.series.times, start, known), "strong"))
     unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
-    if view.abreast is not None:
-        for place, side in enumerate(view.abreast.sides):
-            rates = view.abreast.slices.rates[place] if kind == view.primary_role else side.series.active.get(kind)
+    if view.interleaved is not None:
+        for place, side in enumerate(view.interleaved.sides):
+            rates = view.interleaved.slices.rates[place] if kind == view.primary_role else side.series.active.get(kind)
             spans.append((f"  {side.name} {_range(rates, start, known)}", ""))
         return line(*spans, (f" {unit}", "dim"))
     spans += [(f"  {unit} ", "dim"), (_range(view.series.rates.get(kind), start, known), "strong")]

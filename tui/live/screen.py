@@ -141,7 +141,7 @@ class LiveScreen(BenchScreen):
         self.hint("finished: 3 compares" if view.state == "finished" else "")
         self._cost.measure()
         self._trouble = ""
-        self._draw(self._lay_out(interleaved=view.abreast is not None))
+        self._draw(self._lay_out(interleaved=view.interleaved is not None))
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
@@ -304,7 +304,7 @@ class LiveScreen(BenchScreen):
     def action_side(self) -> None:
         """Show the roles, stalls and events of the next interleaved build."""
         player, view = self.player, self.view
-        if player is None or view is None or view.abreast is None:
+        if player is None or view is None or view.interleaved is None:
             self.notify_line("no build is interleaved with this one now")
             return
         self._try(lambda: player.other_side(view))
@@ -382,7 +382,7 @@ class LiveScreen(BenchScreen):
             if event.twice:
                 self._open_detail(clicked)
                 return
-        self.pointer.point(axes.interval(clicked, self.view.at_ns, self.view.abreast)[0])
+        self.pointer.point(axes.interval(clicked, self.view.at_ns, self.view.interleaved)[0])
         self._redraw()
 
     def on_click(self, event: events.Click) -> None:

@@ -87,7 +87,7 @@ def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, gl
     lines = [line((title, "strong"), (f"{'each from 0':>{NAME_CELLS + VALUE_CELLS + 12 - len(title)}}", "dim"))]
     rows: list[tuple[str, str, Series]] = []
     if view.series is not None:
-        axis = view.series.rates if view.abreast is None else view.series.active
+        axis = view.series.rates if view.interleaved is None else view.series.active
         rows += [(UNITS.get(kind, kind), value_of(points), points) for kind, points in axis.items()]
     for figure in FIGURES:
         points = figures.get(figure.name)
@@ -107,7 +107,7 @@ def last_minute(view: ViewState, figures: Mapping[str, Series], columns: int, gl
 
 def _at(view: ViewState) -> int:
     """The moment that is shown, on the axis of the series."""
-    if view.abreast is None:
+    if view.interleaved is None:
         return view.at_ns
     assert view.series is not None
     return round(view.series.worked_s(view.at_ns) * SECOND_NS)

@@ -31,7 +31,7 @@ def title(view: ViewState, columns: int) -> Line:
     if cell is None:
         return line(badge, (f" {view.run}", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
-    interleaved = view.abreast
+    interleaved = view.interleaved
     numbers = (
         f"cells {interleaved.numbers} of {view.cells}"
         if interleaved is not None
@@ -196,10 +196,10 @@ def _times(view: ViewState, series: StepSeries, window: str) -> Line:
 
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:
     """Symbol, name and rate so far of interleaved builds, `>` at the one shown; names are cut for room, rates never."""
-    assert view.abreast is not None
-    several = "both" if len(view.abreast.sides) == 2 else "2+"
+    assert view.interleaved is not None
+    several = "both" if len(view.interleaved.sides) == 2 else "2+"
     of_each = f"  {window.removeprefix('0-')} of each"
-    longest = max(len(side.name) for side in view.abreast.sides)
+    longest = max(len(side.name) for side in view.interleaved.sides)
     forms = [(longest, f"  {glyphs.several} {several}{of_each}"), (longest, of_each)]
     forms += [(cells, "") for cells in range(longest, 0, -1)]
     lines = ((*_of_sides(view, kind, glyphs, cells), (tail, "dim")) for cells, tail in forms)
@@ -211,13 +211,13 @@ def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: 
 
 
 def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> list[Span]:
-    assert view.abreast is not None
+    assert view.interleaved is not None
     spans: list[Span] = [(f" {view.unit if kind == view.primary_role else UNITS.get(kind, 'ops/s')}", "dim")]
-    for place, side in enumerate(view.abreast.sides):
+    for place, side in enumerate(view.interleaved.sides):
         points = side.series.active.get(kind)
         at = int(side.active_s * SECOND_NS)
         now = None if points is None else points.mean(0, at) if view.over else points.at(at)
-        chosen = place == view.abreast.chosen
+        chosen = place == view.interleaved.chosen
         spans += [
             ("  >" if chosen else "  ", "chosen"),
             (f"{glyphs.sides[place]} {cut(side.name, name_cells, glyphs)} ", SIDES[place]),
@@ -228,7 +228,7 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
 
 def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> list[Line]:
     """How each build compares with the base so far, and the trend; the sentence of the build shown is strong."""
-    interleaved = view.abreast
+    interleaved = view.interleaved
     if interleaved is None:
         return []
     lines = []
@@ -255,7 +255,7 @@ def ages(view: ViewState) -> Line:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
     if now := view.incidents_now:
         return line((f" ! {incident_words(now[0], view.at_ns)}", "stall"))
-    if view.abreast is not None and (others := view.abreast.incidents_now()):
+    if view.interleaved is not None and (others := view.interleaved.incidents_now()):
         side, incident = others[0]
         return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))
     if incidents := view.incidents:
@@ -375,7 +375,7 @@ def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[
         progress(view, SETS["ascii"], behind_s, None),
     ]
     lines += sentences(view, LEAST[0])
-    if view.abreast is None and view.relative is not None:
+    if view.interleaved is None and view.relative is not None:
         lines.append(line(f" {view.relative:.3f} of base {view.base}{'' if view.over else ', so far'}"))
     lines += [line((f" ! {incident_words(incident, view.at_ns)}", "stall")) for incident in view.incidents_now]
     lines += [

@@ -5,7 +5,7 @@ from math import log
 from engine.core.format import clock, span
 from engine.journal.rows import EventRow, StepRow
 from engine.view.events import until_ns
-from engine.view.interleaved_step import Abreast
+from engine.view.interleaved_step import InterleavedStep
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tui.widgets.column_cache import Axis
@@ -32,7 +32,7 @@ def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
     return Axis(start, start + int(length_s * SECOND_NS), at)
 
 
-def active(servers: Abreast, expected_s: float = 0.0) -> Axis:
+def active(servers: InterleavedStep, expected_s: float = 0.0) -> Axis:
     """Axis of the active time of interleaved servers, from 0; `at` is that of the server shown."""
     at = servers.lane.active_at(servers.at_ns)
     worked = max(lane.active_ns for lane in servers.slices.lanes)
@@ -45,8 +45,8 @@ def active(servers: Abreast, expected_s: float = 0.0) -> Axis:
 def of(view: ViewState) -> Axis:
     """Axis of the step that is shown, which must exist."""
     assert view.step is not None
-    if view.abreast is not None:
-        return active(view.abreast, _expected_s(view))
+    if view.interleaved is not None:
+        return active(view.interleaved, _expected_s(view))
     return whole(view.step, view.at_ns, _expected_s(view))
 
 
@@ -98,7 +98,7 @@ def _length_s(axis: Axis) -> float:
     return (axis.end - axis.start) / SECOND_NS
 
 
-def interval(stall: EventRow, at_ns: int, servers: Abreast | None = None) -> tuple[float, float]:
+def interval(stall: EventRow, at_ns: int, servers: InterleavedStep | None = None) -> tuple[float, float]:
     """Start and end of a stall (so far, if it lasts); for an interleaved server in its active time."""
     begin, end = stall.started_ns, until_ns(stall, at_ns)
     return (begin, end) if servers is None else (servers.lane.active_at(begin), servers.lane.active_at(end))

@@ -61,7 +61,7 @@ def test_pairs_of_cells_abreast_take_their_time_once(tmp_path: Path) -> None:
         return replace(totals, seconds=totals.seconds * factor) if step == "l.i1" else totals
 
     minutes = []
-    for name, slices in (("whole", None), ("abreast", lambda cell, step: [])):
+    for name, slices in (("whole", None), ("interleaved", lambda cell, step: [])):
         run = make_run(tmp_path / name, noise=0.0005, repeats=4, change=noisy, slices=slices)
         told = re.search(r"(\d+) more pairs, about (\d+) minutes", compare([run]).answer[0].text)
         assert told

@@ -34,7 +34,7 @@ def test_the_mean_weighs_by_overlap_and_nothing_known_is_none() -> None:
 
 
 @pytest.fixture
-def abreast(tmp_path: Path) -> tuple[Path, list[int]]:
+def interleaved(tmp_path: Path) -> tuple[Path, list[int]]:
     """A run to which a second of two servers side by side is added: of 2 CPUs 1.5 busy, 0.9 by the run itself."""
     path = make_run(tmp_path / "r", repeats=1, unfinished=(0, 1))
     steps = []
@@ -61,8 +61,10 @@ def abreast(tmp_path: Path) -> tuple[Path, list[int]]:
     return path, steps
 
 
-def test_others_are_what_is_left_of_the_machine_without_all_that_ran_abreast(abreast: tuple[Path, list[int]]) -> None:
-    path, steps = abreast
+def test_others_are_what_is_left_of_the_machine_without_all_that_ran_interleaved(
+    interleaved: tuple[Path, list[int]],
+) -> None:
+    path, steps = interleaved
     with JournalReader(path) as reader:
         (second,) = machine(reader, steps[0], steps)
         assert (second.busy, second.stolen) == (1.5, 0.25)
@@ -72,8 +74,8 @@ def test_others_are_what_is_left_of_the_machine_without_all_that_ran_abreast(abr
 
 
 @pytest.mark.parametrize("data", [{"cpu_ns": "much"}, {"cpu_ns": None}, {"cpu_ns": [1]}])
-def test_what_are_no_counters_is_one_clear_line(abreast: tuple[Path, list[int]], data: dict[str, Any]) -> None:
-    path, steps = abreast
+def test_what_are_no_counters_is_one_clear_line(interleaved: tuple[Path, list[int]], data: dict[str, Any]) -> None:
+    path, steps = interleaved
     import sqlite3
 
     with sqlite3.connect(path / "journal.db") as journal:

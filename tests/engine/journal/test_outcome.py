@@ -1,4 +1,4 @@
-"""What of a plan is done: cells abreast finish together, whole cells each by itself."""
+"""What of a plan is done: interleaved cells finish together, whole cells each by itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_cells_run_by_themselves_or_those_of_a_repeat_together(
 
 
 @pytest.mark.parametrize(
-    ("made", "whole_cells", "abreast"),
+    ("made", "whole_cells", "interleaved"),
     [
         ([(1, 0, "finished"), (1, 1, "failed"), (2, 0, "failed"), (2, 1, "finished")], [0, 1], []),
         ([(1, 0, "finished"), (2, 1, "finished")], [0, 1], []),
@@ -48,9 +48,9 @@ def test_cells_run_by_themselves_or_those_of_a_repeat_together(
     ],
 )
 def test_cells_abreast_are_finished_when_they_finished_in_one_start_of_the_engine(
-    manifest: Manifest, made: list[tuple[int, int, str]], whole_cells: list[int], abreast: list[int]
+    manifest: Manifest, made: list[tuple[int, int, str]], whole_cells: list[int], interleaved: list[int]
 ) -> None:
-    designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", abreast)]
+    designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", interleaved)]
     for interleave, wanted in designs:
         plan = replace(manifest, interleave=interleave)
         assert outcome.finished(plan, attempts(plan, *made)) == {manifest.cells[place].id for place in wanted}

@@ -276,14 +276,14 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         for count in range(45):
             live.block(400 + count % 5, 384 + count % 3)
         view = player.look()
-        assert view.abreast is not None
-        known = view.abreast.compared.so_far
+        assert view.interleaved is not None
+        known = view.interleaved.compared.so_far
         assert known is not None and known.low is not None and known.high is not None
         bounds = f"[{100 * (known.low - 1):+.1f}, {100 * (known.high - 1):+.1f}]"
         rates = f"16.3 {402 / 0.048:,.0f} q/s  17.0 {385 / 0.048:,.0f} q/s"
         said = f"cells 1+2 of 2  r1  qr100   38%  {rates}  17.0 / 16.3: -4.2 % {bounds} so far"
         assert follow.line(view) == said
-        found = follow.record(view, ())["abreast"]
+        found = follow.record(view, ())["interleaved"]
         assert (found["planned_s"], found["blocks"]) == (12, 45)
         assert [side["subject"] for side in found["sides"]] == ["16.3", "17.0"]
         assert [side["ratio"] for side in found["sides"]] == [None, pytest.approx(385 / 402)]
@@ -294,7 +294,7 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         for side in (0, 1):
             live.end_step(side)
         assert follow.line(player.look()) == f"cells 1+2 of 2  r1  after qr100  17.0 / 16.3: -4.2 % {bounds}"
-        assert follow.record(player.look(), ())["abreast"] is None
+        assert follow.record(player.look(), ())["interleaved"] is None
 
 
 def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

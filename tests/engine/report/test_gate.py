@@ -123,7 +123,7 @@ def test_a_cell_is_excused_where_the_baseline_s_of_its_repeat_failed_too(tmp_pat
 
 def test_side_by_side_a_crash_leaves_no_pair_and_fails_only_the_build_that_crashed(tmp_path: Path) -> None:
     crashed = dict.fromkeys((2, 3, 8), REASON)
-    made = make_run(tmp_path / "runs" / "abreast", builds=THREE, failed=crashed, slices=lambda cell, step: ())
+    made = make_run(tmp_path / "runs" / "interleaved", builds=THREE, failed=crashed, slices=lambda cell, step: ())
     outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "l.i1=3%")
     assert outcome.exit_code == 1 and "18dev l.i0, l.x, l.i1, qr100 not measured in 3 of 3 cells" in outcome.stderr
     assert "17.0" not in outcome.stderr

@@ -1,4 +1,4 @@
-"""A run whose cells are abreast, watched and talked to while it goes on: every build is told of, every cell meant."""
+"""A run whose cells are interleaved, watched and controlled while it runs: every build is told of, every cell meant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_build_is_told_of_and_a_mark_reaches_every_cell(
     bench.detached("--pg", ",".join(names), *SMALL, *options)
 
     def compared() -> dict[str, Any] | None:
-        found: dict[str, Any] | None = json.loads(bench("watch", "--once", "--json").stdout)["abreast"]
+        found: dict[str, Any] | None = json.loads(bench("watch", "--once", "--json").stdout)["interleaved"]
         return found if found is not None and found["sides"][1]["low"] is not None else None
 
     found = wait_for(compared, "a ratio with its bounds")

@@ -1,4 +1,4 @@
-"""Cells abreast at a moment: rates in active time, the ratio so far, and which side is looked at."""
+"""Interleaved cells at a moment: rates in active time, the ratio so far, and which side is looked at."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.slice_ratio import LogRatio, half_width_at_every_moment
 from engine.view import slice_series
-from engine.view.interleaved_step import Abreast, reach_words, so_far_words
+from engine.view.interleaved_step import InterleavedStep, reach_words, so_far_words
 from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
 from engine.view.step_series import SECOND_NS
@@ -31,9 +31,9 @@ def noisy(block: int) -> tuple[float, float]:
     return OPS[0] + 20 * math.sin(block), OPS[1] + 20 * math.cos(3 * block)
 
 
-def seen(view: ViewState) -> Abreast:
-    assert view.abreast is not None
-    return view.abreast
+def seen(view: ViewState) -> InterleavedStep:
+    assert view.interleaved is not None
+    return view.interleaved
 
 
 def known(view: ViewState) -> SoFar:
@@ -55,7 +55,7 @@ def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> Log
 
 def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
-        assert player.look().abreast is None  # no slice is known yet
+        assert player.look().interleaved is None  # no slice is known yet
         for _ in range(30):
             live.block(*OPS)
         view = player.look()
@@ -200,7 +200,7 @@ def test_of_steps_that_take_turns_the_one_that_runs_is_shown(tmp_path: Path) -> 
                 live.begin(0, "l.x", "index", 1)
             view = player.look()
             assert view.cell is not None and view.step is not None
-            assert (view.cell, view.step.name, view.abreast) == (live.sides[side].cell, name, None)
+            assert (view.cell, view.step.name, view.interleaved) == (live.sides[side].cell, name, None)
             live.hand.at_ns += SECOND_NS
 
 

@@ -1,4 +1,4 @@
-"""The Live screen of cells abreast: under way, over, replayed, and with a stall of one of them."""
+"""The Live screen of interleaved cells: under way, over, replayed, and with a stall of one of them."""
 
 from __future__ import annotations
 

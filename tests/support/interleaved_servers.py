@@ -1,4 +1,4 @@
-"""Real servers up side by side over loaded clusters, their clients at a query step, driven in slices by the conductor.
+"""Real servers up side by side over loaded clusters, their clients at a query step, interleaved by the conductor.
 
 For the measurements in tests/perf: what is between the engine's journal and the slices is left out, the rest is real.
 """
@@ -47,7 +47,7 @@ Block = Sequence[Slice]
 def servers_up(builds: Sequence[Build], rows: int) -> Iterator[list[Server]]:
     """A server of each build over a fresh cluster that holds so many rows, indexed, vacuumed and written out."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgbed-abreast-", dir="/tmp")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgbed-interleaved-", dir="/tmp")))
         folder.chmod(0o755)
         (spec,) = configs.resolve(["cx9a2_c8r32"])
         servers = []
@@ -80,8 +80,8 @@ def at_work(server: Server, step: Step, seed: int = 1, launcher: str = LAUNCHER)
 
 
 @dataclass
-class Abreast:
-    """Servers that are being driven. `slices` are those that have ended, of whole blocks or not."""
+class InterleavedServers:
+    """Servers that are interleaved. `slices` are those that have ended, of whole blocks or not."""
 
     runs: list[StepRun]
     conductor: SliceStream
@@ -116,10 +116,10 @@ class Abreast:
 
 
 @contextmanager
-def driven(
+def interleaved(
     servers: Sequence[Server], step: Step, slice_ms: float, seed: SliceSeed, launcher: str = LAUNCHER
-) -> Iterator[Abreast]:
-    """Drives servers, whose clients are at work on a step, in slices."""
+) -> Iterator[InterleavedServers]:
+    """Interleave servers whose clients are at work on a step."""
     with ExitStack() as stack:
         runs = [stack.enter_context(at_work(server, step, seed.plan, launcher)) for server in servers]
         sides = tuple(
@@ -136,7 +136,7 @@ def driven(
         conductor = stack.enter_context(drive(Orders(sides, slice_ms, seed), unprivileged()))
         for run in runs:
             run.page.words[Control.START_NS] = time.monotonic_ns()
-        yield Abreast(runs, conductor)
+        yield InterleavedServers(runs, conductor)
 
 
 def whole_blocks(slices: Sequence[Slice]) -> list[Block]:
