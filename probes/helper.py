@@ -30,7 +30,7 @@ from pathlib import Path
 if __name__ == "__main__":  # started by its path, so that no environment decides what is imported
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from probes import bpftrace, elf, processes, render, resolve
+from probes import attach_points, bpftrace, elf, processes, script_text
 from probes.errors import ProbeError, visible
 from probes.table import BY_ID, SCRIPTED
 
@@ -138,7 +138,7 @@ def server_binary(path: Path, server: int) -> Path:
         )
     if status.st_uid not in (0, caller()):
         raise ProbeError(f"probes: {whole} belongs to user {status.st_uid}; use a binary of root's or of your own")
-    if not render.SAFE_PATH.fullmatch(str(whole)):
+    if not script_text.SAFE_PATH.fullmatch(str(whole)):
         raise ProbeError(f"probes: {whole}: a bpftrace script cannot hold this path; move the server")
     return whole
 
@@ -198,14 +198,14 @@ def prepare(wanted: argparse.Namespace, version: tuple[int, int] = (0, 17)) -> s
     if probe.needs_binary:
         binary = elf.read(wanted.binary)
         machine = binary.machine
-        attachments = resolve.resolve_all(
+        attachments = attach_points.resolve_all(
             binary, probe.events, wanted.major, kernel=kernel_version(), allow_slow=wanted.allow_slow
         )
     groups = processes.groups(wanted.server, wanted.client, wanted.launcher)
     owner = caller()
     if owner != 0:  # a child may have changed its user: sudo, su
         groups = {tid: group for tid, group in groups.items() if processes.owner(tid) == owner}
-    return render.script(
+    return script_text.script(
         wanted.probe,
         groups,
         binary=str(wanted.binary),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.render import CLIENT, LAUNCHER, SERVER
+from probes.script_text import CLIENT, LAUNCHER, SERVER
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

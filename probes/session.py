@@ -21,11 +21,11 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, Any, Self
 
-from probes import elf, helper, processes, render, resolve
+from probes import attach_points, elf, helper, processes, script_text
 from probes.bpftrace import parse_version
 from probes.errors import visible
+from probes.frame_reader import Reader
 from probes.frames import Frame
-from probes.reader import Reader
 from probes.table import BY_ID
 from probes.tracer import Tracer, bpftrace_version, direct_command
 
@@ -129,13 +129,13 @@ class ProbeSession:
     def start(self) -> None:
         """Start bpftrace and return before it is ready. Raises ProbeError if the probe is not available."""
         binary = elf.read(self.target.binary.resolve())
-        attachments = resolve.resolve_all(
+        attachments = attach_points.resolve_all(
             binary, self.probe.events, self.target.major, kernel=helper.kernel_version(), allow_slow=self._allow_slow
         )
         bpftrace = bpftrace_version(self._command or direct_command())
-        self.origin = resolve.origin(self.probe, bpftrace, binary, attachments)
+        self.origin = attach_points.origin(self.probe, bpftrace, binary, attachments)
         # The helper renders its own, with the processes of that moment: this one is for the record and the count.
-        script = render.script(
+        script = script_text.script(
             self.probe.id,
             {},
             binary=binary.path,
@@ -145,7 +145,7 @@ class ProbeSession:
             owner=os.geteuid(),
             bpftrace=parse_version(bpftrace) or (0, 17),
         )
-        self._expected = len(render.attach_points(script))
+        self._expected = len(script_text.attach_points(script))
         self._reader = Reader(
             self.probe.id, process_of=self._process, attach=self.origin["attach"], slow_entry=self.origin["slow_entry"]
         )

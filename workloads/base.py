@@ -4,9 +4,9 @@ A workload is an object with the members of `Workload`, named by one line of the
 JSON object, the `record`, which stands in the manifest of a run; everything else derives from that record, so that a
 run can be resumed, shown and compared without the options that it was made from.
 
-Its clients are processes that a launcher of its own starts and that count in the shared page (`workloads.page`). Where
-the client is a foreign program, the launcher reads what that writes and keeps the page's words: the engine reads the
-page either way.
+Its clients are processes that a launcher of its own starts and that count in the shared page
+(`workloads.counter_page`). Where the client is a foreign program, the launcher reads what that writes and keeps the
+page's words: the engine reads the page either way.
 """
 
 from __future__ import annotations

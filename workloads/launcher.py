@@ -22,7 +22,7 @@ from psycopg.pq import abc
 from workloads import client_gate
 from workloads.base import Role
 from workloads.connection import SqlError, execute, open_connection
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 from workloads.process import Gates, Stopped, clock, die_with_parent, name_process, stop_on_signals
 
 START_MS = 2  # between two looks at whether the step has begun

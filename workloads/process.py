@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from psycopg.pq import abc
 
 from workloads import client_gate, histogram
-from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 # Names what starts Python on a host where no Python is installed.
 PYTHON = "PGBED_PYTHON"

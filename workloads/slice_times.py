@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from workloads import client_gate
-from workloads.page import KEPT_TURNS, TURN_WORDS, Control, Page
+from workloads.counter_page import KEPT_TURNS, TURN_WORDS, Control, Page
 
 
 class _Place(IntEnum):

@@ -207,7 +207,7 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     `service_*` runs from sending to the last row; `response_*` from the intended start (rate-limited roles only).
     `short_deletes` deleted a different number of rows than requested; `min_lookups` are the insert role's for the least
     key, `max_lookups` point queries' for the greatest; `connect_ms` is the mean over the role's `connections`, of
-    which `paired` are bound to their backend's CPU. Of transactions those of `workloads.page.OUTCOMES` that there were.
+    which `paired` are bound to their backend's CPU. Transactions are counted by `workloads.counter_page.OUTCOMES`.
     """
     role = totals.roles[name]
     count = role.statements if name in totals.background else ops(kind, totals)

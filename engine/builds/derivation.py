@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.builds import nix
+from engine.builds.compile_variants import NATIVE, variant
 from engine.builds.nix_log import last_words
-from engine.builds.variants import NATIVE, variant
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 

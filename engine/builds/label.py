@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from engine.builds.variants import CFLAGS, VARIANTS, unknown_variant
+from engine.builds.compile_variants import CFLAGS, VARIANTS, unknown_variant
 from engine.core.errors import UserError
 
 if TYPE_CHECKING:  # the screens need the grammar only

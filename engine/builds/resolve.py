@@ -29,11 +29,11 @@ from engine.builds.catalog import (
     unknown_label,
     usable_entry,
 )
+from engine.builds.compile_variants import unknown_variant, variant
 from engine.builds.derivation import Change
 from engine.builds.label import Label, parsed, shown
 from engine.builds.nix import Progress
 from engine.builds.source_tree import Source
-from engine.builds.variants import unknown_variant, variant
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import tomli_w
 
-from engine.builds.variants import FLAG
+from engine.builds.compile_variants import FLAG
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed, parsed_toml
 

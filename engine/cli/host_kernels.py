@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from engine.cli.catalog import Listing, show
+from engine.cli.lists import Listing, show
 from engine.cli.options import JSON
 from engine.cli.start import agree
 from engine.core.errors import UserError

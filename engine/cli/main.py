@@ -35,7 +35,7 @@ ELSEWHERE = {
     "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
     "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
     "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
-    "list": ("engine.cli.catalog:list_", "List builds, configs, workloads, kernels or runs."),
+    "list": ("engine.cli.lists:list_", "List builds, configs, workloads, kernels or runs."),
     "pin": ("engine.cli.pin:pin", "Add a release of PostgreSQL to your own builds."),
     "watch": ("engine.cli.watch:watch", "Follow a run, or replay one of its cells."),
     "resume": ("engine.cli.watch:resume", "Continue a run that was stopped or has died."),

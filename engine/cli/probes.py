@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from engine.analysis import probe_cost
-from engine.cli import catalog, start
+from engine.cli import lists, start
 from engine.cli.options import JSON, OUT, Figure, of_run
 from engine.host.account import own_folder
 from engine.plan import planfile
@@ -37,7 +37,7 @@ def probes() -> None:
 @JSON
 def list_probes(out: Path, as_json: bool) -> None:
     """List probes: what each answers, costs and needs, and whether it can run here."""
-    catalog.show(catalog.probes(out), as_json)
+    lists.show(lists.probes(out), as_json)
     measured = probe_cost.known(out)
     if measured and not as_json:
         echo("")

@@ -19,10 +19,10 @@ import tomli_w
 
 from engine.builds import client_programs, nix, resolve
 from engine.builds.catalog import PREBUILT, CatalogEntry, catalog
+from engine.builds.compile_variants import NATIVE
 from engine.builds.derivation import Change
 from engine.builds.label import is_external, name_of, parsed, shown
 from engine.builds.source_tree import is_install
-from engine.builds.variants import NATIVE
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.plan import planfile

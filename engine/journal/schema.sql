@@ -78,7 +78,7 @@ CREATE TABLE role_second (
 CREATE TABLE role_outcome (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
-    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.page.OUTCOMES
+    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.counter_page.OUTCOMES
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 

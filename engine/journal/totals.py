@@ -53,7 +53,7 @@ class RoleTotals:
     histogram: tuple[tuple[int, int], ...] = ()
     response: tuple[tuple[int, int], ...] = ()
     buckets: tuple[int, ...] = (0,) * 10
-    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `workloads.page.OUTCOMES`; no zeros
+    outcomes: dict[str, int] = field(default_factory=dict)  # of transactions, by `counter_page.OUTCOMES`; no zeros
     waits: dict[str, int] = field(default_factory=dict)  # by `type:event`; '' counts backends that were not waiting
     wait_samples: int = 0
 

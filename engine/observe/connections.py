@@ -27,7 +27,7 @@ from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads import histogram
 from workloads.base import Step
-from workloads.page import (
+from workloads.counter_page import (
     CONTROL_WORDS,
     ERROR_OFFSET,
     OUTCOMES,

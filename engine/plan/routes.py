@@ -10,7 +10,7 @@ from engine.core.route import LOOPBACK, SOCKET, Route, check_host
 from engine.host.addresses import check_free, own_address
 from engine.plan.request import Request
 from engine.remote import client_host as hosts
-from engine.remote.requirements import Loads, launchers, programs
+from engine.remote.launchers import Loads, launchers, programs
 
 
 def check(request: Request) -> None:

@@ -20,7 +20,7 @@ from engine.core.lines import Fault, LineError
 from engine.remote import clock_offset
 from engine.remote.channel import Channel
 from engine.remote.clock_offset import Offset, Trip
-from workloads.page import (
+from workloads.counter_page import (
     CONTROL_WORDS,
     ERROR_BYTES,
     READ_OFFSET_NS,
@@ -31,7 +31,7 @@ from workloads.page import (
     State,
     Word,
 )
-from workloads.page import TIMES as LISTED
+from workloads.counter_page import TIMES as LISTED
 from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000

@@ -15,7 +15,7 @@ from engine.run.stop import StepFailed
 from engine.slices.sliced_server import Side
 from workloads import workload
 from workloads.base import Launch, Place, Record, Step, role_kind
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 
 READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)

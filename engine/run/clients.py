@@ -20,7 +20,7 @@ from engine.postgres.cellserver import CellServer
 from engine.remote.client_host import ClientHost
 from engine.run.stop import StepFailed
 from workloads.base import Launch
-from workloads.page import Control, Page
+from workloads.counter_page import Control, Page
 
 STOP_TIMEOUT_S = patient(15.0)
 

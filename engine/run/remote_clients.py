@@ -11,7 +11,7 @@ from engine.core.lines import LineError
 from engine.core.model import Manifest
 from engine.core.text import visible, write
 from engine.remote.client_host import ClientHost, connected
-from engine.remote.requirements import launchers, programs
+from engine.remote.launchers import launchers, programs
 from workloads import workload
 
 

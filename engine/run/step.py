@@ -42,7 +42,7 @@ from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
 from workloads import client_gate, workload
 from workloads.base import Maintenance, Step
-from workloads.page import Control, Page, Word
+from workloads.counter_page import Control, Page, Word
 
 POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
 LEAST_S = 0.005

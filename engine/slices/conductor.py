@@ -36,7 +36,7 @@ from engine.core.model import Stopping, Subject
 from engine.slices.block_order import WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
 from workloads import client_gate, histogram, slice_times
-from workloads.page import UNLIMITED, Control, Page, Word
+from workloads.counter_page import UNLIMITED, Control, Page, Word
 
 POLL_S = 50e-6  # between checks whether a server is quiet
 EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones

@@ -19,7 +19,7 @@ import msgspec
 
 from engine.core.model import Stopping, Subject
 from workloads import client_gate, histogram, slice_times
-from workloads.page import UNLIMITED, Control, Page, State, Word
+from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
 

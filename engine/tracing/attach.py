@@ -23,7 +23,7 @@ from engine.journal.writer import JournalWriter
 from engine.tracing import selection, stacks
 from engine.tracing.selection import Choice
 from engine.tracing.step_frames import ProbedStep
-from probes import budget, elf, figures, folding, requirements, resolve
+from probes import attach_points, budget, elf, figures, folding, requirements
 from probes.errors import ProbeError
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
 from probes.table import BY_ID, SCRIPTED, WAITS
@@ -332,7 +332,7 @@ class Probing(Closing):
             found = selection.attachments(
                 choice.probe, self._target.binary, self.build.major, allow_slow=self.allow_slow
             )
-            slow = resolve.slow_hits(found, BY_ID[choice.probe].events)
+            slow = attach_points.slow_hits(found, BY_ID[choice.probe].events)
         except ProbeError:  # the start will say so
             slow = 0
         estimate = budget.estimate(
@@ -372,7 +372,7 @@ class Probing(Closing):
     def _read_space(self, probe: str) -> folding.Space | None:
         """Where the server's code lies, which is the same in all its processes."""
         maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
-        space = folding.space(maps, complete=resolve.keeps_frame_pointers(elf.read(self._target.binary)))
+        space = folding.space(maps, complete=attach_points.keeps_frame_pointers(elf.read(self._target.binary)))
         if not space.complete:
             self._say(probe, f"probes: {probe}: {folding.quality(space)}")
         return space

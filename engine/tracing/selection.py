@@ -21,7 +21,7 @@ from engine.core.kernel import Kernel, version_of
 from engine.core.model import Build
 from engine.guest.kernels import BTF
 from engine.tracing import planstats
-from probes import elf, helper, requirements, resolve
+from probes import attach_points, elf, helper, requirements
 from probes.errors import ProbeError
 from probes.table import BY_ID, PROBES
 from probes.tracer import direct_command, helper_command
@@ -127,10 +127,12 @@ def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
     return {probe: first[probe] for probe in probes if probe in first}
 
 
-def attachments(probe: str, file: Path, major: int, *, allow_slow: bool) -> dict[str, tuple[resolve.Attachment, ...]]:
+def attachments(
+    probe: str, file: Path, major: int, *, allow_slow: bool
+) -> dict[str, tuple[attach_points.Attachment, ...]]:
     """Where each event of a probe attaches in a server's binary. Raises ProbeError, and OSError without a binary."""
     binary, kernel = elf.read(file), helper.kernel_version()
-    return resolve.resolve_all(binary, BY_ID[probe].events, major, kernel=kernel, allow_slow=allow_slow)
+    return attach_points.resolve_all(binary, BY_ID[probe].events, major, kernel=kernel, allow_slow=allow_slow)
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:

@@ -33,10 +33,10 @@ from engine.postgres import configs
 from engine.postgres.server import Server
 from tests.support.steprun import cpu_s, run_step
 from workloads import seeds
-from workloads.insert import maintenance, queries, rows, schema
+from workloads.counter_page import Word
+from workloads.insert import ddl, maintenance, queries, row_values
 from workloads.insert.options import Options
 from workloads.insert.steps import Step, generation, plan_steps
-from workloads.page import Word
 
 FORM = generation("g24b")
 TARGETS = {"l.i0": (0.8, 0.15), "qr100": (10.0, 0.30)}  # client CPU us per row or query; share of all CPU
@@ -110,10 +110,10 @@ def plain_insert(
     dsn: str, table: str, step: Step, go: Semaphore | None, other: Semaphore | None, spent: multiprocessing.Queue[float]
 ) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        block = rows.RowBlock(
-            seeds.stream(1, "plain", step.name), TEXT, FORM.price_type, rows.block_rows(step.rows_per_statement)
+        block = row_values.RowBlock(
+            seeds.stream(1, "plain", step.name), TEXT, FORM.price_type, row_values.block_rows(step.rows_per_statement)
         )
-        statement = rows.insert_statements(block, step.rows_per_statement, schema.insert_head(table).encode())
+        statement = row_values.insert_statements(block, step.rows_per_statement, ddl.insert_head(table).encode())
         for _ in range(step.rounds):
             if go and other:
                 go.acquire()
@@ -126,9 +126,9 @@ def plain_insert(
 def plain_delete(
     dsn: str, table: str, step: Step, go: Semaphore, other: Semaphore, spent: multiprocessing.Queue[float]
 ) -> None:
-    template = schema.delete_template(FORM.delete_form, table, step.rows_per_statement)
+    template = ddl.delete_template(FORM.delete_form, table, step.rows_per_statement)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        (low,) = connection.execute(schema.min_key(table)).fetchone() or (0,)
+        (low,) = connection.execute(ddl.min_key(table)).fetchone() or (0,)
         for number in range(step.rounds):
             go.acquire()
             connection.execute((template % {"lo": low + number * step.rows_per_statement}).encode())
@@ -172,10 +172,10 @@ def plain(server: Server, step: Step, cost: Cost, role: str, seconds: float) -> 
     dsn, table = server.dsn(), "pi2"
     with psycopg.connect(dsn, autocommit=True) as connection:
         if step.kind == "load":
-            for text in schema.create_table(FORM, table):
+            for text in ddl.create_table(FORM, table):
                 connection.execute(text.encode())
         elif step.kind == "index":
-            for text in schema.create_indexes(FORM, table):
+            for text in ddl.create_indexes(FORM, table):
                 connection.execute(text.encode())
             return
     if role == "query":
@@ -293,7 +293,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-TEXT = rows.text_buffer(seeds.stream(1, "text"))
+TEXT = row_values.text_buffer(seeds.stream(1, "text"))
 
 if __name__ == "__main__":
     sys.exit(main())

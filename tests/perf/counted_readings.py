@@ -9,7 +9,7 @@ import os
 import sys
 
 from workloads import process
-from workloads.page import CONTROL_WORDS, Page
+from workloads.counter_page import CONTROL_WORDS, Page
 
 COUNTS = 16  # words of the control block from here on, by process id
 

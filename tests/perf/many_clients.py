@@ -16,10 +16,10 @@ from engine.builds import resolve
 from engine.core.model import Config
 from engine.postgres.server import DATABASE, Server
 from tests.support.steprun import cpu_s, run_step, running
+from workloads.counter_page import Control, State, Word
 from workloads.insert.options import Options
 from workloads.insert.steps import plan_steps
 from workloads.insert.workload import WORKLOAD
-from workloads.page import Control, State, Word
 
 GOAL_READY_S, GOAL_MB = 30.0, 8.0
 

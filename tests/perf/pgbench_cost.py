@@ -36,7 +36,7 @@ from engine.postgres import pgstat
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import DATABASE, Server
-from workloads.page import Page
+from workloads.counter_page import Page
 from workloads.pgbench import command, summary
 from workloads.pgbench.log import parse
 from workloads.pgbench.log_counts import Counting

@@ -45,7 +45,7 @@ from engine.slices.drive import drive
 from engine.slices.sliced_server import Side
 from tests.perf.pgbench_cost import GOAL, interval
 from workloads import client_gate, slice_times
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import APPLICATION

@@ -34,7 +34,7 @@ from tests.perf.counted_readings import readings
 from tests.support.interleaved_servers import InterleavedServers, interleaved, query_step, servers_up
 from tests.support.steprun import cpu_s
 from workloads import client_gate
-from workloads.page import Control, Page, Word
+from workloads.counter_page import Control, Page, Word
 from workloads.process import active, await_slice, clock
 
 SIDES = (0, 1)

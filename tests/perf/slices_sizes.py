@@ -43,8 +43,8 @@ from tests.support.interleaved_servers import (
     servers_up,
     whole_blocks,
 )
+from workloads.counter_page import Control, Word
 from workloads.insert.steps import Step
-from workloads.page import Control, Word
 
 LENGTHS_MS = {20.0: 8.0, 50.0: 8.0, 250.0: 10.0, 1000.0: 28.0}  # length of a slice: seconds of a stretch
 ALONE_S = 5.0  # each server

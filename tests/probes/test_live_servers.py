@@ -18,8 +18,8 @@ from engine.postgres import pgstat
 from engine.postgres.server import Server
 from engine.tracing import planstats
 from probes import elf, folding
+from probes.attach_points import keeps_frame_pointers
 from probes.frames import Frame
-from probes.resolve import keeps_frame_pointers
 from probes.session import ProbeSession, Target
 from tests.support.compiled import compiled_here, major_at_hand
 from tests.support.observing import Helper

@@ -27,11 +27,11 @@ from engine.slices.conductor import Orders, Slice
 from engine.slices.drive import SliceStream, drive
 from engine.slices.sliced_server import Side
 from tests.support.steprun import StepRun, run_step, running
+from workloads.counter_page import Control, Page, State, Word
 from workloads.insert import maintenance
+from workloads.insert.ddl import table_name
 from workloads.insert.options import Options
-from workloads.insert.schema import table_name
 from workloads.insert.steps import Step, generation, plan_steps
-from workloads.page import Control, Page, State, Word
 
 FORM = generation("g24b")
 SETTINGS = ("shared_buffers=128MB", "max_wal_size=4GB")

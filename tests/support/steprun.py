@@ -16,10 +16,10 @@ import msgspec
 from tests.support import warm
 from workloads import histogram
 from workloads.base import Role
+from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import Step
-from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 ROOT = Path(__file__).resolve().parents[2]
 Launcher = subprocess.Popen[bytes] | warm.Process

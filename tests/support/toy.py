@@ -27,9 +27,9 @@ from workloads.base import (
     Written,
 )
 from workloads.connection import TUPLES_OK, error_of
+from workloads.counter_page import Control, Page, Word
 from workloads.launcher import Team, run
 from workloads.options import Clients, about, given
-from workloads.page import Control, Page, Word
 from workloads.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
 ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)"}

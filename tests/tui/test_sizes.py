@@ -22,7 +22,7 @@ from tests.support.screens import NEW, OLD, STALLED, STOPPED, drive, stalling, t
 from tui.app import Bench
 from tui.marks import width
 from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 SIZES = ((60, 18), (130, 36), (200, 50), (80, 24))
 FRAMES = {OLD: {"PostgresMain;ExecDelete": 40, "PostgresMain;pg_plan_query": 40}, NEW: {"PostgresMain;ExecDelete": 40}}

@@ -19,7 +19,7 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
 from tests.support.benchcall import WAITING, Bench, nothing_left, wait_for
-from tui.compare.table import ratio_text
+from tui.compare.comparison_table import ratio_text
 
 pytestmark = [
     pytest.mark.outside,

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.benchcall import wait_for
 from workloads import client_gate
-from workloads.page import Control, Page, Word
+from workloads.counter_page import Control, Page, Word
 from workloads.process import (
     Stopped,
     active,

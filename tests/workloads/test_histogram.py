@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads import histogram
-from workloads.page import Page, Word
+from workloads.counter_page import Page, Word
 from workloads.process import recorder
 
 values = st.one_of(st.integers(0, 1000), st.integers(0, histogram.HIGHEST_US))

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.steprun import ROOT
-from workloads.page import Page, State, Word
+from workloads.counter_page import Page, State, Word
 
 # A launcher of two roles whose server never answers; the second call of a function of `os` fails.
 LAUNCHER = """
 import errno, os, sys
 from workloads.base import Role
 from workloads.launcher import Team, run
-from workloads.page import Page
+from workloads.counter_page import Page
 real, calls = getattr(os, sys.argv[1]), []
 def failing(*arguments):
     calls.append(arguments)

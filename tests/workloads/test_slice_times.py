@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from workloads import client_gate, slice_times
-from workloads.page import ERROR_BYTES, KEPT_TURNS, Control, Page, Word
+from workloads.counter_page import ERROR_BYTES, KEPT_TURNS, Control, Page, Word
 from workloads.process import clock
 from workloads.slice_times import SliceTime
 

@@ -10,12 +10,12 @@ from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from tui.compare import cells_text, explanation
+from tui.compare.comparison_table import Row
 from tui.compare.overlay_screen import OverlayScreen
-from tui.compare.table import Row
 from tui.keys import key
 from tui.marks import Line, line
 from tui.screens.bench_screen import BenchScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 MOST_CELLS = 8  # visible at once in 24 rows
 

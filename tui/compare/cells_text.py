@@ -6,8 +6,8 @@ from engine.core.format import duration, short
 from engine.results.cell_step import SLA, CellStep, StallRecord
 from engine.results.comparison import RATE, TIME, Comparison
 from engine.results.comparison import ComparedSubject as Subject
+from tui.compare.comparison_table import Row, ratio_text
 from tui.compare.explanation import judged_by
-from tui.compare.table import Row, ratio_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, folded, hanging, line
 

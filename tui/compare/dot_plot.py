@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.compare.table import figure_text
+from tui.compare.comparison_table import figure_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut
 

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from engine.results.cell_step import SLA, STALLS, CellStep
 from engine.results.comparison import PRIMARY_METRICS, Comparison, Ratio
 from engine.results.comparison import ComparedSubject as Subject
-from tui.compare.dot_plot import DotRow, strips
-from tui.compare.meanings import meaning
-from tui.compare.table import (
+from tui.compare.comparison_table import (
     MARKS,
     METRIC_CELLS,
     Row,
@@ -22,6 +20,8 @@ from tui.compare.table import (
     title_of,
     verdict_words,
 )
+from tui.compare.dot_plot import DotRow, strips
+from tui.compare.meanings import meaning
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, fit, folded, hanging, line
 

@@ -7,7 +7,7 @@ from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison, Ratio
 from tui.compare import forest
-from tui.compare.table import (
+from tui.compare.comparison_table import (
     BASE_CELLS,
     MARKS,
     METRIC_CELLS,

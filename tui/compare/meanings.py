@@ -2,7 +2,7 @@
 
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
-from tui.compare.table import OPS, SHORT, Row
+from tui.compare.comparison_table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, depending on how the step counts.
 MEANINGS = {

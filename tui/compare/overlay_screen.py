@@ -17,7 +17,7 @@ from tui.compare.rate_track import TIME, WORK, Recorded, Track, kinds, recorded,
 from tui.keys import key
 from tui.marks import Line, folded, line
 from tui.screens.bench_screen import BenchScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 from workloads.base import COUNTED_IN_ROWS
 
 LABEL_CELLS = 6

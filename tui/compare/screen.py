@@ -14,21 +14,20 @@ from engine.results.comparison import PRIMARY_METRICS, Comparison
 from engine.results.comparison import ComparedSubject as Subject
 from engine.view.raw_ratios import finished_cells, measured
 from tui import bench
-from tui.compare import explanation, forest, interval_table
-from tui.compare import table as comparison_table
+from tui.compare import comparison_table, explanation, forest, interval_table
 from tui.compare.cells_screen import CellsScreen
+from tui.compare.comparison_table import Row, Sort
 from tui.compare.dot_plot import strips
 from tui.compare.meanings import label
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.slices_screen import SlicesScreen
-from tui.compare.table import Row, Sort
 from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
 from tui.marks import Line, folded, line, side_by_side
 from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen
 from tui.screens.dialogs import LineScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 LEAST_TABLE, LEAST_WHY, MOST_WHY, GIVE_WAY = 6, 5, 14, ("compare.sort", "compare.metrics")
 MOST_DOTS = {"-short": 5, "-tall": 9}

@@ -5,7 +5,7 @@ from math import ceil, floor
 from engine.core.format import short, three
 from engine.results.sliced_step import SlicedCheck, SlicedPair
 from engine.view.envelope import columns_of, envelope
-from tui.compare.table import ratio_text
+from tui.compare.comparison_table import ratio_text
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, folded, joined, line
 from tui.widgets.chart import nice

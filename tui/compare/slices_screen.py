@@ -17,7 +17,7 @@ from tui.compare.explanation import rule
 from tui.keys import key
 from tui.marks import Line, folded, line
 from tui.screens.bench_screen import BenchScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 OTHERS_ROWS = {"-short": 4, "-tall": 8}
 

@@ -12,7 +12,7 @@ from textual.timer import Timer
 from tui.app import Bench
 from tui.marks import hanging, line
 from tui.screens.bench_screen import BenchScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 BETWEEN_KEYS_S = 0.35
 PATIENCE = 60  # attempts to find the awaited words

@@ -18,7 +18,7 @@ from tui.keys import key
 from tui.marks import Line, folded, line
 from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import LineScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from tui.keys import key
 from tui.marks import Line, line
 from tui.screens.bench_screen import DEMO, LEAST, BenchScreen, Jump
 from tui.screens.dialogs import AskScreen, LineScreen
-from tui.widgets.lines import Lines
 from tui.widgets.row_list import Rows
+from tui.widgets.text_lines import Lines
 
 AT_ONCE = 12  # runs read before the next paint
 

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from tui.keys import key
 from tui.launch.choices import Item
 from tui.launch.text import Grid, PanelForm, grid, place_of
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 
 class Panel(Lines, can_focus=True):

@@ -29,7 +29,7 @@ from tui.marks import Line
 from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import LineScreen
 from tui.widgets.find_line import FindLine
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 WIDEST_COLUMNS = 170
 SETTLED_S = 0.3  # pause after the last change before the plan is estimated

@@ -29,9 +29,9 @@ from tui.widgets.axis_row import axis_row, placed
 from tui.widgets.chart import Ghost
 from tui.widgets.column_cache import Axis, ColumnCache, Points
 from tui.widgets.heat_map import heat
-from tui.widgets.lines import Lines
 from tui.widgets.ribbon import ribbon
 from tui.widgets.scaled_chart import SCALE_CELLS, ScaledChart
+from tui.widgets.text_lines import Lines
 from tui.widgets.wait_strip import legend, strip_of
 
 ROOMY = (110, 38)  # columns, rows from which there is a second chart and the waits

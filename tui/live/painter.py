@@ -19,8 +19,8 @@ from tui.live.pointer import Pointer
 from tui.live.readout import readout
 from tui.live.side import schedule, side
 from tui.marks import Line, folded
-from tui.widgets.lines import Lines
 from tui.widgets.row_list import Rows
+from tui.widgets.text_lines import Lines
 
 SLOW_NS = 1_500_000_000  # between two live paints of the costly parts: every other second
 

@@ -16,7 +16,7 @@ from tui.keys import key
 from tui.live.stall_detail import detail
 from tui.marks import Line, folded
 from tui.screens.bench_screen import BenchScreen
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 
 class StallScreen(BenchScreen):

@@ -29,7 +29,7 @@ from tui.probes.probe_status import AT_START, ProbeRow, probe_rows
 from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen, Jump
 from tui.screens.dialogs import AskScreen
 from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 UNASKED: tuple[Mapping[str, Any], ...] = tuple(
     {"probe": name, "state": "ready", "cost": "..."}

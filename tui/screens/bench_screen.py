@@ -20,8 +20,8 @@ from tui.context import BenchApp, Context
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
 from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
 from tui.widgets.tabs import Tabs
+from tui.widgets.text_lines import Lines
 
 WHOLE = (72, 24)  # columns, rows: from this size on every screen is complete
 DEMO = "; bench demo shows a recording"  # for users without a run

@@ -19,7 +19,7 @@ from tui.keys import key
 from tui.marks import Line, folded, hanging, line
 from tui.screens.bench_screen import Jump, NewestSize
 from tui.widgets.key_row import KeyRow
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end")
 WORD_CELLS, HELP_CELLS = 16, 70  # of the help: its left column, and the whole row

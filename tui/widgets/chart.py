@@ -11,8 +11,8 @@ from engine.view.envelope import Envelope, Span, columns_of
 from tui.glyphs import Glyphs
 from tui.marks import Line, joined
 from tui.widgets.column_cache import Axis, ColumnCache, Points
-from tui.widgets.lines import Plain, changed
 from tui.widgets.raster import behind, columns_per_cell, filled, level, level_line, seen_behind
+from tui.widgets.text_lines import Plain, changed
 
 FADED = 5  # tenths, of the lowest row; higher rows are brighter
 

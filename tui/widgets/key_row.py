@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from tui.marks import Span
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 EDGE, BETWEEN = 1, 2  # cells: left of the first key, right of each
 ALWAYS = "app."  # prefix of the ids of keys that are always shown: help and the way out

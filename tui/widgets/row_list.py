@@ -9,7 +9,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.marks import Line
-from tui.widgets.lines import Plain
+from tui.widgets.text_lines import Plain
 
 
 class Rows(ScrollView, Plain, can_focus=True, inherit_bindings=False):

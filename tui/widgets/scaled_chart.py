@@ -11,7 +11,7 @@ from tui.glyphs import Glyphs
 from tui.marks import Line, line
 from tui.widgets.chart import Ghost, RateChart
 from tui.widgets.column_cache import Axis, Points
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 SCALE_CELLS = 7  # left of the charts and the ribbon, whose columns are the same moments
 MIDDLE_ROWS = 5  # a chart of this many rows has a value in the middle, too

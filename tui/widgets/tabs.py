@@ -7,7 +7,7 @@ from textual import events
 from tui import MODES, keys
 from tui.context import BenchApp
 from tui.marks import Span, width
-from tui.widgets.lines import Lines
+from tui.widgets.text_lines import Lines
 
 
 class Tabs(Lines):

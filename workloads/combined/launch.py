@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 
 from workloads.combined.spec import PartSpec, Spec
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 from workloads.process import PYTHON, die_with_parent, name_process, stop_on_signals
 
 

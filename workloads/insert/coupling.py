@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from workloads.connection import lookup, open_connection
+from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
 from workloads.insert.maker import Maker
-from workloads.page import RING_OFFSET, Control, Page, State, Word
 from workloads.process import active, clock, untimed, wait_for, wait_once
 
 END_NS = int(Control.END_NS)

@@ -13,12 +13,12 @@ from psycopg.pq import abc
 
 from workloads import seeds
 from workloads.base import Role, role_kind
-from workloads.insert import rows
+from workloads.counter_page import Page
+from workloads.insert import row_values
 from workloads.insert.coupling import Partners
 from workloads.insert.roles import ROLES, RoleContext
 from workloads.insert.spec import StepSpec, places, role_list
 from workloads.launcher import Team, run
-from workloads.page import Page
 from workloads.process import Gates
 
 
@@ -28,8 +28,8 @@ def main() -> int:
     form = spec.options.form
     roles = role_list(spec.step, spec.options)
     page = Page(spec.page_fd, len(roles))
-    text = rows.text_buffer(seeds.stream(spec.seed, spec.repeat, "text"))
-    rows.tables(form.price_type)
+    text = row_values.text_buffer(seeds.stream(spec.seed, spec.repeat, "text"))
+    row_values.tables(form.price_type)
     partners = partners_of(roles, form.drains)
     place_of = places(roles)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workloads.base import Maintenance
-from workloads.insert.schema import table_name
+from workloads.insert.ddl import table_name
 from workloads.insert.steps import Generation, Step
 
 FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM knows the option

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workloads.insert import schema
-from workloads.insert.rows import CENTS, CUSTOMERS, MAX_PRICE, PRODUCTS, REGISTERS, draw_cents
+from workloads.insert import ddl
+from workloads.insert.row_values import CENTS, CUSTOMERS, MAX_PRICE, PRODUCTS, REGISTERS, draw_cents
 from workloads.insert.steps import Generation
 
 BLOCK_QUERIES = 512
@@ -21,7 +21,7 @@ CARDINALITY = {"productid": PRODUCTS, "cashregisterid": REGISTERS, "price": MAX_
 def range_prepares(generation: Generation, table: str, protocol: str) -> list[str]:
     if protocol == "simple":
         return []
-    return [schema.prepare_range(generation, table, kind) for kind in range(KINDS)]
+    return [ddl.prepare_range(generation, table, kind) for kind in range(KINDS)]
 
 
 def range_blocks(
@@ -62,7 +62,7 @@ def range_blocks(
 
 def _around_start(generation: Generation, table: str, protocol: str, kind: int) -> tuple[bytes, bytes]:
     if protocol == "simple":
-        text = schema.range_query(generation, table, kind, "%s")
+        text = ddl.range_query(generation, table, kind, "%s")
     else:
         text = f"EXECUTE {generation.indexes[kind][0]}(%s)"
     before, after = text.split("%s")
@@ -70,7 +70,7 @@ def _around_start(generation: Generation, table: str, protocol: str, kind: int) 
 
 
 def point_prepares(table: str, protocol: str, max_key: int) -> list[str]:
-    return [] if protocol == "simple" else [schema.prepare_point(table, max_key >= WIDE_KEY)]
+    return [] if protocol == "simple" else [ddl.prepare_point(table, max_key >= WIDE_KEY)]
 
 
 def point_statements(table: str, protocol: str, generator: np.random.Generator) -> Callable[[int, int], bytes]:
@@ -78,9 +78,9 @@ def point_statements(table: str, protocol: str, generator: np.random.Generator) 
 
     The uniform numbers are drawn in blocks; the bounds are applied when the query is made, as the low key moves.
     """
-    keys = ",".join(["%d"] * schema.QUERY_ROWS)
-    template = (schema.point_query(table, keys) if protocol == "simple" else f"EXECUTE point({keys})").encode()
-    width = schema.QUERY_ROWS
+    keys = ",".join(["%d"] * ddl.QUERY_ROWS)
+    template = (ddl.point_query(table, keys) if protocol == "simple" else f"EXECUTE point({keys})").encode()
+    width = ddl.QUERY_ROWS
     shares: list[list[float]] = []
 
     def statement(lo: int, hi: int) -> bytes:

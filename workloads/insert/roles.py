@@ -18,14 +18,14 @@ from psycopg.pq import abc
 from workloads import seeds
 from workloads.base import Role
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
-from workloads.insert import queries, rows, schema
+from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
+from workloads.insert import ddl, queries, row_values
 from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners, StreamEnded
 from workloads.insert.maker import Maker
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec
 from workloads.insert.steps import Generation
 from workloads.limiter import limiter
-from workloads.page import RING_OFFSET, Control, Page, State, Word
 from workloads.process import (
     Gates,
     Stopped,
@@ -63,7 +63,7 @@ class RoleContext:
 
     @property
     def table(self) -> str:
-        return schema.table_name(self.role.client)
+        return ddl.table_name(self.role.client)
 
     @property
     def options(self) -> Options:
@@ -105,12 +105,12 @@ def insert(context: RoleContext) -> None:
     per_statement, rounds = context.rows_per_statement, context.rounds
     if spec.step.kind == "load":
         _create_table(context)
-    head, flat = schema.insert_head(context.table), options.insert_protocol == "prepared"
+    head, flat = ddl.insert_head(context.table), options.insert_protocol == "prepared"
     if flat:
-        execute(context.connection, schema.prepare_insert(form, context.table, per_statement).encode())
+        execute(context.connection, ddl.prepare_insert(form, context.table, per_statement).encode())
         head = "EXECUTE ins("
-    block = rows.RowBlock(context.random(), context.text, form.price_type, rows.block_rows(per_statement))
-    next_statement = rows.insert_statements(block, per_statement, head.encode(), flat=flat)
+    block = row_values.RowBlock(context.random(), context.text, form.price_type, row_values.block_rows(per_statement))
+    next_statement = row_values.insert_statements(block, per_statement, head.encode(), flat=flat)
     next_statement()  # the first block is drawn before the clock starts
     low_key, first_low = _low_key(context)
     start_ns = context.ready()
@@ -146,7 +146,7 @@ def _create_table(context: RoleContext) -> None:
     options = context.options
     connection = open_connection(context.spec.dsn)
     try:
-        for sql in schema.create_table(context.form, context.table, options.create_suffix, options.partitions or ()):
+        for sql in ddl.create_table(context.form, context.table, options.create_suffix, options.partitions or ()):
             execute(connection, sql.encode())
     finally:
         connection.finish()
@@ -155,7 +155,7 @@ def _create_table(context: RoleContext) -> None:
 def _insert_rounds(
     context: RoleContext,
     rounds: int,
-    next_statement: rows.Statements,
+    next_statement: row_values.Statements,
     enter: Callable[[int], int],
     record: Callable[[int, int, int, int], None],
 ) -> None:
@@ -193,7 +193,7 @@ def _low_key(context: RoleContext) -> tuple[LowKeyLookup | None, int | None]:
     if not context.spec.step.deletes:
         return None, 0
     kept = context.options.effective_lookup_connection == "kept"
-    sql, wake_fd = schema.min_key(context.table), context.partners.wake_insert
+    sql, wake_fd = ddl.min_key(context.table), context.partners.wake_insert
     sought = LowKeyLookup(context.spec.dsn, sql, kept, wake_fd, context.page, context.slot)
     if context.form.first_lookup != "before-start":
         return sought, None
@@ -207,7 +207,7 @@ def delete(context: RoleContext) -> None:
     """Removes as many rows as the insert role adds, a round behind or ahead within the bounds of the queues."""
     page, words, partners = context.page, context.page.words, context.partners
     per_statement, rounds = context.rows_per_statement, context.rounds
-    template = schema.delete_template(context.options.effective_delete_form, context.table, per_statement).encode()
+    template = ddl.delete_template(context.options.effective_delete_form, context.table, per_statement).encode()
     maker = page.slot(partners.insert_slot)
     made, ring, maker_state = maker + Word.ROUNDS_MADE, maker + RING_OFFSET, maker + Word.STATE
     base = page.slot(context.slot)
@@ -291,7 +291,7 @@ def _range_queries(context: RoleContext) -> None:
     for sql in queries.range_prepares(context.form, context.table, protocol):
         execute(connection, sql.encode())
     draw = queries.range_blocks(context.form, context.table, protocol, context.random())
-    record = recorder(context.page, context.slot, schema.QUERY_ROWS)
+    record = recorder(context.page, context.slot, ddl.QUERY_ROWS)
     ended, send = _streams_ended(context), connection.exec_
     in_flight = context.page.slot(context.slot) + Word.IN_FLIGHT_NS
     context.ready()
@@ -313,12 +313,12 @@ def _range_queries(context: RoleContext) -> None:
 
 def _point_queries(context: RoleContext) -> None:
     protocol, words, connection = context.options.query_protocol, context.page.words, context.connection
-    max_key = schema.max_key(context.table).encode()
+    max_key = ddl.max_key(context.table).encode()
     kept = connection if context.options.effective_lookup_connection == "kept" else None
     for sql in queries.point_prepares(context.table, protocol, scalar(connection, max_key) or 0):
         execute(connection, sql.encode())
     statement = queries.point_statements(context.table, protocol, context.random())
-    record = recorder(context.page, context.slot, schema.QUERY_ROWS)
+    record = recorder(context.page, context.slot, ddl.QUERY_ROWS)
     ended, send = _streams_ended(context), connection.exec_
     base = context.page.slot(context.slot)
     in_flight, lookups = base + Word.IN_FLIGHT_NS, base + Word.MAX_LOOKUPS
@@ -343,7 +343,7 @@ def _point_queries(context: RoleContext) -> None:
 
 def index(context: RoleContext) -> None:
     """Builds the client's indexes one after another, once its inserts are done."""
-    statements = schema.create_indexes(context.form, context.table, context.options.indexes)
+    statements = ddl.create_indexes(context.form, context.table, context.options.indexes)
     words, base = context.page.words, context.page.slot(context.slot)
     inserts = context.page.slot(context.partners.insert_slot) + Word.STATE
     rows_indexed = context.spec.step.rows_indexed

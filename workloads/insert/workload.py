@@ -15,9 +15,9 @@ import msgspec
 from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload, Written
 from workloads.base import Step as AnyStep
 from workloads.insert import estimates
+from workloads.insert.ddl import table_name
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
 from workloads.insert.options import Options, recorded
-from workloads.insert.schema import table_name
 from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps

@@ -21,12 +21,12 @@ import msgspec
 
 from workloads import client_gate
 from workloads.connection import SqlError
+from workloads.counter_page import Control, Page, State, Word
 from workloads.micro import planning
-from workloads.micro.cluster import Session
 from workloads.micro.hyperfine import Failed, Measured, time_once
 from workloads.micro.preparation import Prepared, prepared
 from workloads.micro.spec import Spec
-from workloads.page import Control, Page, State, Word
+from workloads.micro.task_cluster import Session
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, recorder, stop_on_signals
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -13,9 +13,9 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 
 from workloads.micro import minimal_client
-from workloads.micro.cluster import SOCKET, USER, Check, Cluster, Session, reap
 from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
+from workloads.micro.task_cluster import SOCKET, USER, Check, Cluster, Session, reap
 
 BATCHES = 2000  # that WAL comes in, or a few times as many
 BATCH_ROWS = 50  # at least: some hundred bytes of WAL each

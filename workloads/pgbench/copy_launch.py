@@ -25,7 +25,7 @@ from psycopg.pq import abc
 from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
 from workloads.connection import execute, open_connection
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
 from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import Session, as_step, literal, make_schema

@@ -18,7 +18,7 @@ from psycopg.pq import abc
 from workloads import client_gate
 from workloads.base import SCHEMA_MARK
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench
 from workloads.pgbench.scripts import Script, waits

@@ -28,8 +28,8 @@ from psycopg.conninfo import make_conninfo
 from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
 from workloads.connection import SqlError, execute, open_connection
+from workloads.counter_page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.launcher import cancel
-from workloads.page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import initialize

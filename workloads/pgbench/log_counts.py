@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workloads import histogram
-from workloads.page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
 from workloads.pgbench.completions import Ends
 from workloads.pgbench.log import Line
 from workloads.pgbench.slice_log import Slices

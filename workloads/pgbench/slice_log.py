@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from workloads import slice_times
-from workloads.page import Page
+from workloads.counter_page import Page
 
 BY_LINE_NS = 100_000_000  # a log that comes line by line is there so long after
 PATIENCE_NS = 1_000_000_000  # of active time, for a client of whom no later line comes

@@ -14,8 +14,8 @@ from engine.journal.rows import StepRow
 from engine.journal.totals import role_place
 from engine.report.html.series import BANDS, heat_of, marks, read_rates
 from engine.report.journals import Recorded
-from engine.report.tables.causes import mean_shares
 from engine.report.tables.performance import PER_OP
+from engine.report.tables.time_parts import mean_shares
 from engine.results.cell_step import CellStep
 from engine.results.comparison import INSTRUCTIONS, Comparison, Ratio, middle
 from engine.view.probe_series import add_pairs

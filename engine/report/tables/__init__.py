@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.report.tables import causes, counters, performance, published, response_times, transactions
+from engine.report.tables import counters, performance, published, response_times, time_parts, transactions
 from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison
 
@@ -23,19 +23,19 @@ TABLES: tuple[TableFunction, ...] = (
     performance.EVERY_TIME,
     performance.PER_OPERATION,
     response_times.buckets,
-    causes.stalls,
-    causes.hangs,
+    time_parts.stalls,
+    time_parts.hangs,
     performance.KEPT_UP,
     performance.SIZES,
     published.figures,
     counters.probed,
     published.ratios,
     performance.BACKGROUND,
-    causes.attribution,
-    causes.waits,
-    causes.SCHEDULING,
+    time_parts.attribution,
+    time_parts.waits,
+    time_parts.SCHEDULING,
     counters.counters,
-    causes.PROGRAMS,
+    time_parts.PROGRAMS,
     transactions.FIRST_ENDS,
     response_times.transaction_times,
     transactions.outcomes,
@@ -49,7 +49,7 @@ BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     performance.PER_OPERATION,
     published.ratios,
     performance.BACKGROUND,
-    causes.attribution,
+    time_parts.attribution,
 )
 
 

@@ -13,8 +13,8 @@ from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import Comparison, middle
 from workloads.base import role_kind
+from workloads.counter_page import TIMES
 from workloads.histogram import REFERENCE_BUCKETS
-from workloads.page import TIMES
 
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]

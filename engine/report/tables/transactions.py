@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from engine.report.tables.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
 from engine.results.cell_step import CellStep, StatementTime
 from engine.results.comparison import FULL_RATE, RATE, Comparison, middle
-from workloads.page import OUTCOMES
+from workloads.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40

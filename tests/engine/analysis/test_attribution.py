@@ -34,8 +34,8 @@ from engine.results.time_parts import Attribution
 from tests.support.benchcall import Bench, connect, nothing_left
 from tests.support.journal import Change, make_run
 from tests.support.programs import compiler
+from tui.compare.comparison_table import Row
 from tui.compare.explanation import why
-from tui.compare.table import Row
 from tui.glyphs import SETS
 
 SYNC_US, SLOW_SYNC_US = 1000, 20_000  # of all builds but one, and of that: nearly all of its time, as 20 looks see it

@@ -22,7 +22,7 @@ from engine.results.comparison import Comparison
 from engine.view.run_summary import read_cells, read_run
 from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import made_role
-from tui.compare import cells_text, explanation, table
+from tui.compare import cells_text, comparison_table, explanation
 from tui.glyphs import SETS
 from tui.history import text as history
 from workloads.base import PrimaryMetric
@@ -103,9 +103,9 @@ def test_tables_csv_and_json_say_times(comparison: Comparison) -> None:
 
 def test_the_screens_say_times(run: Path, comparison: Comparison) -> None:
     glyphs, (subject,) = SETS["ascii"], comparison.others
-    (row,) = table.rows(comparison, ("rate_per_s", "time_s"), "steps", "l.i0")
-    assert (row.metric, table.name_of(comparison, row)) == ("time_s", "time")
-    assert table.base_cell(comparison, row) == [("250 ms", "base")]
+    (row,) = comparison_table.rows(comparison, ("rate_per_s", "time_s"), "steps", "l.i0")
+    assert (row.metric, comparison_table.name_of(comparison, row)) == ("time_s", "time")
+    assert comparison_table.base_cell(comparison, row) == [("250 ms", "base")]
     said = "".join(text for text, _ in explanation.verdict(comparison, row, subject, glyphs))
     assert "l.i0 time, 17.0: " in said and "1.120" in said and "slower" in said
     cells = cells_text.cells(comparison, "l.i0", subject)

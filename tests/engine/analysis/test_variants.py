@@ -17,7 +17,7 @@ from engine.report import render
 from engine.view.run_summary import read_run
 from tests.support.journal import keep, make_run
 from tests.support.totals import made_role, made_totals
-from tui.compare.table import USUAL, name_of, rows
+from tui.compare.comparison_table import USUAL, name_of, rows
 from workloads.base import PrimaryMetric
 
 VARIANTS = ("insert", "insert+pgbench-select")

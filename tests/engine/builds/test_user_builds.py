@@ -20,7 +20,7 @@ from engine.builds import resolve, user_builds
 from engine.builds.catalog import BUILTIN_ARGS
 from engine.builds.catalog import catalog as entries
 from engine.builds.nix import BuildFailed
-from engine.cli import catalog, pin
+from engine.cli import lists, pin
 from engine.core.errors import UserError
 from engine.core.model import Build
 from tests.support import smalltree
@@ -116,14 +116,14 @@ def test_a_release_is_pinned_by_its_published_checksum_then_patched(
 
 
 def test_what_is_newest_is_asked_only_when_asked_for(server: Path) -> None:
-    notes = catalog.builds().notes
+    notes = lists.builds().notes
     assert notes == ("newest: of those here; --newest asks postgresql.org",)
     (server / "versions.json").write_text(
         '[{"major": "18", "latestMinor": "77", "supported": true},'
         ' {"major": "13", "latestMinor": "16", "supported": false},'
         ' {"major": "9.6", "latestMinor": "24", "supported": false}]'
     )
-    listing = catalog.builds(ask=True)
+    listing = lists.builds(ask=True)
     assert listing.notes == ("18.77 is released: bench pin 18.77 adds it",)
     assert {row["newest"] for row in listing.rows if row["version"].startswith("18")} == {"18.77"}
 

@@ -18,7 +18,7 @@ from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads import histogram
 from workloads.base import Background, Role, Step
-from workloads.page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
 STEP = Step(

@@ -10,7 +10,7 @@ from engine.observe.wait_samples import WaitLooks, looks_per_s
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import Monitor
 from engine.postgres.server import Server
-from workloads.page import Control, Page
+from workloads.counter_page import Control, Page
 
 MS = 1_000_000
 

@@ -30,7 +30,7 @@ WRITING = {
     "echo": "engine/report/console.py",
     "secho": "engine/report/console.py",
     "Console": "engine/report/console.py",
-    "Segment": "tui/widgets/lines.py",
+    "Segment": "tui/widgets/text_lines.py",
 }
 # Ways to make markup of text.
 MARKING = {"from_markup", "from_ansi", "render_markup", "rich_print"}

@@ -24,7 +24,7 @@ from engine.slices.conductor import Orders, Slice
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.sliced_server import Side
 from tests.support.benchcall import wait_for
-from workloads.page import Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 
 QUESTIONS = 10**8
 ROOT = Path(__file__).parents[3]

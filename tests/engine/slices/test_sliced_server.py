@@ -6,7 +6,7 @@ import os
 
 from engine.core.model import Subject
 from engine.slices.sliced_server import Processes, Side, SlicedServer
-from workloads.page import Page
+from workloads.counter_page import Page
 
 
 def test_processes_started_since_the_last_slice_did_all_their_work_in_others_slices() -> None:

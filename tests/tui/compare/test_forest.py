@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import Comparison, Ratio
-from tests.tui.compare.test_table import made, texts
+from tests.tui.compare.test_comparison_table import made, texts
 from tui.compare import forest, interval_table
+from tui.compare.comparison_table import MARKS, Row, name_of, rows, sign, verdict_words
 from tui.compare.explanation import explained, further_dots
 from tui.compare.meanings import MEANINGS, meaning
-from tui.compare.table import MARKS, Row, name_of, rows, sign, verdict_words
 from tui.glossary import words_on
 from tui.glyphs import SETS
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.results.flame import FlameGraph, Sampled
-from tests.tui.compare.test_table import texts
+from tests.tui.compare.test_comparison_table import texts
 from tui.flame import text, tree
 from tui.glyphs import SETS
 

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.screens import drive
-from tui.compare.table import SHORT
+from tui.compare.comparison_table import SHORT
 from tui.glossary import FIGURES, GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns
 from tui.live.text import COLUMNS, TIMES

@@ -10,8 +10,8 @@ import pytest
 from workloads import joining, workload
 from workloads.base import Place, Record, Role
 from workloads.combined.names import Part, parts_of, variants_of
+from workloads.counter_page import Page, Word
 from workloads.insert.options import Options as InsertOptions
-from workloads.page import Page, Word
 from workloads.pgbench.options import Options as PgbenchOptions
 
 KNOWN = ("insert", "pgbench", "pgbench-select", "pgbench-tpcb")

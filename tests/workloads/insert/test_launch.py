@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from tests.support.steprun import SETTLED, StepRun, running
+from workloads.counter_page import Control, State, Word
 from workloads.insert.steps import Step
-from workloads.page import Control, State, Word
 
 Databases = Callable[[int | str], Database]
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from tests.support.steprun import StepResult, run_step, running
+from workloads.counter_page import Control, State, Word
 from workloads.insert import maintenance
 from workloads.insert.options import Options
 from workloads.insert.steps import GENERATIONS, Step, plan_steps
-from workloads.page import Control, State, Word
 
 Databases = Callable[[int | str], Database]
 LOADED = 3000

@@ -15,9 +15,9 @@ from engine.host.account import Account
 from engine.host.procfs import processes_in
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
+from workloads.counter_page import Control, Page, State, Word
 from workloads.micro.options import Options
 from workloads.micro.spec import Spec
-from workloads.page import Control, Page, State, Word
 
 ROOT = Path(__file__).parents[3]
 

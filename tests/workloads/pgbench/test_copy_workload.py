@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.page import TIMES, Page, Word
+from workloads.counter_page import TIMES, Page, Word
 from workloads.pgbench import copy_file
 from workloads.pgbench.copy_launch import script
 from workloads.pgbench.copy_workload import WORKLOAD

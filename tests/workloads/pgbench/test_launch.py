@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.page import Page
+from workloads.counter_page import Page
 from workloads.pgbench.launch import Step, first_backends
 from workloads.pgbench.log_counts import Counting
 from workloads.pgbench.options import Options

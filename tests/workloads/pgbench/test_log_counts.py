@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workloads.page import SERVICE_OFFSET, Page, Word
+from workloads.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting
 

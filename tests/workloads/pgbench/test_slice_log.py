@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from workloads import slice_times
-from workloads.page import SERVICE_OFFSET, Page, Word
+from workloads.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting, report
 from workloads.pgbench.slice_log import PATIENCE_NS, Slices

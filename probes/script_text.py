@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from probes.attach_points import Attachment
 from probes.errors import ProbeError
-from probes.resolve import Attachment
 from probes.table import BY_ID, Probe
 
 SERVER, CLIENT, LAUNCHER = 1, 2, 4

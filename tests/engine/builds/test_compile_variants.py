@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.builds.variants import variant
+from engine.builds.compile_variants import variant
 from engine.core.errors import UserError
 
 

@@ -26,10 +26,8 @@ from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
 from engine.results.comparison import ComparedSubject as Subject
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
-from tui.compare import cells_text, explanation
-from tui.compare import table as comparison_table
-from tui.compare.dot_plot import DotRow, dots, strips
-from tui.compare.table import (
+from tui.compare import cells_text, comparison_table, explanation
+from tui.compare.comparison_table import (
     SORTS,
     USUAL,
     Row,
@@ -41,6 +39,7 @@ from tui.compare.table import (
     sign,
     table,
 )
+from tui.compare.dot_plot import DotRow, dots, strips
 from tui.glyphs import SETS
 from tui.marks import width
 from workloads.base import PrimaryMetric

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.analysis import probe_cost
-from engine.cli import catalog
+from engine.cli import lists
 from engine.report.console import PlainConsole
 from tests.support.journal import make_run
 
@@ -29,23 +29,23 @@ def narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
          "patches": ["0001-a-patch-of-mine.patch"] if label == "16.3" else [], "tarball": TARBALL}
         for label in LABELS
     ]  # fmt: skip
-    (tmp_path / "catalog.json").write_text(json.dumps(entries))
-    monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "catalog.json"))
+    (tmp_path / "lists.json").write_text(json.dumps(entries))
+    monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "lists.json"))
 
 
-def lines_of(listing: catalog.Listing, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
-    catalog.show(listing, False, PlainConsole(force_terminal=True))
+def lines_of(listing: lists.Listing, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
+    lists.show(listing, False, PlainConsole(force_terminal=True))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     return [line.rstrip() for line in lines]
 
 
 def test_a_build_is_one_line_and_its_record_is_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = lines_of(catalog.builds(), capsys)
+    lines = lines_of(lists.builds(), capsys)
     assert lines[0].split() == ["label", "version", "newest", "provenance", "patches"]
     assert [line.split()[0] for line in lines[1:-1]] == list(LABELS)
     assert lines[2].split() == ["16.3", "16.3", "16.3", "source", "0001-a-patch-of-mine.patch"]
-    catalog.show(catalog.builds(), as_json=True)
+    lists.show(lists.builds(), as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["tarball"] == TARBALL
 
 
@@ -56,7 +56,7 @@ def test_the_name_of_a_run_is_never_folded(tmp_path: Path, capsys: pytest.Captur
     (broken / "cells").mkdir(parents=True)
     (broken / "manifest.json").write_text("{")
     (broken / "journal.db").touch()
-    lines = lines_of(catalog.runs(tmp_path), capsys)
+    lines = lines_of(lists.runs(tmp_path), capsys)
     assert name in "\n".join(lines)
     assert any(re.fullmatch(r"broken +\S.*", line) for line in lines)
 
@@ -68,12 +68,12 @@ def test_no_word_of_a_list_of_runs_is_torn_and_the_newest_is_marked(
     for name in ("20261120-101500-16.3-prebuilt", "20261123-101500-16.3-prebuilt"):
         make_run(tmp_path / name, builds=builds, repeats=2)
         (tmp_path / name / "cells").mkdir(exist_ok=True)
-    listing = catalog.runs(tmp_path)
+    listing = lists.runs(tmp_path)
     lines = lines_of(listing, capsys)
     words = {word for line in lines for word in line.split()}
     assert words >= {*builds, "finished", "g24b"}
     assert [line.split()[0] for line in lines if line.endswith("*")] == ["20261123-101500-16.3-prebuilt"]
-    catalog.show(listing, as_json=False)  # into a pipe
+    lists.show(listing, as_json=False)  # into a pipe
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split() == ["run", "state", "cells", "builds", "scale"]
     assert [row.split()[:3] for row in rows] == [
@@ -83,20 +83,20 @@ def test_no_word_of_a_list_of_runs_is_torn_and_the_newest_is_marked(
 
 
 def test_a_workload_is_one_line_and_its_own_sizes_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = lines_of(catalog.workloads(), capsys)
+    lines = lines_of(lists.workloads(), capsys)
     assert len([line for line in lines if line.startswith("insert ")]) == 9
     assert "g24b: l.i0 l.x l.i1 l.i2 pause qr100 qp100 qr500 qp500 qr1000 qp1000" in lines
     text = " ".join(lines)
     assert (
         "g24a, g24b io: the posts of 2024 do not state their IO-bound sizes; 800M rows are this project's own" in text
     )
-    catalog.show(catalog.workloads(), as_json=True)
+    lists.show(lists.workloads(), as_json=True)
     noted = [(row["scale"], row["generation"]) for row in json.loads(capsys.readouterr().out) if row.get("note")]
     assert noted == [("io", "g24a"), ("io", "g24b")]
 
 
 def test_configs_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = lines_of(catalog.configs(), capsys)
+    lines = lines_of(lists.configs(), capsys)
     assert any(line.startswith("cx9a2_c8r32 ") for line in lines)
 
 
@@ -105,6 +105,6 @@ def test_a_probe_tells_what_it_was_measured_to_cost_here(tmp_path: Path) -> None
         platform.node(), ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a-run"
     )
     probe_cost.keep(tmp_path, [cost])
-    measured = {row["probe"]: row["measured"] for row in catalog.probes(tmp_path).rows}
+    measured = {row["probe"]: row["measured"] for row in lists.probes(tmp_path).rows}
     assert [one["ratio"] for one in measured["sched"]] == [0.99] and measured["sched"] == measured["stacks"]
     assert measured["planner"] == []

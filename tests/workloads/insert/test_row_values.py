@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads import seeds
-from workloads.insert import rows
-from workloads.insert.schema import insert_head
+from workloads.insert import row_values
+from workloads.insert.ddl import insert_head
 
-TEXT = rows.text_buffer(seeds.stream(0, "text"))
+TEXT = row_values.text_buffer(seeds.stream(0, "text"))
 HEAD = insert_head("pi1").encode()
 ROW = re.compile(rb"\('(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)',(\d+),(\d+),(\d+),(\d+\.\d\d),'(a*)([A-Za-z0-9+/=]*)'\)")
 RANDOM = {10: 3, 11: 4, 12: 4, 13: 4, 14: 5, 15: 5, 16: 6, 17: 6, 18: 6, 19: 7, 20: 7}
 
 
 def statements(count: int, size: int, price: str = "integer", seed: int = 1, **kw: object) -> list[bytes]:
-    block = rows.RowBlock(seeds.stream(seed, "rows"), TEXT, price, rows.block_rows(size))
-    following = rows.insert_statements(block, size, HEAD, **kw)  # type: ignore[arg-type]
+    block = row_values.RowBlock(seeds.stream(seed, "rows"), TEXT, price, row_values.block_rows(size))
+    following = row_values.insert_statements(block, size, HEAD, **kw)  # type: ignore[arg-type]
     return [following() for _ in range(count)]
 
 
@@ -79,11 +79,11 @@ def test_texts_have_the_lengths_and_random_tails_of_the_rule() -> None:
     assert all(tail in TEXT for tail in itertools.islice(tails, 100))
     assert set(lengths) == set(range(10, 21))
     assert max(lengths.values()) < 1.2 * min(lengths.values())
-    assert {n: rows.random_length(n) for n in RANDOM} == RANDOM
+    assert {n: row_values.random_length(n) for n in RANDOM} == RANDOM
 
 
 def test_buffer_is_base64_of_four_mebibytes() -> None:
-    assert len(TEXT) == -(-rows.TEXT_BYTES // 3) * 4
+    assert len(TEXT) == -(-row_values.TEXT_BYTES // 3) * 4
     assert re.fullmatch(rb"[A-Za-z0-9+/]+=*", TEXT)
 
 
@@ -119,4 +119,4 @@ def test_a_flat_statement_is_the_same_values_without_parentheses() -> None:
 
 def test_a_block_of_broken_statements_is_refused() -> None:
     with pytest.raises(ValueError, match="whole statements"):
-        rows.insert_statements(rows.RowBlock(seeds.stream(0), TEXT, "integer", 99), 50, b"")
+        row_values.insert_statements(row_values.RowBlock(seeds.stream(0), TEXT, "integer", 99), 50, b"")

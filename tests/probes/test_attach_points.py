@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probes import elf, resolve
+from probes import attach_points, elf
 from probes.errors import ProbeError
 from probes.table import BY_ID, ENDPOINT_START, PLAN_END, PLAN_START, STATEMENT_END, Candidate, Event
 from tests.support.binaries import LABELS, binary, major
@@ -33,7 +33,7 @@ def asm(name: str, code: str, scope: str = "globl") -> str:
     return '__asm__("' + "\\n".join(lines) + '\\n");\n'
 
 
-def points(found: tuple[resolve.Attachment, ...]) -> list[tuple[str, str]]:
+def points(found: tuple[attach_points.Attachment, ...]) -> list[tuple[str, str]]:
     return [(one.kind, one.symbol) for one in found]
 
 
@@ -41,9 +41,9 @@ def points(found: tuple[resolve.Attachment, ...]) -> list[tuple[str, str]]:
 def test_a_function_with_a_cheap_first_instruction_is_taken(compile_c: Compile, pie: str) -> None:
     flags = (*PUSH, pie, "-fPIE" if pie == "-pie" else "-fno-pie")
     file = elf.read(compile_c("server", FUNCTION + MAIN, *flags))
-    (found,) = resolve.resolve(file, PLAN_START, 16, kernel=NEW)
+    (found,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW)
     assert (found.kind, found.symbol, found.slow, found.instruction) == ("function", "pg_plan_query", False, "push")
-    symbol = resolve.find(file, "pg_plan_query")
+    symbol = attach_points.find(file, "pg_plan_query")
     assert symbol is not None and file.bytes_at(symbol.address, 1) == b"\x55"
     assert file.machine == "x86_64" and len(file.build_id) in (0, 40)
 
@@ -70,36 +70,38 @@ def test_the_first_instruction_says_what_a_hit_costs(
     compile_c: Compile, code: str, instruction: str, slow_old: bool, slow_new: bool
 ) -> None:
     file = elf.read(compile_c("server", asm("pg_plan_query", code) + MAIN))
-    symbol = resolve.find(file, "pg_plan_query")
+    symbol = attach_points.find(file, "pg_plan_query")
     assert symbol is not None
     first = file.bytes_at(symbol.address, 8)
-    assert resolve.entry(first, "x86_64", OLD) == (instruction, slow_old)
-    assert resolve.entry(first, "x86_64", NEW) == (instruction, slow_new)
+    assert attach_points.entry(first, "x86_64", OLD) == (instruction, slow_old)
+    assert attach_points.entry(first, "x86_64", NEW) == (instruction, slow_new)
 
 
 def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None:
     file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
     with pytest.raises(ProbeError, match=r"pg_plan_query starts with 'endbr64'.*--allow-slow-probes"):
-        resolve.resolve(file, PLAN_START, 16, kernel=NEW)
-    (found,) = resolve.resolve(file, PLAN_START, 16, kernel=NEW, allow_slow=True)
+        attach_points.resolve(file, PLAN_START, 16, kernel=NEW)
+    (found,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW, allow_slow=True)
     assert found.slow
 
 
 def test_slow_hits_are_those_of_a_statement(compile_c: Compile) -> None:
     planner, phases = BY_ID["planner"], BY_ID["phases"]
     file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
-    found = resolve.resolve_all(file, planner.events, 16, kernel=NEW, allow_slow=True)
-    assert resolve.slow_hits(found, planner.events) == 1  # entry and return are one breakpoint
+    found = attach_points.resolve_all(file, planner.events, 16, kernel=NEW, allow_slow=True)
+    assert attach_points.slow_hits(found, planner.events) == 1  # entry and return are one breakpoint
     names = (
         "raw_parser", "pg_analyze_and_rewrite_fixedparams", "pg_analyze_and_rewrite_varparams", "PortalStart",
         "pg_analyze_and_rewrite_withcb", "ReadyForQuery", "FlushErrorState",
     )  # fmt: skip
     more = "".join(f'void {name}(void) {{ __asm__ volatile(""); }}\n' for name in names)
     file = elf.read(compile_c("all", FUNCTION + more + MAIN, *ENDBR))
-    found = resolve.resolve_all(file, phases.events, 16, kernel=NEW, allow_slow=True)
-    assert resolve.slow_hits(found, phases.events) == 5  # of three twins each statement passes one; errors are rare
-    cheap = resolve.resolve_all(binary("16.3-prebuilt"), phases.events, 16, kernel=NEW)
-    assert resolve.slow_hits(cheap, phases.events) == 0
+    found = attach_points.resolve_all(file, phases.events, 16, kernel=NEW, allow_slow=True)
+    assert (
+        attach_points.slow_hits(found, phases.events) == 5
+    )  # of three twins each statement passes one; errors are rare
+    cheap = attach_points.resolve_all(binary("16.3-prebuilt"), phases.events, 16, kernel=NEW)
+    assert attach_points.slow_hits(cheap, phases.events) == 0
 
 
 def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
@@ -113,7 +115,7 @@ def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
 def test_the_next_candidate_is_taken_when_the_first_is_slow(compile_c: Compile) -> None:
     source = asm("ReadyForQuery", "sub $8, %rsp; add $8, %rsp") + asm("PortalDrop", "push %rbx; pop %rbx") + MAIN
     file = elf.read(compile_c("server", source))
-    assert points(resolve.resolve(file, STATEMENT_END, 16, kernel=NEW)) == [("function", "PortalDrop")]
+    assert points(attach_points.resolve(file, STATEMENT_END, 16, kernel=NEW)) == [("function", "PortalDrop")]
 
 
 def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
@@ -124,11 +126,11 @@ def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
         + MAIN
     )
     file = elf.read(compile_c("server", source, *ENDBR))
-    assert points(resolve.resolve(file, PLAN_START, 16, kernel=OLD)) == [("usdt", "query__plan__start")]
-    assert points(resolve.resolve(file, PLAN_END, 16, kernel=OLD)) == [("usdt", "query__plan__done")]
+    assert points(attach_points.resolve(file, PLAN_START, 16, kernel=OLD)) == [("usdt", "query__plan__start")]
+    assert points(attach_points.resolve(file, PLAN_END, 16, kernel=OLD)) == [("usdt", "query__plan__done")]
     assert file.usdt == {"postgresql:query__plan__start", "postgresql:query__plan__done", "other:query__parse__start"}
     with pytest.raises(ProbeError, match="'parse'"):
-        resolve.resolve(file, BY_ID["phases"].events[0], 16, kernel=NEW)
+        attach_points.resolve(file, BY_ID["phases"].events[0], 16, kernel=NEW)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_clones_of_static_functions_are_found_by_their_exact_spelling(
     compile_c: Compile, spelled: tuple[str, ...], found: str | None
 ) -> None:
     source = "".join(asm(name, "push %rbp; pop %rbp", "local") for name in spelled)
-    symbol = resolve.find(elf.read(compile_c("server", source + MAIN)), "f")
+    symbol = attach_points.find(elf.read(compile_c("server", source + MAIN)), "f")
     assert (symbol.name if symbol else None) == found
 
 
@@ -155,25 +157,25 @@ def test_a_stripped_binary_has_its_exported_functions_only(compile_c: Compile) -
     assert strip, "no strip on PATH; install binutils"
     static = asm("get_actual_variable_endpoint", "push %rbp; pop %rbp", "local")
     program = compile_c("server", FUNCTION + static + MAIN, *PUSH, "-rdynamic")
-    assert resolve.resolve(elf.read(program), ENDPOINT_START, 16, kernel=NEW)
+    assert attach_points.resolve(elf.read(program), ENDPOINT_START, 16, kernel=NEW)
     subprocess.run([strip, "--strip-all", str(program)], check=True)
     file = elf.read(program)
     assert not file.functions
-    assert points(resolve.resolve(file, PLAN_START, 16, kernel=NEW)) == [("function", "pg_plan_query")]
+    assert points(attach_points.resolve(file, PLAN_START, 16, kernel=NEW)) == [("function", "pg_plan_query")]
     with pytest.raises(ProbeError, match=r"no attach point for 'endpoint_start' .*--enable-dtrace or keep the symbol"):
-        resolve.resolve(file, ENDPOINT_START, 16, kernel=NEW)
+        attach_points.resolve(file, ENDPOINT_START, 16, kernel=NEW)
 
 
 def test_a_candidate_counts_only_when_all_of_it_is_there() -> None:
     event = Event("x", (Candidate(functions=("PortalRun", "gone")), Candidate(functions=("PortalDrop",))))
     file = binary("16.3-prebuilt")
-    assert points(resolve.resolve(file, event, 16, kernel=NEW)) == [("function", "PortalDrop")]
+    assert points(attach_points.resolve(file, event, 16, kernel=NEW)) == [("function", "PortalDrop")]
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_no_server_that_was_read_needs_a_slow_entry(label: str) -> None:
     for probe in BY_ID.values():
-        found = resolve.resolve_all(binary(label), probe.events, major(label), kernel=OLD)
+        found = attach_points.resolve_all(binary(label), probe.events, major(label), kernel=OLD)
         assert not any(one.slow for event, several in found.items() if event != "caught" for one in several)
 
 
@@ -181,7 +183,7 @@ def test_no_server_that_was_read_needs_a_slow_entry(label: str) -> None:
 def test_planner_itself_would_be_slow_everywhere(label: str) -> None:
     event = Event("plan", (Candidate(functions=("planner",)),))
     with pytest.raises(ProbeError, match="single-step"):
-        resolve.resolve(binary(label), event, major(label), kernel=NEW)
+        attach_points.resolve(binary(label), event, major(label), kernel=NEW)
 
 
 def test_a_wrapper_script_is_told_from_a_binary(tmp_path: Path) -> None:
@@ -216,5 +218,7 @@ def test_frame_pointers_are_noticed(compile_c: Compile) -> None:
         + MAIN
     )
     flags = ("-O1", "-fno-inline", "-fcf-protection=none")
-    assert resolve.keeps_frame_pointers(elf.read(compile_c("with", source, *flags, "-fno-omit-frame-pointer")))
-    assert not resolve.keeps_frame_pointers(elf.read(compile_c("without", source, *flags, "-fomit-frame-pointer")))
+    assert attach_points.keeps_frame_pointers(elf.read(compile_c("with", source, *flags, "-fno-omit-frame-pointer")))
+    assert not attach_points.keeps_frame_pointers(
+        elf.read(compile_c("without", source, *flags, "-fomit-frame-pointer"))
+    )

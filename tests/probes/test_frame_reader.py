@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes import buckets, frames
-from probes.reader import Reader, parse_stack_key
+from probes.frame_reader import Reader, parse_stack_key
 
 STREAMS = Path(__file__).parent / "streams"
 VERSIONS = ("0.17", "0.23", "0.27")

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from probes import render, resolve
+from probes import attach_points, script_text
 from probes.errors import ProbeError
 from probes.table import BY_ID, PROBES, SCRIPTED
 from tests.support.binaries import LABELS, binary, major
 
 GOLDEN = Path(__file__).parent / "golden"
 KERNEL = (6, 18)
-GROUPS = {100: render.SERVER, 101: render.SERVER, 200: render.CLIENT, 300: render.LAUNCHER}
+GROUPS = {100: script_text.SERVER, 101: script_text.SERVER, 200: script_text.CLIENT, 300: script_text.LAUNCHER}
 
 
 def rendered(probe: str, label: str, **more: Any) -> str:
     elf = binary(label)
-    found = resolve.resolve_all(elf, BY_ID[probe].events, major(label), kernel=KERNEL)
-    return render.script(probe, GROUPS, binary=elf.path, attachments=found, machine=elf.machine, **more)
+    found = attach_points.resolve_all(elf, BY_ID[probe].events, major(label), kernel=KERNEL)
+    return script_text.script(probe, GROUPS, binary=elf.path, attachments=found, machine=elf.machine, **more)
 
 
 def same_as_golden(name: str, text: str) -> None:
@@ -41,7 +41,9 @@ def test_every_version_has_the_right_attach_points(label: str) -> None:
     text = ""
     for probe in SCRIPTED:
         if BY_ID[probe].events:
-            text += f"{probe}\n" + "".join(f"  {point}\n" for point in render.attach_points(rendered(probe, label)))
+            text += f"{probe}\n" + "".join(
+                f"  {point}\n" for point in script_text.attach_points(rendered(probe, label))
+            )
     same_as_golden(f"{label}.points", text)
 
 
@@ -103,14 +105,14 @@ def test_without_tracepoints_every_server_is_counted() -> None:
 
 def test_the_rule_of_the_stack_is_only_for_where_it_was_verified() -> None:
     elf = binary("16.3-prebuilt")
-    found = resolve.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
-    text = render.script("planner", GROUPS, binary=elf.path, attachments=found, machine="aarch64")
+    found = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=found, machine="aarch64")
     assert 'reg("sp")' not in text
 
 
 def test_user_stacks_are_addresses_in_every_version() -> None:
-    assert "ustack, kstack" in render.script("stacks", GROUPS)
-    assert "ustack(raw), kstack" in render.script("stacks", GROUPS, bpftrace=(0, 27))
+    assert "ustack, kstack" in script_text.script("stacks", GROUPS)
+    assert "ustack(raw), kstack" in script_text.script("stacks", GROUPS, bpftrace=(0, 27))
 
 
 def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:
@@ -120,8 +122,8 @@ def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:
 
 def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
     elf = binary("16.3-prebuilt", without=("FlushErrorState",))
-    found = resolve.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
-    text = render.script("planner", GROUPS, binary=elf.path, attachments=found)
+    found = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=found)
     assert "error has been caught" not in text and "{{" not in text
     assert text.count("uprobe:") == 1
 
@@ -130,9 +132,9 @@ def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
     "path", ["relative/postgres", "/a b/postgres", '/a"/postgres', "/a\n/postgres", "/a{/p", "/a,b"]
 )
 def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
-    found = resolve.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
+    found = attach_points.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
     with pytest.raises(ProbeError, match="path"):
-        render.script("planner", GROUPS, binary=path, attachments=found)
+        script_text.script("planner", GROUPS, binary=path, attachments=found)
 
 
 def test_the_table_names_the_nine_probes() -> None:
