@@ -23,7 +23,7 @@ OTHERS_ROWS = {"-short": 4, "-tall": 8}
 
 
 class SlicesScreen(BenchScreen):
-    """The blocks of one pair of cells at a time; `asked` holds the comparison's runs and options."""
+    """The blocks of one pair of cells at a time; `asked` holds the runs and options of the comparison."""
 
     TITLE_WORD: ClassVar[str] = "SLICES"
     DEFAULT_CSS = "SlicesScreen #ratios { height: 1fr; }"

@@ -40,7 +40,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             6,
             "A stall: the client has work, but nothing moves. It is marked within two seconds, with its cause. "
             f"The first one here: {first}.",
-            ("g", "0", "enter", "n", "space"),  # restart: `n` would skip a stall that is over
+            ("g", "0", "enter", "n", "space"),  # back to the start: `n` skips a stall that is over
             until="1 stall",
         ),
         Stop(

@@ -1,1 +1,1 @@
-"""Flame graphs: the functions that ran on a CPU, for one build or as a difference of two."""
+"""Flame graphs: where processes spent their time, for one build or as a difference of two."""

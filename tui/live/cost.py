@@ -3,7 +3,7 @@
 import time
 
 LEAST_S = 0.5  # a share over a shorter time says nothing
-SETTLED = 3  # first shares, which include starting and are not shown
+SETTLED = 3  # first shares, not shown because they include starting
 WEIGHT = 0.2  # weight of the newest share in the moving average
 
 

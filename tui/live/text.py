@@ -127,7 +127,7 @@ def ends(view: ViewState) -> str:
 
 
 def ratio_words(view: ViewState, glyphs: Glyphs, *, several: bool) -> str:
-    """`0.934`, for the same point of the step; its trend, `so far` until the end, its range over the base's cells."""
+    """`0.934` at the same point of the step, its trend, `so far` until the end, and its range over the base's cells."""
     assert view.relative is not None
     so_far = "" if view.fraction == 1 else f"{trend_of(view, glyphs)} so far"
     ratios = view.relatives

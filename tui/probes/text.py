@@ -61,7 +61,7 @@ def bucket_words(low: int, high: int) -> str:
 
 
 def grouped(histogram: Histogram, rows: int) -> list[tuple[int, int, int]]:
-    """Merge neighbours into at most `rows` (lowest bucket, highest, count), omitting empty ones: a tail stays near."""
+    """Merge neighbours into at most `rows` (lowest bucket, highest, count), omitting empty ones: a tail stays close."""
     together = 1
     while True:
         found: dict[int, int] = {}
