@@ -1,6 +1,6 @@
-"""The pages of the reference that are made of the code: options, presets, probes, records, glossary.
+"""The pages of the reference that are generated from the code: options, settings, presets, records, the glossary, …
 
-python docs/generated.py FOLDER        writes them below a folder, as Sphinx does by itself
+PYTHONPATH=. python docs/generated.py FOLDER        writes them below a folder, as Sphinx does with each build
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from engine.cli.main import main
+from engine.cli.settings import ENVIRONMENT, Settings
 from engine.plan.request import Request
+from engine.postgres import configs
 from probes.table import PROBES
 from tui.glossary import FIGURES, VOCABULARY
 from workloads import workloads
@@ -36,7 +38,12 @@ def code(text: str) -> str:
 
 def options() -> str:
     """Every option of `bench run`: those of a plan, then those of each workload."""
-    parts = ["# Options\n", "Those of a plan hold for every workload. A plan file has them by their keys.\n"]
+    parts = [
+        "# Options\n",
+        "All options of `bench run`, in the order of its `--help-all`. A plan file has them by their keys. What has no "
+        "flag is given as `-o KEY=VALUE`.\n",
+        "## Options of every workload\n",
+    ]
     parts.append(_options(options_of(Request)))
     for workload in workloads():
         parts += [f"## Workload {workload.name}\n", _options(options_of(workload.options))]
@@ -45,7 +52,7 @@ def options() -> str:
 
 def _options(found: Iterable[Option]) -> str:
     rows = (
-        [code(option.flag), code(option.name), option.text, option.words, code(_default(option))] for option in found
+        [code(option.flag or "-o"), code(option.name), option.text, option.words, _default(option)] for option in found
     )
     return table(("option", "key", "meaning", "value", "default"), rows)
 
@@ -53,25 +60,44 @@ def _options(found: Iterable[Option]) -> str:
 def _default(option: Option) -> str:
     if option.unset or option.default in (None, (), "", False):
         return option.unset
-    return ",".join(map(str, option.default)) if option.many else str(option.default)
+    return code(",".join(map(str, option.default)) if option.many else str(option.default))
+
+
+def environment() -> str:
+    """The environment variables, and the keys of config.toml."""
+    variables = table(("variable", "meaning"), ((code(name), text) for name, text in ENVIRONMENT))
+    keys = table(("key", "value", "meaning"), ((code(key.name), key.metavar, key.text) for key in options_of(Settings)))
+    return (
+        f"# Environment and config.toml\n\nThe environment variables of `bench`.\n\n{variables}\n"
+        f"## Keys of config.toml\n\nThe file is `~/.config/pgbed/config.toml`; see [](settings.md).\n\n{keys}"
+    )
+
+
+def the_configs() -> str:
+    """Sets of server settings."""
+    rows = ((code(config.name), config.description) for config in configs.catalog())
+    text = "Sets of server settings that `--config` can name; a file of `postgresql.conf` or TOML is one, too."
+    return f"# Configs\n\n{text}\n\n{table(('config', 'description'), rows)}"
 
 
 def the_presets() -> str:
     """Presets and the questions that they answer."""
     rows = ((code(name), preset.workload, preset.question) for name, preset in presets().items())
-    return f"# Presets\n\n{table(('preset', 'workload', 'question'), rows)}"
+    text = "Plans that `--preset` can name, each with the question that it answers: see [](../how-to/presets.md)."
+    return f"# Presets\n\n{text}\n\n{table(('preset', 'workload', 'question'), rows)}"
 
 
 def the_probes() -> str:
-    """Probes: question, cost and what they need."""
+    """Probes, with question and cost."""
     rows = ((code(probe.id), probe.question, probe.cost) for probe in PROBES)
-    return f"# Probes\n\n{table(('probe', 'question', 'cost'), rows)}"
+    text = "Probes that `--probes` can name, and what they cost: see [](../how-to/probes.md)."
+    return f"# Probes\n\n{text}\n\n{table(('probe', 'question', 'cost'), rows)}"
 
 
 def commands() -> str:
     """The help of every command."""
     names = sorted(main.list_commands(None))  # type: ignore[arg-type]
-    parts = ["# Commands\n"]
+    parts = ["# Commands\n", "The help of each command. `bench run --help-all` and [](options.md) have all options.\n"]
     for name in names:
         shown = CliRunner().invoke(main, [name, "--help"], terminal_width=100).output
         parts += [f"## bench {name}\n", f"```text\n{shown.rstrip()}\n```\n"]
@@ -80,7 +106,10 @@ def commands() -> str:
 
 def records() -> str:
     """The keys of what pgbed writes as JSON, and the schema of the journal."""
-    parts = ["# Records\n", "`bench schema RECORD` prints the JSON Schema of each.\n"]
+    parts = [
+        "# Records\n",
+        "The keys of what pgbed writes; `bench schema RECORD` prints the JSON Schema of each record.\n",
+    ]
     for name in ("compare", "slices", "flame", "manifest"):
         schema = json.loads(CliRunner().invoke(main, ["schema", name]).output)
         parts.append(f"## {name}\n")
@@ -98,11 +127,14 @@ def glossary() -> str:
         table(("word", "meaning"), ((entry.term, entry.meaning) for entry in entries))
         for entries in (VOCABULARY, FIGURES)
     )
-    return f"# Glossary\n\n{words}\n## Figures on the screens\n\n{figures}"
+    text = "The words of pgbed, on its screens and in this manual."
+    return f"# Glossary\n\n{text}\n\n{words}\n## Figures on the screens\n\n{figures}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/options.md": options,
+    "reference/environment.md": environment,
+    "reference/configs.md": the_configs,
     "reference/presets.md": the_presets,
     "reference/probes.md": the_probes,
     "reference/commands.md": commands,
@@ -112,7 +144,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write(folder: Path) -> None:
-    """Writes all pages below a folder; one that has not changed keeps its time."""
+    """Writes all pages below a folder; a file that would not change is not written."""
     for name, page in PAGES.items():
         path, text = folder / name, page()
         path.parent.mkdir(parents=True, exist_ok=True)
