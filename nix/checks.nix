@@ -16,20 +16,23 @@
   versions,
 }:
 let
-  source = callPackage ./sources.nix { } {
-    name = "pgbed-source";
-    keep = [
-      "engine"
-      "probes"
-      "tests"
-      "tui"
-      "workloads"
-      "pyproject.toml"
-    ];
-  };
+  sourceWith =
+    pages:
+    callPackage ./sources.nix { } {
+      name = "pgbed-source";
+      keep = pages ++ [
+        "engine"
+        "probes"
+        "tests"
+        "tui"
+        "workloads"
+        "pyproject.toml"
+      ];
+    };
 
-  check =
-    tools: description: name: command:
+  check = checkOf (sourceWith [ ]);
+  checkOf =
+    source: tools: description: name: command:
     runCommand "pgbed-${name}"
       {
         nativeBuildInputs = [ python.dev ] ++ tools;
@@ -171,7 +174,23 @@ in
     );
     tests =
       tests "All other tests, against real servers" "tests"
-        "--ignore=tests/engine --ignore=tests/tui";
+        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py";
+
+    # Apart, or an edit of a page would repeat all other tests.
+    documented =
+      checkOf
+        (sourceWith [
+          "docs"
+          "README.md"
+        ])
+        [ ]
+        "The command lines of the manual are accepted"
+        "documented"
+        ''
+          export PGBED_CATALOG=${testServers.checked}/catalog.json
+          python -m pytest -p no:cacheprovider tests/test_documented_commands.py
+          touch $out
+        '';
 
     # Simulations with known truth: exit code 1 where an interval or a verdict breaks its promise.
     coverage = check [ ] "Intervals and verdicts hold what they promise" "coverage" ''
