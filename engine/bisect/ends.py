@@ -91,7 +91,7 @@ def _slowest(
     if faster := [ratio for ratio in known if ratio.verdict == "faster"]:
         raise UserError(f"the bad end is faster: {', '.join(map(with_effect, faster))}; swap --good and --bad; {where}")
     if not last and any(ratio.verdict == "inconclusive" or ratio.low is None for ratio in known):
-        return None  # without an interval there are too few pairs, as where the machine changed meanwhile
+        return None  # too few pairs for an interval, as when the machine changed
     if named and known:
         details = ", ".join(filter(None, (with_effect(known[0]), known[0].verdict_text, *known[0].reasons)))
         raise UserError(f"no difference between the ends is known: {details}; {where}")

@@ -128,7 +128,7 @@ class _Bisection:
         state, commit, say = self.state, self.commits[place], self.place.say
         say(f"commit {place} of {self.count}: {commit.text}")
         for name, end in ((GOOD, self.commits[0]), (BAD, self.commits[-1])):
-            measurements.build(self.place, name, end)  # a failure here says nothing of the commit
+            measurements.build(self.place, name, end)  # a failure here is not the commit's
         try:
             measurements.build(self.place, TRIED, commit)
         except BuildFailed as error:
@@ -265,7 +265,7 @@ class _Bisection:
     def _measure(self, commits: dict[str, Commit], *, probes: bool = False) -> tuple[str, Comparison]:
         """Run these builds, or continue their run; return its name and comparison."""
         state, hashes = self.state, {name: commit.hash for name, commit in commits.items()}
-        begun, state.under_way = state.under_way, None  # what is written next says what became of it
+        begun, state.under_way = state.under_way, None  # the next write records its outcome
         if begun is not None and begun.commits == hashes and measurements.ended(self.place, begun.run):
             return begun.run, compare([self.folder / begun.run], next(iter(commits)))
 

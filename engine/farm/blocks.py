@@ -28,7 +28,7 @@ from engine.host.account import bound_to_engine
 EXPRESSION = Path(__file__).with_name("block.nix")
 TRIES = 3
 POLL_S = 0.2
-END_S = 10.0  # that Nix has to tell its builders that it ends
+END_S = 10.0  # for Nix to tell its builders
 HERE = "this machine"
 REASON_CHARS = 300
 
@@ -93,7 +93,7 @@ def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -
                     begun = block.number in call.seen
                     if not block.refused:
                         progress(_words(block, begun))
-                    if not block.state:  # on its own, as it does not wait for the others
+                    if not block.state:  # separately, so that it does not wait for the others
                         calls.append(
                             _begin([block], nix_builders.without(builders, block.builder) if begun else builders)
                         )
@@ -190,7 +190,7 @@ def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | No
         return replace(block, state="failed", reason=_reason(lines, f"its run ended with {code}"))
     nobody = "" if begun else nix_builders.why_none(call.log.reported, builders)
     if nobody:
-        first = block.tries == 1  # later not all builders were asked
+        first = block.tries == 1  # later ones ask fewer builders
         return replace(block, state="failed" if first else last, reason=nobody, refused=first)
     lost = [error for error in call.log.errors if block.drv not in error]
     return replace(block, state=last, reason=lost[-1][:REASON_CHARS] if lost else "its builder has ended")

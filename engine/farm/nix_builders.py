@@ -13,9 +13,9 @@ from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
 
 FEATURE = "pgbed-bench"
-COLUMNS_OF_FEATURES = (5, 6)  # those that it has, and those without which it takes nothing
+COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
-NO_REASON = "unexpected end-of-file"  # what Nix says of a connection of which ssh has said more on the line before
+NO_REASON = "unexpected end-of-file"  # Nix's message when ssh gave the reason on the line before
 SHOWN_CHARS = 200
 
 

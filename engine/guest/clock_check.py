@@ -6,8 +6,8 @@ from collections import deque
 
 from engine.core.errors import UserError
 
-READINGS = 10  # of which the least late counts
-ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # by how much they may part, and by what part of the time that passed
+READINGS = 10  # the least late counts
+ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # allowed difference: absolute, and as a fraction of the time passed
 
 
 class GuestClock:
@@ -19,7 +19,7 @@ class GuestClock:
 
     def __init__(self) -> None:
         self._recent: deque[int] = deque(maxlen=READINGS)
-        self._first_ns: int | None = None  # by how much this machine's was ahead at first
+        self._first_ns: int | None = None  # this machine's initial lead
         self._began_ns = 0
 
     def read(self, guest_ns: int, here_ns: int) -> None:
@@ -29,7 +29,7 @@ class GuestClock:
         if self._first_ns is None:
             self._first_ns, self._began_ns = least, here_ns
         if len(self._recent) < READINGS:
-            self._first_ns = least  # of the first ones, too, the least late
+            self._first_ns = least  # the least late so far
         passed_s = (here_ns - self._began_ns) / 1e9
         behind_s = (least - self._first_ns) / 1e9
         if abs(behind_s) > ALLOWED_S + ALLOWED_PART * passed_s:

@@ -158,7 +158,7 @@ def _specialisations(root: Path) -> Iterator[Found]:
     for folder in sorted((root / SPECIALISATIONS).glob("pgbed-*")):
         label = folder.name.removeprefix("pgbed-").replace("_", ".")
         parameters = (folder / "kernel-params").read_text().split()
-        # The folder's own path, since what the link leads to now may be another system by then.
+        # The folder's own path, since the link may point to another system later.
         arguments = (f"init={folder.resolve()}/init", *parameters)
         yield Found(label, "specialisation", folder / "kernel", folder / INITRD, None, None, arguments)
 

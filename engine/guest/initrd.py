@@ -20,9 +20,9 @@ from engine.core.errors import UserError
 CHANNEL = ("virtio_pci", "virtio_console")
 SHARE = ("9pnet_virtio", "9p")
 EROFS = "erofs"
-# Checksums first: who uses them wants one when it is loaded.
+# Checksums first: their users request one when loaded.
 DISK = ("virtio_blk", "crc32c_generic", "crc32c_intel", "ext4", EROFS)
-# Says that the kernel panicked; ends a guest whose processes do not run any more.
+# Reports a panic; ends a guest whose processes no longer run.
 GUARDS = ("pvpanic_pci", "pvpanic", "i6300esb")
 REQUIRED = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "virtio_blk", "ext4")
 APPLETS = (
@@ -91,7 +91,7 @@ def in_order(folder: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
 def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:
     """An archive in the format `newc` (Documentation/driver-api/early-userspace/buffer-format.rst)."""
     for number, (name, mode, data) in enumerate([*entries, ("TRAILER!!!", 0, b"")], 1):
-        device = (5, 1) if mode == DEVICE else (0, 0)  # the only one that there is before devtmpfs: the console
+        device = (5, 1) if mode == DEVICE else (0, 0)  # the console, the only device before devtmpfs
         coded = name.encode() + b"\0"
         fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(coded), 0)
         head = b"070701" + b"".join(b"%08x" % field for field in fields) + coded

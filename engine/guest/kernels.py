@@ -23,7 +23,7 @@ from engine.core.record import converted, parsed
 from engine.core.text import NAME, visible
 from engine.guest import distribution, initrd
 
-# What of a configuration decides who runs when, and where, and what that costs.
+# The options that affect scheduling and its cost.
 OPTIONS = (
     "HZ", "PREEMPT", "PREEMPT_NONE", "PREEMPT_VOLUNTARY", "PREEMPT_LAZY", "PREEMPT_DYNAMIC", "NO_HZ_IDLE",
     "NO_HZ_FULL", "SCHED_AUTOGROUP", "SCHED_CLASS_EXT", "SCHED_CORE", "SCHED_MC", "SCHED_CLUSTER", "CFS_BANDWIDTH",

@@ -40,14 +40,14 @@ CPU = {"kvm": "host,migratable=off", "tcg": "max"}
 ACCELERATOR = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
 KVM = Path("/dev/kvm")
 DISK = "disk.img"
-# What ext4 must not have, or only newer kernels would make use of it.
+# Without an ext4 feature that only newer kernels would use.
 DISK_FORMAT = ("-q", "-F", "-O", "^orphan_file", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 LINE_MAX_BYTES = 64 << 20
 CONSOLE_MAX_BYTES = 4 << 20
 TAIL_LINES = 200
 END_TIMEOUT_S = 10.0
 PANIC = "Kernel panic"
-NOISE = ("clocksource", "tsc:", "hrtimer:", "random:", "perf: interrupt")  # what kernels say of a slow emulator
+NOISE = ("clocksource", "tsc:", "hrtimer:", "random:", "perf: interrupt")  # kernels' complaints about a slow emulator
 TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount root")
 
 

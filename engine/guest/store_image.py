@@ -19,9 +19,9 @@ from engine.core.kernel import Share
 
 STORE = Path("/nix/store")
 KEPT = 3  # images, each of several hundred MB
-# All belong to root, and is as old as everything in the store: Python's byte code bears the times of its sources.
+# Owner root, and the store's own time: Python's byte code records its sources' times.
 FORMAT = ("--quiet", "--all-root", "-T1")
-SHELL = Path("/bin/sh")  # init.sh runs the cell's script by it, and initdb its commands
+SHELL = Path("/bin/sh")  # used by init.sh and initdb
 
 
 def share() -> Share:
@@ -53,7 +53,7 @@ def image(needed: Iterable[Path], mkfs: Path) -> Path:
                 _run(["cp", "--archive", "--reflink=auto", "--", *closure[start : start + 100], str(tree)])
             _run([str(mkfs), *FORMAT, f"{work}/image", str(tree)])
             (Path(work) / "image").chmod(0o644)  # qemu reads it as another user
-            _run(["chmod", "--recursive", "u+w", str(tree)])  # else who is not root could not remove it
+            _run(["chmod", "--recursive", "u+w", str(tree)])  # so that other users than root can remove it
             (Path(work) / "image").rename(made)
     made.touch()
     for old in sorted(folder.glob("*.erofs"), key=lambda path: path.stat().st_mtime)[:-KEPT]:

@@ -22,7 +22,7 @@ from engine.host.account import unprivileged
 QEMU, BUSYBOX, MKFS, EROFS = "qemu-system-x86_64", "busybox", "mkfs.ext4", "mkfs.erofs"
 PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}
 OPTIONAL = {EROFS: "erofs-utils"}
-SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"  # where a user's PATH does not reach
+SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"  # not all in a user's PATH
 LOADER = b"/ld-linux"  # in the head of a program that is linked to libraries
 HEAD_BYTES = 4096
 

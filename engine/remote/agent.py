@@ -34,7 +34,7 @@ from workloads.counter_page import CONTROL_WORDS, RING_OFFSET, SERVICE_OFFSET, S
 from workloads.process import name_process
 
 NEWS_S = 0.02  # between checks for news
-SILENCE_S = 30.0  # without a question, while clients work
+SILENCE_S = 30.0  # without a request, while clients work
 END_S = 8.0  # for clients that are to stop
 REACH_S = 5.0
 PROGRAM_S = 10.0
@@ -127,7 +127,7 @@ class Step:
         self._count_clients()
         now = np.array(self.page.words, dtype=np.int64)
         places = np.flatnonzero(now != self._told)
-        within = (places - CONTROL_WORDS) % SLOT_WORDS  # of its slot; behind the slots are turns: slices', none here
+        within = (places - CONTROL_WORDS) % SLOT_WORDS  # of its slot; the turns behind the slots are unused here
         ring = (within >= RING_OFFSET) & (within < SERVICE_OFFSET)
         places = places[(places >= CONTROL_WORDS) & (places < self.page.slot(self.page.roles)) & ~ring]
         self._told = now

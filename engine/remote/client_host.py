@@ -41,7 +41,7 @@ from engine.remote.relay import Spec
 from workloads.base import Launch
 
 CONNECT_S = 30.0
-COPY_S = 600.0  # for all that goes there, on a slow line
+COPY_S = 600.0  # for all copies, over a slow line
 CLOSE_S = 15.0  # for all to end there
 END_S = 3.0  # then for ssh itself
 MOST_UNREAD = 1 << 20
@@ -49,7 +49,7 @@ ACCEPT_S = 6.0
 GREETING_LINES = 200  # what a login shell may print before
 OPTIONS = ("BatchMode=yes",)
 USUAL = ("ClearAllForwardings=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-# One line, and no single quote: any login shell takes it. The folder goes when the agent has ended, whyever.
+# One line without single quotes, for any login shell. The folder goes when the agent ends, for whatever reason.
 SHELL = (
     'umask 077; d=$(mktemp -d "${TMPDIR:-/tmp}/pgbed-clients-XXXXXXXX") || exit 1; trap "" HUP INT TERM; '
     "n=none; command -v tar >/dev/null 2>&1 && command -v head >/dev/null 2>&1 && n=tar; "
@@ -70,9 +70,9 @@ class ClientHost:
     channel: Channel
     complaints: IO[bytes]  # ssh's
     folder: str = ""
-    copied: str = ""  # how the programs came there: nix, tar
-    not_by_nix: str = ""  # why Nix could not copy them, where it could be asked
-    name: str = ""  # what it calls itself
+    copied: str = ""  # how the programs were copied: nix, tar
+    not_by_nix: str = ""  # why Nix could not copy them, if tried
+    name: str = ""  # its own hostname
     ssh_connection: tuple[str, ...] = ()  # client, port, server, port
     offset: Offset | None = None
     programs: dict[str, str] = field(default_factory=dict)
@@ -262,7 +262,7 @@ def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
     """Yield a connection to the host's shell, before anything is copied, and the ways to copy. Raises UserError."""
     ssh = os.environ.get("PGBED_SSH") or "ssh"
     options = (word for option in ssh_options(route) for word in ("-o", option))
-    # Not sh -c '…' alone: the login shell would stay, and with some of them the signals would go to it.
+    # Not sh -c '…' alone: the login shell would stay, and some would get the signals.
     command = [ssh, "-T", "-a", "-x", *options, "--", route.host, f"exec sh -c '{SHELL}'"]
     complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the connection)
     try:

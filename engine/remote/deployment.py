@@ -35,8 +35,8 @@ from workloads.process import PYTHON
 STORE = Path("/nix/store")
 CODE = ("engine", "workloads")
 PACKAGES = ("msgspec", "numpy", "psycopg")
-PERHAPS = ("psycopg_binary", "psycopg_c", "typing_extensions")  # it depends on who installed psycopg, and on Python
-# Of Python and the packages: what no client imports.
+PERHAPS = ("psycopg_binary", "psycopg_c", "typing_extensions")  # depending on how psycopg was installed
+# Parts of Python and the packages that no client imports.
 LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "pydoc_data", "f2py",
             "site-packages", "dist-packages", "include", "config-*", "*.a", "*.pyi",
             "sitecustomize.py")  # fmt: skip
@@ -147,7 +147,7 @@ def _script(tar: tarfile.TarFile, name: str, body: str) -> None:
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
-    entry.mode |= 0o600  # so that it can be removed again
+    entry.mode |= 0o600  # so that it can be removed
     return entry
 
 

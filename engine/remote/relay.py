@@ -35,11 +35,11 @@ from workloads.counter_page import TIMES as LISTED
 from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
-LEAD_NS = 20_000_000  # so long before the engine reads them the words are fetched
+LEAD_NS = 20_000_000  # by which words are fetched before the engine reads them
 AGES_MS = 200  # between polls of what is in flight
 HERE_S = 0.002  # between checks of the engine's orders, where clients wait for one
 NEWS_MS = 100
-LATER = frozenset({Word.TIMED})  # says how much of a list is written: after that
+LATER = frozenset({Word.TIMED})  # counts written list entries, so it comes after them
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
 
 
@@ -59,7 +59,7 @@ class Relay:
         self.spec, self.page = spec, page
         self.channel = Channel(spec.reading, spec.writing)
         self._trips: deque[Trip] = deque(maxlen=clock_offset.ROUND_TRIPS)
-        self._full_ns = 0  # when all words are to be fetched next
+        self._full_ns = 0  # of the next full fetch
         self._all_done = False
 
     def run(self) -> int:
@@ -162,7 +162,7 @@ class Relay:
             record = json.loads(report) if report.strip() else {}
             report = json.dumps({**record, "client_clock": clock_offset.record(self.first, self.last)})
         except (ValueError, TypeError, RecursionError):
-            pass  # its reader says what is wrong with it
+            pass  # its reader reports it
         sys.stdout.write(report)
         return code
 

@@ -53,7 +53,7 @@ class Attempt:
         self._left = ""  # on an external server
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
-        self.idle_servers: list[ServerProcesses] = []  # servers that stand still at the moment, for this one to go on
+        self.idle_servers: list[ServerProcesses] = []  # stopped servers of the interleaved cells
         self._remote_clients = remote_clients or RemoteClients(manifest)
         self._phases_left = self._phases(folder, manifest, cell, stop, commands)
 
@@ -69,7 +69,7 @@ class Attempt:
                 self.runner.rest()
 
     def fail(self, error: Exception) -> None:
-        """End the attempt, if it still runs, with an error that is recorded as if it had come from within."""
+        """End the attempt, if it still runs, and record an error as if raised within it."""
         if self.phase is not None:
             with suppress(StopIteration, type(error)):
                 self._phases_left.throw(error)
@@ -90,7 +90,7 @@ class Attempt:
         except Interrupted as interrupt:
             state, reason = "interrupted", str(interrupt)
         except (UserError, StepFailed, MonitorError, psycopg.Error, sqlite3.Error, OSError) as error:
-            # The cluster is gone by now, so a disk that was full has room again for saying so.
+            # The cluster is gone by now, so a full disk has room for the record.
             reason = " ".join(str(error).split()) or type(error).__name__
         except Exception as error:
             traceback.print_exc()  # into engine.log: this is a fault of ours
@@ -121,7 +121,7 @@ class Attempt:
 
         def surroundings() -> dict[str, Any]:
             record = environment.record(folder) | ({"client": host.environment()} if host else {})
-            # What a config sets of the device is part of it, and no drift where configs take turns.
+            # A config's device settings are part of it, and no drift.
             return record | {
                 "storage": {**record["storage"], **dict.fromkeys(dict(manifest.config(cell.subject).device))}
             }
@@ -131,7 +131,7 @@ class Attempt:
         if manifest.rebooting and kernel is not None:
             named = ("label", "release", "version", "provenance", "digest", "config_digest")
             origin["boot"] = {**{name: getattr(kernel, name) for name in named}, "by": "kexec"}
-        # The manifest's record is the host's: that a guest is another machine is no news.
+        # The manifest records the host: a guest differs anyway.
         planned = manifest.environment
         if sched_ext.TUNABLE in dict(manifest.tunables):  # then it runs in cells only
             planned = planned | {"kernel": {**(planned.get("kernel") or {}), "sched_ext": None}}

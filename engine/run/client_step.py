@@ -1,4 +1,4 @@
-"""A step that consists of clients: how they are launched, when they are ready or done, what is wrong with them."""
+"""A step that consists of clients: how they are launched, when they are ready or done, and how they fail."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workloads import workload
 from workloads.base import Launch, Place, Record, Step, role_kind
 from workloads.counter_page import Control, Page, State, Word
 
-READY_TIMEOUT_S = patient(60.0)  # and for each of the step's roles, so much more:
+READY_TIMEOUT_S = patient(60.0)  # plus, per role:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)
-PREPARATION_PATIENCE = 20.0  # times as long as a step's preparation is expected to take
+PREPARATION_PATIENCE = 20.0  # as a multiple of a step's expected preparation time
 
 
 def launch_of(
@@ -30,7 +30,7 @@ def launch_of(
     seed: tuple[int, int],
     found: Mapping[str, Any],
 ) -> Callable[[int], Launch]:
-    """Return what launches a step's clients on the page of a descriptor; `seed` is the plan's and the repeat."""
+    """The function that launches a step's clients on the page of a descriptor; `seed`: the plan's and the repeat."""
 
     def launch(page_fd: int) -> Launch:
         place = Place(
@@ -49,7 +49,6 @@ def launch_of(
 
 
 def side_of(step: Step, page: Page, subject: Subject, postmaster: int, monitor_pid: int) -> Side:
-    """Return a server as the conductor knows it."""
     backends = tuple(page.word(slot, Word.BACKEND_PID) for slot in range(page.roles))
     kind = step.primary_metric.role if step.primary_metric else ""
     primary = tuple(slot for slot, role in enumerate(step.roles) if role_kind(role.name) == kind)
@@ -64,7 +63,7 @@ def await_ready(
     check_clients: Callable[[], None],
     check: Callable[[], None],
 ) -> None:
-    """Wait until all clients are connected and prepared. Raises StepFailed when that takes too long."""
+    """Wait until all clients are connected and prepared. Raises StepFailed if that takes too long."""
     patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
     deadline = time.monotonic() + patience_s
     while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
@@ -87,12 +86,12 @@ def check_clients(page: Page, launcher: Launcher, blame: Callable[[str], str]) -
 
 
 def all_done(page: Page) -> Callable[[], bool]:
-    """Return what says whether all roles have done their work, or cannot."""
+    """A function that tells whether all roles have ended or cannot continue."""
     slot = 0
 
     def done() -> bool:
         nonlocal slot
-        while slot < page.roles and page.word(slot, Word.STATE) >= State.DONE:  # it stays so
+        while slot < page.roles and page.word(slot, Word.STATE) >= State.DONE:  # states never go back
             slot += 1
         return slot == page.roles
 

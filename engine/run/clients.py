@@ -27,14 +27,11 @@ STOP_TIMEOUT_S = patient(15.0)
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The process that forks a step's roles."""
-
     process: subprocess.Popen[bytes]
     log: Path  # its standard error
     output: IO[bytes]  # its standard output: the report
 
     def send(self, spec: str) -> None:
-        """Hand over the step."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(spec.encode())
@@ -64,7 +61,7 @@ class Launcher:
             self.process.wait()
 
     def report(self) -> dict[str, Any]:
-        """Return what the launcher printed: nothing, or one JSON object. Raises StepFailed for anything else."""
+        """The launcher's output: nothing, or one JSON object. Raises StepFailed for anything else."""
         self.output.seek(0)
         text = self.output.read()
         try:
@@ -73,7 +70,7 @@ class Launcher:
             raise StepFailed(f"the client launcher: {error}") from None
 
     def reason(self) -> str:
-        """Return why the launcher ended, from the last line of its log."""
+        """Why the launcher ended, from the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         ended = f"the client launcher ended with exit code {self.process.returncode}"
         return f"{ended}: {lines[-1]}" if lines else ended
@@ -83,10 +80,10 @@ class Launcher:
 def launched(
     launch_on: Callable[[int], Launch], roles: int, server: CellServer, host: ClientHost | None = None
 ) -> Iterator[tuple[Page, Launcher]]:
-    """Start a launcher on a new counters page; whatever happens, no client outlives this context.
+    """Start a launcher on a new counters page; no client outlives this context.
 
-    `launch_on` makes the launch from the page's descriptor. On another `host` it is launched there, and the launcher
-    here mirrors the page there.
+    `launch_on` takes the page's descriptor. With a remote `host` clients start there, and the local launcher mirrors
+    their page.
     """
     page = Page.create(roles)
     log = server.cell_dir / "clients.log"

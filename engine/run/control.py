@@ -29,7 +29,7 @@ from engine.tracing.attach import Probing
 
 LINE_MAX_BYTES = 4096
 PATIENCE_S = 5.0  # for a line that was begun
-ANSWER_TIMEOUT_S = 60.0  # the engine is deaf while it starts a server
+ANSWER_TIMEOUT_S = 60.0  # the engine does not answer while it starts a server
 ANSWER_MAX_BYTES = 65536
 CALLERS_MAX = 8
 MARK_MAX = 500
@@ -39,7 +39,7 @@ Answer = Callable[[dict[str, Any]], str]
 
 @dataclass(slots=True)
 class RunningCell:
-    """A cell under way: its attempt, and its step and probes once there are any."""
+    """A cell under way: its attempt, and its step and probes, if any yet."""
 
     attempt: int
     step: int | None = None
@@ -101,7 +101,7 @@ class Control:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
         mask = os.umask(0o177)
-        # A file system without sockets makes an engine that cannot be talked to, which is no reason not to run.
+        # On a file system without sockets the engine runs without commands.
         with suppress(OSError), _short(run) as path:
             path.unlink(missing_ok=True)  # of an engine that died
             self._socket.bind(str(path))
@@ -118,7 +118,7 @@ class Control:
         (self._run / CONTROL).unlink(missing_ok=True)
 
     def poll(self, answer: Answer) -> None:
-        """Answer each caller that has sent a complete line. `answer` returns the text, or raises UserError."""
+        """Answer each caller that has sent a complete line; `answer` returns the text, or raises UserError."""
         with suppress(OSError):
             while len(self._callers) < CALLERS_MAX:
                 caller, _ = self._socket.accept()
@@ -130,7 +130,7 @@ class Control:
             try:
                 received = lines.waiting()
             except LineError:
-                received = [b""]  # too long: it is told what a command looks like
+                received = [b""]  # too long: the answer shows the form of a command
             if received:
                 with caller:
                     _reply(lines, received[0], answer)
@@ -141,7 +141,7 @@ class Control:
 
 
 def ask(run: Path, record: dict[str, Any]) -> str:
-    """Send a command to the engine of a run and return its answer. Raises UserError if it refuses or is not there."""
+    """Send a command to the engine of a run and return its answer. Raises UserError if it refuses or is absent."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, _short(run) as path:
         caller.settimeout(ANSWER_TIMEOUT_S)
         try:
@@ -182,7 +182,7 @@ def _reply(lines: Lines, line: bytes, answer: Answer) -> None:
         try:
             answered = {"ok": answer(record)}
         except sqlite3.Error:
-            raise  # the journal's, which the run must know of
+            raise  # a journal error, which the run must see
         except Exception as error:
             answered = {"error": str(error) or type(error).__name__}
     with suppress(LineError):  # the caller may have gone
@@ -191,7 +191,7 @@ def _reply(lines: Lines, line: bytes, answer: Answer) -> None:
 
 @contextmanager
 def _short(run: Path) -> Iterator[Path]:
-    """Yield a short path of the socket: the kernel takes 107 bytes, and run directories may lie deep."""
+    """A short path of the socket: the kernel takes 107 bytes, and run directories may be deep."""
     folder = os.open(run, os.O_PATH | os.O_DIRECTORY)
     try:
         yield Path(f"/proc/self/fd/{folder}") / CONTROL

@@ -61,9 +61,9 @@ def execute(
 ) -> Outcome:
     """Run all unfinished cells of a run, or `only` one. Removes libpq's variables from the environment.
 
-    `connections` are the connection strings of external servers, by build label; `stop` is that of a
-    caller that continues afterwards and handles signals itself.
-    Raises UserError when another engine has the run, or its manifest or journal cannot be read.
+    `connections` are the connection strings of external servers, by build label. A caller that handles signals itself
+    and continues afterwards passes `stop`. Raises UserError if another engine has the run, or its manifest or journal
+    cannot be read.
     """
     ignore_libpq_variables()
     manifest, connections = planned(run, signed=True), connections or {}
@@ -136,7 +136,7 @@ def _run(
     remote_clients: RemoteClients,
     conninfo: str,
 ) -> int:
-    """Run the interleaved cells of a repeat, or a single one; return how many of them failed."""
+    """Run the interleaved cells of a repeat, or a single one; return the number of failed ones."""
 
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
@@ -154,7 +154,7 @@ def _run(
 
 
 def _clear_attached(run: Path, connections: Mapping[str, str]) -> None:
-    """Drop what earlier cells left on external servers, where that is possible now."""
+    """Drop what earlier cells left on external servers, as far as possible now."""
     for folder, made in left_in(run).items() if connections else ():
         if made.build in connections:
             with contextlib.suppress(LeftBehind):

@@ -43,10 +43,10 @@ from engine.run.stop import Stop
 POLL_S = 0.1
 BOOT_S = 60.0  # until it says that its kernel is up
 BEGIN_S = 120.0  # until its engine has begun the cell
-STOP_S = 60.0  # that it may take to end
+STOP_S = 60.0  # to end
 ANSWER_S = 30.0
 EMULATED = 10.0  # factor for time-outs where processors are emulated
-TRIES = 2  # of a guest that never said a word
+TRIES = 2  # of a guest that sends nothing
 FILES_MAX_BYTES = 64 << 20  # of logs that a guest may leave here
 CONSOLE = "console.log"
 # A guest has these folders for itself; what it needs of the host's is bound there one by one.
@@ -104,7 +104,7 @@ class GuestAttempt:
                 path.write_bytes(kernels.config_of(self._kernel))
 
     def _boot(self) -> str:
-        """Run a guest to its end; return why it failed, or ""."""
+        """Boot a guest and run it to its end; return why it failed, or ""."""
         machine = self._machine
         programs = tools.find(lambda _: None, self._builds)
         blank = blank_disk(programs, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
@@ -113,7 +113,7 @@ class GuestAttempt:
 
     @contextmanager
     def _programs(self, programs: tools.Tools) -> Iterator[int | None]:
-        """Yield the descriptor of the image with the guest's programs; None if they are shared by 9p."""
+        """The descriptor of the image with the guest's programs, or None if they are shared by 9p."""
         if self._machine.share == "9p":
             yield None
             return
@@ -145,7 +145,7 @@ class GuestAttempt:
                 self._stop.poll_control()
                 now_s = time.monotonic()
                 if self._stop.reason and self._receiver.attempt is None:
-                    return self._stop.reason  # there is nothing yet that could end in good order
+                    return self._stop.reason  # nothing to shut down yet
                 if self._stop.reason and asked_s is None:
                     asked_s = now_s
                     guest.send({"stop": self._stop.reason})
@@ -164,7 +164,7 @@ class GuestAttempt:
         return self._guest.over or self._fault is not None
 
     def _late(self, passed_s: float) -> str:
-        """Return which deadline the guest has missed, or ""."""
+        """The deadline that the guest has missed, or ""."""
         if self._booted_s is None:
             limit_s = self._times(BOOT_S)
             return f"the guest did not come up within {limit_s:.0f} s" if passed_s > limit_s else ""
@@ -245,7 +245,7 @@ class GuestAttempt:
         if state != "running" and not reason:
             self.finished = state == "finished"
             if state == "failed" and (trouble := self._guest.trouble()):
-                # The server says that a process was killed; only the guest's kernel says that memory ran out.
+                # The server reports a killed process; only the guest's kernel reports that memory ran out.
                 journal.end_attempt(
                     attempt, ended_ns or last_ns, "failed", " | ".join([*filter(None, [why]), *trouble])
                 )
@@ -254,7 +254,7 @@ class GuestAttempt:
         journal.end_attempt(attempt, last_ns, "interrupted" if interrupted else "failed", reason or "it never ended")
 
     def _origin(self) -> dict[str, Any]:
-        """Return where the cell ran, as the host knows it: a guest is not asked."""
+        """Where the cell ran, as the host knows it: a guest is not asked."""
         named = ("label", "release", "provenance", "package", "digest", "config_digest")
         return {
             **{name: getattr(self._kernel, name) for name in named},
@@ -276,7 +276,6 @@ class GuestAttempt:
         return json.dumps(job).encode()
 
     def _script(self) -> str:
-        """Return the script that init.sh runs in the guest."""
         own = {
             "HOME": "/tmp", "TZ": "UTC", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1",
             "PGBED_USER": unprivileged().name, "PGBED_PATIENCE": f"{self._times(1):g}",
@@ -293,9 +292,7 @@ class GuestAttempt:
             if os.environ.get(name, "").startswith("/"):
                 yield Path(os.environ[name]).parent
         modules = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        yield from (
-            path for path in modules if path.is_relative_to(store_image.STORE)
-        )  # such as workloads of one's own
+        yield from (path for path in modules if path.is_relative_to(store_image.STORE))  # such as the user's workloads
         bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
@@ -316,7 +313,7 @@ def _application() -> Path:
 
 
 def _binds(needed: Iterable[Path]) -> tuple[str, ...]:
-    """Return the folders that the guest's own folders would hide; the account must be able to enter them."""
+    """The folders that the guest's own folders would hide; the account must be able to enter them."""
     account = unprivileged()
     binds: dict[str, None] = {}
     for path in needed:

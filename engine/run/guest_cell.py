@@ -35,7 +35,6 @@ CLOCK_NS = 1_000_000_000
 
 
 def main(folder: Path) -> int:
-    """Run the cell of a job; return the exit code."""
     job = parsed((folder / "job.json").read_bytes(), "job.json")
     manifest = manifest_of(job["manifest"], folder)
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
@@ -78,7 +77,7 @@ def _answered(commands: Commands, record: dict[str, Any]) -> dict[str, str]:
 
 
 def _send_files(host: Lines, place: Path) -> None:
-    """Send the logs and the probes' output. The cluster stays behind: it disappears with the guest."""
+    """Send the logs and the probes' output. The cluster disappears with the guest."""
     for path in sorted((*place.glob("*"), *place.glob("*/*"))):
         name = path.relative_to(place)
         if path.is_symlink() or not path.is_file() or name.parts[0] in ("data", "socket"):
@@ -94,4 +93,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except UserError as error:
-        sys.exit(f"bench: {error}")  # on the console, the last lines of which the host tells
+        sys.exit(f"bench: {error}")  # on the console, whose last lines the host reports

@@ -1,4 +1,4 @@
-"""Interleaved cells: their servers are up together and do each step together, in slices where the step allows it."""
+"""Interleaved cells: their servers run side by side and do each step together, in slices if the step allows it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from engine.slices.hold import held
 def run_interleaved(
     attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None = None
 ) -> None:
-    """Runs the cells of a repeat side by side: steps that may be sliced in slices, others one cell after the other.
+    """Run the cells of a repeat side by side: sliced steps in slices, others one cell after the other.
 
-    With `scatter`, that of log ratios from pair to pair, steps by time end as soon as they are narrow enough for it.
-    A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
+    With `scatter`, that of log ratios from pair to pair, steps by time end as soon as their intervals are narrow
+    enough. A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
     """
     alone, left = partial(_alone, attempts, manifest.stop), list(attempts)
     try:
@@ -45,10 +45,7 @@ def run_interleaved(
 
 
 def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phases: Phase) -> bool:
-    """Run one attempt until it reaches one of these phases, with the servers of the others stopped.
-
-    False when it has ended before that.
-    """
+    """Run one attempt to one of these phases, with the other servers stopped; False if it ends before."""
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
     processes_of_others = [runner.sources.processes for runner in runners if runner is not None]
     attempt.idle_servers[:] = [processes for processes in processes_of_others if processes is not None]

@@ -1,11 +1,10 @@
 """A process that outlives the engine: clears what the running cell left when the engine ends without doing so itself.
 
-A signal that no handler sees, or a fault in a library, can end the engine. Its clients and its server are then ended by
-the kernel (`bound_to_engine`); cluster, socket folder, shared memory and control socket are cleared here, and the
-database on an external server. It sleeps on a pipe that the engine alone holds open, and so costs
-nothing until the engine is gone.
+A signal without a handler, or a fault in a library, can end the engine. The kernel then ends its clients and server
+(`bound_to_engine`); cluster, socket folder, shared memory, control socket, and the database on an external server are
+cleared here. It sleeps on a pipe that only the engine holds open, so it costs nothing until the engine is gone.
 
-    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run, tunables as they were
+    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run, the tunables' old values
 """
 
 from __future__ import annotations
@@ -27,13 +26,11 @@ from engine.journal.run_lock import held
 from engine.journal.runs import CONTROL
 from engine.postgres.cluster import kill_leftover
 
-LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and gives up the lock in no certain order
+LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and releases the lock in either order
 
 
 @dataclass(frozen=True, slots=True)
 class Reaper:
-    """The engine's end of the pipe."""
-
     pipe: Lines
 
     @contextmanager
@@ -46,8 +43,8 @@ class Reaper:
     ) -> Iterator[None]:
         """Have cells cleared if the engine ends within this context. `places`: cell folders and builds' bins.
 
-        `conninfo` is that of an external server; `tunables` are the scheduler's and the device's
-        that are changed meanwhile, with the values that they had.
+        `conninfo` is that of an external server; `tunables` are the old values of the scheduler's and device's changed
+        ones.
         """
         own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
         cells = [{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places]
@@ -81,7 +78,7 @@ def reaper(run: Path) -> Iterator[Reaper]:
 
 
 def _clear_attached(cell: Path, conninfo: str) -> None:
-    from engine.postgres.external_cell import LeftBehind, clear  # which loads a driver that other runs do without
+    from engine.postgres.external_cell import LeftBehind, clear  # loads a driver
 
     with suppress(LeftBehind):  # reported when the run is resumed
         clear(cell, conninfo)

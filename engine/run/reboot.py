@@ -1,10 +1,10 @@
 """A run whose cells have a boot of this machine each: which cell runs now, and which kernel is booted next.
 
-Each cell has a boot of its own, by kexec into its kernel, so that boots are what a verdict generalises over, as in
-guests. What happened is in the journal: attempts, and an event of kind `boot` for each boot that was asked for
-({"cell", "kernel", "boot_id"}: that from which it was), and for the beginning ({"after": the last attempt until then}).
-So the run continues after a boot, a crash or a power cut by the same facts. A kernel that does not come up is
-tried `TRIES` times in a row; then its cells fail, and those of others go on. So it ends after `TRIES` boots per cell.
+Each cell has its own boot, by kexec into its kernel, so that verdicts generalise over boots, as in guests. The journal
+records attempts, an event of kind `boot` for each requested boot ({"cell", "kernel", "boot_id"}: the boot that
+requested it), and one for the start ({"after": the last attempt until then}). So the run continues after a boot, a
+crash or a power cut. A kernel that does not come up is tried `TRIES` times in a row; then its cells fail, and others
+continue. So the run ends after at most `TRIES` boots per cell.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class PlannedCell:
     version: str
 
     def runs(self, running: Running) -> bool:
-        """Whether its kernel runs, booted in the same way as for all other cells."""
+        """Whether its kernel is running, booted in the same way as for all other cells."""
         return running.marked and (running.release, running.version) == (self.release, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """A boot that was requested: for which cell, and during which boot."""
+    """A requested boot: for which cell, and during which boot."""
 
     cell: str
     boot_id: str
@@ -59,14 +59,12 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """The run was begun, or resumed, after an attempt."""
-
     after: int
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that decides: the plan in order, finished and begun cells, boots, and boots that have had a cell."""
+    """Input of `decide`: the plan in order, finished and begun cells, boots, and boots that have had a cell."""
 
     plan: tuple[PlannedCell, ...]
     finished: frozenset[str]
@@ -78,15 +76,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RunCell:
-    """Run the cell that this boot is for."""
-
     cell: str
 
 
 @dataclass(frozen=True, slots=True)
 class BootFor:
-    """Boot the kernel of a cell."""
-
     cell: str
 
 
@@ -98,7 +92,7 @@ class Finished:
 
 
 def decide(state: State) -> RunCell | BootFor | Finished:
-    """Decide what is next. A cell is begun at most once; whether to repeat a failed one is up to the user."""
+    """Choose the next action. A cell is begun at most once; repeating a failed one is up to the user."""
     left = [planned for planned in state.plan if planned.cell not in state.finished | state.begun]
     fresh = state.running.boot_id not in state.used
     if state.boots and fresh and state.boots[-1].boot_id != state.running.boot_id:
@@ -154,8 +148,8 @@ HERE = Machine()
 def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resume_unit.ROOT) -> Outcome:
     """Run the cell that this boot is for, then boot for the next; `booted` by the unit, else start over.
 
-    At its end the machine is booted as ever, unless it was asked to stop or a kernel did not come up: then it stays as
-    it is. Either way later boots go on with nothing. Raises UserError where it cannot go on.
+    At the end the machine boots its usual system, unless it was asked to stop or a kernel did not come up: then it
+    stays as it is. Either way later boots continue nothing. Raises UserError if it cannot continue.
     """
     manifest, failed, unit_stays, tried = planned(run, signed=True), 0, False, set[str]()
     resume_unit.check_place(run)
@@ -199,7 +193,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
 
 
 def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) -> str:
-    """End a run that has no cell running: later boots do not continue it. Return what became of it.
+    """End a run that has no cell running: later boots do not continue it. Return its state.
 
     Raises UserError while an engine has the run.
     """
@@ -230,9 +224,9 @@ def _kernel(manifest: Manifest, label: str) -> Kernel:
 
 
 def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Running, stop: Stop, root: Path) -> bool:
-    """Record a boot that follows at once; return False if the run was asked to stop before that.
+    """Record a boot that follows at once, or return False if the run was asked to stop before.
 
-    `end` holds the run's lock, too: it sees this record, or this sees that the unit is gone.
+    `end` holds the run's lock, too: either it sees this record, or this sees that the unit is gone.
     """
     kernel = _kernel(manifest, label)
     with JournalWriter.open(run) as journal:
@@ -285,7 +279,7 @@ def _boots(run: Path, manifest: Manifest) -> tuple[Boot, ...]:
 
 
 def _recorded(reader: JournalReader, manifest: Manifest) -> tuple[int, tuple[Boot, ...]]:
-    """Return the last attempt before the latest start, and the boots since. Raises UserError for invalid events."""
+    """The last attempt before the latest start, and the boots since. Raises UserError for invalid events."""
     where, cells = f"{reader.run / 'journal.db'}: event of kind {EVENT}", {cell.id for cell in manifest.cells}
     after, boots = 0, list[Boot]()
     for event in reader.events(kinds=(EVENT,)):

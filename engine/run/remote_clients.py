@@ -34,7 +34,7 @@ class RemoteClients:
         self.drop()
 
     def host(self) -> ClientHost | None:
-        """Return the connected host, or None for this machine. Raises UserError if it is unreachable or has changed."""
+        """The connected host, or None for this machine. Raises UserError if it is unreachable or has changed."""
         route = self._manifest.route
         if not route.host:
             return None

@@ -14,7 +14,7 @@ from engine.run.stop import StepFailed
 from workloads.base import Maintenance
 
 CHECKPOINT = "CHECKPOINT"
-POLL_S = 0.02  # between checks whether statements have ended, where nothing is measured
+POLL_S = 0.02  # between checks whether statements have ended, outside measurement
 
 Watched = TypeVar("Watched")
 
@@ -22,8 +22,8 @@ Watched = TypeVar("Watched")
 class StepStatements:
     """SQL statements on sessions of their own.
 
-    `check` is called while they are waited for, and may raise; `blame` says what a failure is put down to; sessions of
-    the background are closed with `opened` at the latest.
+    `check` is called while waiting, and may raise; `blame` attributes a failure; background sessions are closed with
+    `opened` at the latest.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ from workloads import client_gate, workload
 from workloads.base import Maintenance, Step
 from workloads.counter_page import Control, Page, Word
 
-POLL_S = 0.02  # how often the states of the roles are looked at: the most by which a step's last sample is late
+POLL_S = 0.02  # between checks of the roles' states: a step's last sample is late by this at most
 LEAST_S = 0.005
 # Between checks that cost a system call (is everybody alive): at least, and at most, where nothing else wakes up.
 CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
@@ -53,7 +53,7 @@ BLAME_S = 0.5
 
 
 class Phase(Enum):
-    """How far a step is. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
+    """Progress of a step. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
 
     READY = 1  # a step that may be sliced: its clients stand at the barrier
     RUNNING = 2
@@ -72,7 +72,7 @@ class StepRunner:
     stop: Stop
     commands: Commands
     host: ClientHost | None = None  # that clients run on, if not on this machine
-    idle_servers: Sequence[ServerProcesses] = ()  # servers that stand still at the moment, for this one to go on
+    idle_servers: Sequence[ServerProcesses] = ()  # stopped servers of the interleaved cells
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
@@ -91,7 +91,7 @@ class StepRunner:
         self._sampler: StepSampler | None = None  # of the last step
         self._spill_over_ns: int | None = None  # CPU time of the idle servers: as the last step began, then in it
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
-        self._end_ns = 0  # so long the step is to be in active time, if not as it was planned
+        self._end_ns = 0  # active time after which the step ends; 0 as planned
         self._planstats = planstats.PROBE in self.manifest.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
 
@@ -132,7 +132,7 @@ class StepRunner:
 
     def _probing(self) -> Probing:
         manifest = self.manifest
-        # Where the probes' cost is asked, every other cell goes without.
+        # To measure the probes' cost, every other cell has none.
         bare = manifest.probes_in_control and self.cell.subject.control != PROBED
         names, inside = () if bare else manifest.observers, self.server.inside
         return Probing(
@@ -215,7 +215,7 @@ class StepRunner:
         return sampler
 
     def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
-        """Return counters of the server's processes, if wanted and if the step is work of theirs."""
+        """Counters of the server's processes, if wanted and if the step is work of theirs."""
         inside, manifest = self.server.inside, self.manifest
         if manifest.counters == "off" or step.apart or inside is None:
             return None
@@ -247,7 +247,7 @@ class StepRunner:
 
     @contextmanager
     def _patient_monitor(self) -> Iterator[pgstat.Monitor]:
-        """Yield the monitor between steps, where it may be slow because nothing is measured."""
+        """The monitor between steps, where it may be slow because nothing is measured."""
         with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check):
             yield self.monitor
 
@@ -296,9 +296,8 @@ class StepRunner:
         return sampler
 
     def rest(self) -> None:
-        """Wait, while a step runs alone, until there is something to do or a role ends.
-
-        To wake up for nothing costs more than all that is looked at then.
+        """Sleep, while a step runs alone, until something is due or a role ends: idle wake-ups cost more than the
+        checks.
         """
         if self._watched is None:
             time.sleep(POLL_S)
@@ -308,7 +307,6 @@ class StepRunner:
             client_gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
 
     def worked_ns(self) -> int:
-        """Return the active time of the sliced step so far."""
         assert self._page is not None
         return client_gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
 
@@ -366,7 +364,7 @@ class StepRunner:
         check()
 
     def _blame(self, reason: str) -> str:
-        """Return how the server ended, else `reason`: clients notice a killed server before it can be reaped."""
+        """How the server ended, else `reason`: clients notice a killed server before it can be reaped."""
         deadline = time.monotonic() + BLAME_S
         while time.monotonic() < deadline:
             died = self.server.died_reason()
@@ -377,7 +375,7 @@ class StepRunner:
 
 
 def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
-    """Return the steps in the order of a repeat: even repeats reverse neighbours that are interchangeable."""
+    """The steps in run order: even repeats reverse neighbours that are interchangeable."""
     ordered: list[Step] = []
     for interchangeable, group in itertools.groupby(steps, key=lambda step: step.interchangeable):
         neighbours = list(group)

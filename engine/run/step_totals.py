@@ -15,7 +15,7 @@ from workloads.base import Step
 def totals_of(
     step: Step, sampler: StepSampler, inside: Inside | None, sizes: Sequence[Size], wal_bytes: int, end_ns: int
 ) -> StepTotals:
-    """Return the totals of a finished step, which ended after `end_ns` of active time unless that is 0."""
+    """The totals of a finished step, which ended after `end_ns` of active time unless that is 0."""
     roles, server = sampler.role_totals, sampler.server_totals()
     host, device = sampler.host_totals()
     return StepTotals(

@@ -24,7 +24,6 @@ class Stop:
     poll_control: Callable[[], None] = lambda: None
 
     def check(self) -> None:
-        """Raise Interrupted once the run was asked to stop."""
         self.poll_control()
         if self.reason:
             raise Interrupted(self.reason)

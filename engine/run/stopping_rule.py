@@ -1,7 +1,7 @@
-"""When a run ends before all its repeats are made: its time is over, or all is known.
+"""When a run ends before all its repeats: its time is over, or every step's result is known.
 
-Each decision is an event of kind `plan` in the journal: how many repeats there are to be, and why. It is made between
-repeats, by what is in the journal, so that a resumed run follows the same rule.
+Each decision is an event of kind `plan` in the journal: the number of repeats, and why. It is made between repeats from
+the journal alone, so that a resumed run follows the same rule.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoppingRule:
     def decide(self, passed: int) -> None:
         """Decide again once all repeats up to `passed` have finished or been given up; record the decision.
 
-        Of a run that is resumed later repeats may be finished, too: then a gap before them is filled.
+        In a resumed run later repeats may be finished, too: then a gap before them is filled.
         """
         manifest = self._manifest
         if not (manifest.interim_analyses or manifest.minutes) or self._known or passed > self.repeats:
@@ -52,25 +52,24 @@ class StoppingRule:
         passed = max([passed, *(cell.repeat for cell in manifest.cells if cell.id in finished)])
         if passed and manifest.minutes:
             spent_s = self._spent_s(attempts)
-            each_s = median(took_s) if took_s else spent_s / passed  # repeats that failed took their time, too
+            each_s = median(took_s) if took_s else spent_s / passed  # failed repeats count, too
             self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
         for analysis in manifest.interim_analyses:
             if analysis.pairs == len(took_s) and analysis.pairs not in self._looked:
                 self._look(passed, analysis)
 
     def scatter(self) -> float | None:
-        """Return the scatter by which sliced steps may end early; None if each has its planned length."""
+        """The scatter by which sliced steps may end early, or None if each has its planned length."""
         return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
-        """Plan as many repeats as fit into the time left, if each takes as long as those so far.
-
-        It is recorded where it has changed, and `anew`: after the first.
+        """Plan the repeats that fit into the time left, at the mean time so far; record a change, or a plan made
+        `anew`.
         """
         manifest = self._manifest
         repeats = min(manifest.repeats, passed + max(0, math.floor(left_s / max(each_s, 0.001))))
         if manifest.interleave == "cells" and repeats > passed:
-            repeats = max(passed, repeats - repeats % 2)  # a drift in time adds the same to all over two repeats
+            repeats = max(passed, repeats - repeats % 2)  # over two repeats a linear drift cancels
         if repeats == self.repeats and not anew:
             return
         what = "pair" if len(manifest.cells) > manifest.repeats else "repeat"
@@ -102,7 +101,7 @@ class StoppingRule:
         self._journal.commit()
 
     def _spent_s(self, attempts: Sequence[Attempt]) -> float:
-        """Return the time that the run has taken over all starts of the engine."""
+        """The time that the run has taken over all starts of the engine."""
         by_start: dict[int, list[Attempt]] = {}
         for attempt in attempts:
             by_start.setdefault(attempt.session_id, []).append(attempt)
@@ -124,7 +123,6 @@ def _named(steps: Sequence[str]) -> str:
 
 
 def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
-    """Return how long each completed repeat took."""
     finished, counting = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
     seconds = []
     for repeat in dict.fromkeys(cell.repeat for cell in manifest.cells):

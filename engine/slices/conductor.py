@@ -39,15 +39,15 @@ from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, Word
 
 POLL_S = 50e-6  # between checks whether a server is quiet
-EARLY_NS = 10_000_000  # the beginning of the counted part, whose statements should not be slower than later ones
+EARLY_NS = 10_000_000  # start of the counted part, which should not be slower than the rest
 END_POLL_S = 0.02  # between checks whether a role has ended, or the step is over
-SLOW_STATEMENT_US = 1000  # where the median one lasts longer there is no warm part: the first would never count
+SLOW_STATEMENT_US = 1000  # with a longer median there is no warm part: the first statement would never count
 QUIET_PATIENCE_S = 300.0
-REMEMBERED = 16  # slices that decide how many rounds the next ones have
+REMEMBERED = 16  # slices that determine the next ones' rounds
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the conductor is to do: the servers, the base first, the length of slices, and the seed of their order."""
+    """The servers, the base first, the length of slices, and the seed of their order."""
 
     sides: tuple[Side, ...]
     slice_ms: float
@@ -61,12 +61,11 @@ class Slice(NamedTuple):
 
     `ops` and `rows` are statements and rows of the primary metric's roles that ended in the counted part, `counted_ns`
     the mean of those roles' counted parts; `cpu_ns`, `cpu_ops` and `runq_ns` are of the whole slice. `spill_over_ns` is
-    CPU time that the server used since its slice before this one, in others' slices. `stopped` processes were stopped
-    after it; `switch_ns` is what passed from the end of its time until the gate of the next could open. By work,
-    `imbalance_ns` is how long some primary roles had made their rounds and others had not. `early_ns` and `early_ops`
-    are of the beginning of the counted part; 0 where statements are slow. Of clients that know no gate, `ops` and
-    `cpu_ops` are not known yet: they are what was done at the end of `turn`, less what was at the end of the one before
-    it (`workloads.slice_times`).
+    CPU time that the server used in others' slices since its last one. `stopped` processes were stopped after the
+    slice; `switch_ns` is the time from its end until the next gate could open. In work mode, `imbalance_ns` is how long
+    some primary roles had made their rounds and others had not. `early_ns` and `early_ops` are of the beginning of the
+    counted part; 0 if statements are slow. For clients without a gate, `ops` and `cpu_ops` come later: the counts at
+    the end of `turn`, less those at the end of the turn before (`workloads.slice_times`).
     """
 
     block: int
@@ -90,15 +89,13 @@ class Slice(NamedTuple):
 
 
 class Conductor:
-    """The loop over blocks and slices."""
-
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
         self._unsent: deque[bytes] = deque()
         self._warm_ns: int | None = None  # decided by the first block, which is not counted
         self._by_work = orders.by == "work"
         self._rounds = 1  # of a slice: by work
-        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and how long they were imbalance
+        self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and their imbalance
         self._servers = []
         for side in orders.sides:
             server = SlicedServer(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
@@ -123,7 +120,6 @@ class Conductor:
             self._send(last=True)
 
     def _conduct(self) -> None:
-        """Run block after block until a role has ended."""
         subjects = [side.subject for side in self.orders.sides]
         for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
             first = self._warm_ns is None
@@ -137,7 +133,7 @@ class Conductor:
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
-        """Return the slices of a block, or None if it was not completed."""
+        """The slices of a block, or None if it was not completed."""
         rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
         slices = []
         for place, subject in enumerate(block.order):
@@ -154,8 +150,7 @@ class Conductor:
     def _measure(self) -> list[Slice] | None:
         """Work mode, instead of the first block: measure the rounds that the base makes in a slice.
 
-        The base makes few rounds first, then ever more, until twice they last about as long as a slice: the very first
-        statement may take long.
+        The rounds grow until two slices last about as long as planned: the very first statement may take long.
         """
         block = Block(0, (), round(self.orders.slice_ms * 1e6))
         made, rounds, long_enough = 0, 1, 0
@@ -185,7 +180,7 @@ class Conductor:
     def _finish(self) -> None:
         """Work mode: let each server finish its remaining rounds, uncounted, as these differ between servers.
 
-        The gate of one that is done stays open: a pause after its end would count as one before it.
+        A finished server's gate stays open: a pause after its end would count as one before it.
         """
         for server in sorted(self._servers, key=lambda server: not server.page.words[Control.GATE]):
             server.quota = UNLIMITED
@@ -194,10 +189,9 @@ class Conductor:
                 time.sleep(END_POLL_S)
 
     def _warm_part(self) -> int:
-        """Return how long the uncounted start of each slice is, judging by the statements so far.
+        """The length of each slice's uncounted start, judged by the statements so far.
 
-        None of slices whose counts come from a log: where that has one in some statements, it does not tell so short
-        a time.
+        0 if counts come from a log: one that samples statements cannot resolve so short a time.
         """
         if not all(server.gated for server in self._servers):
             return 0
@@ -220,7 +214,6 @@ class Conductor:
         return True
 
     def _over(self) -> bool:
-        """Whether a step has ended or is given up."""
         return any(server.ended for server in self._servers) or self._given_up()
 
     def _given_up(self) -> bool:
@@ -308,7 +301,7 @@ class Conductor:
         )  # fmt: skip
 
     def _next_ends(self, server: SlicedServer, after_ns: int) -> list[Count]:
-        """Return each primary role at the first end of a statement after this time, or when it has no more to do."""
+        """Each primary role at its first statement's end after this time, or when it has finished."""
         time.sleep(after_ns / 1e9)
         ends = []
         for slot in server.side.primary_slots:
@@ -351,14 +344,13 @@ class Conductor:
 
 
 def _between(first: Sequence[Count], last: Sequence[Count]) -> tuple[int, int]:
-    """Return the mean time between two counts of some roles, and the statements that ended in it."""
+    """The mean time between two counts of some roles, and the statements that ended in it."""
     pairs = list(zip(first, last, strict=True))
     ns = sum(max(0, end.ended_ns - start.ended_ns) for start, end in pairs) // len(pairs)
     return ns, sum(end.statements - start.statements for start, end in pairs)
 
 
 def main() -> None:
-    """Interleave as standard input says; on failure print one line on standard error and exit with 1."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("slices: ended by SIGTERM"))  # nothing may stay stopped
     orders = msgspec.json.decode(Lines(sys.stdin.fileno()).receive(), type=Orders)

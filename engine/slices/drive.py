@@ -26,18 +26,16 @@ BEGIN_TIMEOUT_S, END_TIMEOUT_S = 60.0, 10.0
 
 
 class ConductorError(Exception):
-    """The conductor failed; the text says why."""
+    pass
 
 
 class SliceStream:
-    """The slices of a conductor, read as they come."""
-
     def __init__(self, process: subprocess.Popen[bytes], lines: Lines) -> None:
         self.process = process
         self._lines = lines
 
     def slices(self) -> list[Slice]:
-        """Return the slices that ended since the last call. Raises ConductorError when the conductor has failed."""
+        """The slices that ended since the last call. Raises ConductorError when the conductor has failed."""
         try:
             slices = [msgspec.json.decode(line, type=Slice) for line in self._lines.waiting()]
         except (LineError, ValueError) as error:

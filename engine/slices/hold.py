@@ -1,9 +1,9 @@
-"""Servers that are stopped while another one does what is not done in slices.
+"""Servers that are stopped while another one does unsliced work.
 
-What they do in the background would be measured with it: an autovacuum and a checkpoint that a load left behind last
-longer than an index build. The postmaster keeps running: it must obey its death signal, and kills processes that are
-stopped five seconds after it. So do clients: those of one step are gone before the next, and those that wait for a step
-to begin sleep, or were stopped by their own launcher, which would not have them continued.
+Their background work would be measured with it: an autovacuum and a checkpoint left by a load last longer than an index
+build. The postmaster keeps running: it must obey its death signal, and kills processes that are stopped five seconds
+after it. So do clients: those of one step are gone before the next, and those that wait for a step sleep, or were
+stopped by their own launcher, which would not have them continued.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from engine.slices.sliced_server import send
 def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
     """Stop all processes of these servers within, the engine's sessions included: query nothing there.
 
-    It yields what stops the processes that were started since, and says whether there were any.
+    Yields a function that stops processes started since, and returns whether there were any.
     """
-    stopped: dict[int, int] = {}  # descriptors, as another process may be given the number of one that has ended
+    stopped: dict[int, int] = {}  # pidfds, as pids are reused
 
     def stop_new() -> bool:
         new = {pid for postmaster in postmasters for pid in children(postmaster)} - stopped.keys()
@@ -35,7 +35,7 @@ def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
         return bool(new)
 
     try:
-        while stop_new():  # what the postmaster has been asked for before it starts meanwhile
+        while stop_new():  # the postmaster starts what it was asked for before
             pass
         yield stop_new
     finally:
@@ -45,7 +45,7 @@ def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
 
 
 def used_ns(servers: Sequence[ServerProcesses], before_ns: int | None) -> int | None:
-    """Return the servers' CPU time beyond `before_ns`; None without servers, or if one has ended."""
+    """The servers' CPU time beyond `before_ns`; None without servers, or if one has ended."""
     samples = [server.sample() for server in servers]
     used = [sample.total["cpu_ns"] for sample in samples if sample is not None]
     return sum(used) - before_ns if used and len(used) == len(servers) and before_ns is not None else None

@@ -1,8 +1,8 @@
-"""Ends a step that is sliced by time early, once more of it would hardly narrow the interval of its builds.
+"""Ends a step that is sliced by time early, once more of it would hardly narrow the builds' interval.
 
-It checks the width of the difference within this pair of clusters only, never at the difference itself: to stop on
-that would choose the moment at which it looks largest. All servers get the same end, a whole second ahead of them, so
-that their inserts are as many, and as regular, as if the step had been planned so long.
+It checks the width of the difference within this pair of clusters, never the difference itself: to stop on that would
+choose the moment at which it looks largest. All servers get the same end, a whole second ahead, so that their inserts
+are as many, and as regular, as if the step had been planned so long.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.slices.conductor import Slice
 from workloads.base import Step
 
 BASE = 0  # the place of the base among the servers
-AHEAD_S = 0.3  # by so much at least the end is ahead of all servers when they are told
+AHEAD_S = 0.3  # least lead of the end over all servers when it is set
 POLL_S = 1.0  # between checks of the width
 SECOND_NS = 1_000_000_000
 
 
 class RunningStep(Protocol):
-    """What the rule needs of a running step: see `engine.run.step.StepRunner`."""
+    """A running step as the rule sees it: see `engine.run.step.StepRunner`."""
 
     @property
     def cell(self) -> Cell: ...
@@ -42,10 +42,9 @@ class PrecisionRule:
         self._blocks: list[dict[int, list[Slice]]] = [{} for _ in runners]
         self._due_s = 0.0
         self._step = step
-        self._over = step.sliced != "time"  # others are as long as their work
+        self._over = step.sliced != "time"  # work-mode steps never end early
 
     def add(self, slices: Iterable[Slice]) -> None:
-        """Take the slices that have ended since the last call."""
         for slice in slices:
             self._blocks[slice.side].setdefault(slice.block, []).append(slice)
 
@@ -70,7 +69,7 @@ class PrecisionRule:
             )
 
     def _ratios(self) -> list[LogRatio]:
-        """Return each server's log ratio to the base over complete blocks; none if a server did nothing."""
+        """Each server's log ratio to the base over complete blocks; none if a server did nothing."""
         whole = [
             block for block in self._blocks[BASE] if all(len(side.get(block, ())) == TURNS for side in self._blocks)
         ]

@@ -1,4 +1,4 @@
-"""Slices of a step on their way to the journal. Where what was done in one is told later, it waits for that."""
+"""Slices of a step on their way to the journal; those whose counts come later wait for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from workloads.counter_page import KEPT_TURNS, Page
 
 
 class SliceRecord:
-    """The slices of one server in a step, whose clients count on a page."""
-
     def __init__(self, journal: JournalWriter, step: int, page: Page) -> None:
         self._journal, self._step, self._page = journal, step, page
         self._waiting: deque[Slice] = deque()
@@ -33,7 +31,7 @@ class SliceRecord:
                 self._journal.add_slice(SliceRow(step_id=self._step, **row))
             elif slice_times.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
                 break
-            self._waiting.popleft()  # one that is not known by now will never be
+            self._waiting.popleft()  # its counts will never be known
         return kept
 
     def _counted(self, slice: Slice) -> Slice | None:

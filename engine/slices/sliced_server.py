@@ -1,7 +1,7 @@
-"""A server as the conductor sees it: its gate, what its clients counted, what its processes use, who is stopped.
+"""A server as the conductor sees it: its gate, its clients' counts, its processes' usage, and which are stopped.
 
-Clients that know no gate are stopped themselves, and then their backends, in the middle of whatever these do: a backend
-that went on would do in others' slices, or uncounted, what its client has asked for. All go on the other way round.
+Clients that know no gate are stopped themselves, and then their backends, in the middle of their work: a backend left
+running would do its client's work in others' slices, or uncounted. They continue in reverse order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are st
 class Side(msgspec.Struct, frozen=True):
     """One server: the page of its clients, the slots whose statements are counted, and its postmaster.
 
-    `backends` are the clients'. They are stopped only where `clients` are given: processes that know no gate. What
-    `monitor` does is the engine's doing, and not counted.
+    `backends` are the clients'; they are stopped only if there are `clients`: processes that know no gate. `monitor` is
+    the engine's backend, which is not counted.
     """
 
     subject: Subject
@@ -42,8 +42,6 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Count(NamedTuple):
-    """The counts of a role when its last statement ended."""
-
     statements: int
     rows: int
     ended_ns: int
@@ -62,16 +60,16 @@ def count(page: Page, slot: int) -> Count:
 
 
 def send(processes: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to processes by their descriptors, ignoring those that have ended."""
+    """Send a signal to processes by descriptor, ignoring those that have ended."""
     for process in processes:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, number)
 
 
 class Processes:
-    """The CPU time of a server's processes, their files kept open: a microsecond for each.
+    """The CPU time of a server's processes, their files kept open: a microsecond each.
 
-    What a process uses between the last reading and its end is not seen.
+    Usage between the last reading and a process's end is not seen.
     """
 
     def __init__(self, postmaster: int, monitor: int) -> None:
@@ -80,7 +78,7 @@ class Processes:
         self._files: dict[int, int] = {}
 
     def used_ns(self) -> dict[int, tuple[int, int]]:
-        """Return CPU time and run-queue wait by process; empty once the server has ended."""
+        """CPU time and run-queue wait by process; empty once the server has ended."""
         pids = set()
         with suppress(OSError):  # its clients see that it has ended, and give the step up
             pids = {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
@@ -102,8 +100,7 @@ class SlicedServer:
     """A server under the conductor: its usage at the end of its last slice, and its stopped processes.
 
     `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
-    descriptors of those that know no gate, which stand still at first: of processes, so that another one that has the
-    number of one that has ended is not taken for it.
+    pidfds of those that know no gate, initially stopped: a reused pid is not mistaken for them.
     """
 
     side: Side
@@ -138,7 +135,6 @@ class SlicedServer:
 
     @property
     def gated(self) -> bool:
-        """Whether its clients obey the gate."""
         return not self.side.clients
 
     def halt(self) -> int:
@@ -167,11 +163,11 @@ class SlicedServer:
         send(self.clients, number)
 
     def spill_over_ns(self, now: dict[int, tuple[int, int]]) -> int:
-        """Return the CPU time used since its last slice, new processes included."""
+        """CPU time used since its last slice, new processes included."""
         return sum(cpu - self.used.get(pid, (0, 0))[0] for pid, (cpu, _) in now.items())
 
     def used_since(self, before: dict[int, tuple[int, int]]) -> tuple[int, int]:
-        """Return CPU time and run-queue wait between `before` and the end of its last slice."""
+        """CPU time and run-queue wait between `before` and the end of its last slice."""
         both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
         return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
 
@@ -181,15 +177,13 @@ class SlicedServer:
             time.sleep(min(left_ns / 1e9, 0.1))
 
     def counts(self) -> list[Count]:
-        """Return the counts of the primary roles."""
         return [count(self.page, slot) for slot in self.side.primary_slots]
 
     def service(self) -> histogram.Counts:
-        """Return the histogram of the primary roles' service times."""
+        """The histogram of the primary roles' service times."""
         return histogram.merge(dict(enumerate(self.page.counts(slot))) for slot in self.side.primary_slots)
 
     def used_quota(self, slot: int) -> bool:
-        """Whether a role has made all the rounds that it may."""
         return self.page.word(slot, Word.QUOTA_USED) >= self.quota
 
     @property
@@ -198,7 +192,6 @@ class SlicedServer:
 
     @property
     def ended(self) -> bool:
-        """Whether a primary role has ended, or the step is given up."""
         return self.given_up or any(self.page.word(slot, Word.STATE) >= State.DONE for slot in self.side.primary_slots)
 
     @property
