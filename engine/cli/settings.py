@@ -7,6 +7,7 @@ variable PGBED_ and its name in capitals. All other variables of that form are i
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -59,11 +60,13 @@ def apply() -> None:
     """Pass the file's keys to this process and its children. Raises UserError for an invalid file."""
     path = settings_path()
     try:
-        owner = path.stat().st_uid
+        status = path.stat()
     except OSError:
         return
     shown = visible(str(path))
-    if owner not in (0, os.geteuid()):  # it names programs to run
+    if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # it names programs to run
+        raise UserError(f"{shown}: anybody can change it, so it is not read: chmod o-w")
+    if status.st_uid not in (0, os.geteuid()):
         raise UserError(f"{shown} belongs to another user, so it is not read: set HOME or XDG_CONFIG_HOME")
     entries = parsed_toml(read_text(path, "settings"), shown)
     try:

@@ -64,6 +64,15 @@ def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.Monke
         settings.apply()
 
 
+def test_a_file_that_anybody_can_change_is_refused(path: Path) -> None:
+    path.write_text('theme = "nord"')
+    path.chmod(0o666)
+    with pytest.raises(UserError, match="anybody can change it"):
+        settings.apply()
+    path.chmod(0o664)  # a group of one's own has it so
+    settings.apply()
+
+
 def test_the_full_help_lists_variables_and_keys() -> None:
     text = CliRunner().invoke(main, ["--help-all"]).output
     assert all(f"  {name} " in text for name, _ in settings.ENVIRONMENT)
