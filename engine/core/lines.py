@@ -44,6 +44,11 @@ class LineBuffer:
         self._max_bytes = max_bytes
         self._rest = bytearray()
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a part of a line."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes, without their newlines. Raises LineError for one that is too long."""
         *ends, rest = data.split(b"\n")
@@ -72,6 +77,11 @@ class Lines:
         self.ended = False  # whether nothing more can come
         self._buffer = LineBuffer(max_bytes)
         self._lines: deque[bytes] = deque()
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything was read that has not been returned yet, be it part of a line."""
+        return bool(self._lines) or self._buffer.begun
 
     def receive(self, timeout_s: float | None = None) -> bytes:
         """Return the next line; without a time-out, wait for ever. Raises LineError."""

@@ -35,6 +35,8 @@ class Channel(Lines):
         self.write(data, timeout_s)
         line = self.receive(timeout_s)
         received_ns = time.monotonic_ns()
+        if self.pending:  # it would be taken for the answer to the next question
+            raise LineError(Fault.MALFORMED, "it sent more than it was asked for")
         answer = decoded(line)
         try:
             trip = Trip(sent_ns, int(answer["came_ns"]), int(answer["left_ns"]), received_ns)
