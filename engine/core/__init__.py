@@ -1,4 +1,4 @@
-"""The ground: errors, clock, text, number formats, and the values of a plan.
+"""The foundation: errors, clock, text, number formats, and the values of a plan.
 
-Imports nothing of the project.
+Imports nothing else of the project.
 """

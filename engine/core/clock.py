@@ -1,4 +1,4 @@
-"""The journal's clock: CLOCK_MONOTONIC nanoseconds, and the wall clock that goes with it."""
+"""The journal's clock: CLOCK_MONOTONIC in ns, and the corresponding wall clock."""
 
 from __future__ import annotations
 
@@ -21,30 +21,27 @@ class Anchor:
         return cls(time.monotonic_ns(), time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME))
 
     def monotonic(self, wall_ns: int) -> int:
-        """The monotonic time of a wall-clock time."""
         return self.monotonic_ns + wall_ns - self.wall_ns
 
     def wall(self, monotonic_ns: int) -> int:
-        """The wall-clock time of a monotonic time."""
         return self.wall_ns + monotonic_ns - self.monotonic_ns
 
     def step_ns(self, later: Anchor) -> int:
-        """How far the wall clock was set forward (or back, if negative) between two anchors."""
+        """How far the wall clock was set forward (negative: back) between two anchors."""
         return (later.wall_ns - self.wall_ns) - (later.monotonic_ns - self.monotonic_ns)
 
     def suspended_ns(self, later: Anchor) -> int:
-        """How long the machine was suspended between two anchors."""
         return (later.boot_ns - self.boot_ns) - (later.monotonic_ns - self.monotonic_ns)
 
 
 def patient(seconds: float) -> float:
-    """The timeout in seconds, multiplied by PGBED_PATIENCE if set: everything is slow in an emulated guest."""
+    """A timeout multiplied by PGBED_PATIENCE, if set: everything is slow in an emulated guest."""
     return seconds * float(os.environ.get("PGBED_PATIENCE", "1"))
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time for readers: both clocks, in ns; a test can replace it."""
+    """Both clocks in ns, replaceable by a test."""
 
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     wall_ns: Callable[[], int] = time.time_ns

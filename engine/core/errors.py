@@ -1,18 +1,15 @@
-"""Errors that are shown to the user."""
+"""Errors shown to the user."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """Something the user can fix; printed as one line, exit code 2."""
+    """Something that the user can fix; printed as one line, exit code 2."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not in a table, with the names that come closest.
-
-    `kind` is the word of the vocabulary for it ("build", "config", "step").
-    """
+    """The error for an unknown name, with the closest known ones; `kind` is a word of the vocabulary ("build")."""
     choices = sorted(set(known))
     near = get_close_matches(name, choices, n=3, cutoff=0.5)
     hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(choices) or 'none'}"

@@ -1,4 +1,4 @@
-"""Numbers as people read them (three significant digits, units as PostgreSQL names them), and back."""
+"""Formatting and parsing numbers: three significant digits, units as in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def clock(seconds: float) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """`943 MB`, `1.5 GB`: binary units, named as PostgreSQL names them."""
+    """`943 MB`, `1.5 GB`: binary units, named as in PostgreSQL."""
     for limit, unit in ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
         if size_bytes >= limit:
             return f"{three(size_bytes / limit)} {unit}"
@@ -62,7 +62,7 @@ def size(size_bytes: float) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """`90`, `1:30` or `0:01:30` in seconds. Raises ValueError."""
+    """Parse `90`, `1:30` or `0:01:30`. Raises ValueError."""
     total = 0.0
     for part in text.split(":"):
         total = total * 60 + float(part)
@@ -70,7 +70,7 @@ def seconds_of(text: str) -> float:
 
 
 def size_bytes(value: str, default_unit: str) -> int:
-    """Parse a size as PostgreSQL writes it (`40GB`); a bare number is in `default_unit`. Raises UserError."""
+    """Parse a PostgreSQL size (`40GB`); a bare number is in `default_unit`. Raises UserError."""
     match = _SIZE.fullmatch(value.strip())
     if match is None:
         raise UserError(f"'{value}' is not a size such as 40GB")
@@ -78,7 +78,7 @@ def size_bytes(value: str, default_unit: str) -> int:
 
 
 def number(text: str) -> int | float:
-    """Parse a number as a server prints it; integers stay integers."""
+    """Parse a number printed by a server; integers stay integers."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Kernels that cells run under, and the guest machines that they are booted in."""
+"""Kernels that cells run under, and the guest machines that boot them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-HOST = "host"  # the kernel that runs here now
-BOOT = "boot"  # the kind of event with which a guest begins to boot: {"cell", "after": the newest attempt then}
+HOST = "host"  # the running kernel
+BOOT = "boot"  # kind of the event of a guest's boot: {"cell", "after": newest attempt at that time}
 EEVDF_SINCE = (6, 6)  # the scheduler of ordinary tasks; before it CFS
 
 Provenance = Literal["nixpkgs", "distro", "local", "host"]  # `host`: this machine is booted into it
@@ -18,12 +18,12 @@ Share = Literal["9p", "erofs", "erofs+9p"]
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel image and its modules. `label` is what `--kernel` names: `6.12`, `6.12-distro`, or the user's own name.
+    """A kernel image and its modules. `label` is what `--kernel` names: `6.12`, `6.12-distro`, or a user's name.
 
-    `folder` holds `lib/modules/RELEASE`, `image` is the file that is booted, `digest` its sha256 and `config_digest`
-    that of the whole configuration, empty without one. `options` are those of the configuration that affect where
-    processes run (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
-    A kernel that this machine is booted into has its `version` (uname -v), `initrd` and `command_line`, too.
+    `folder` holds `lib/modules/RELEASE`, `image` is the file to boot, `digest` its sha256 and `config_digest` that of
+    the full configuration, empty without one. `options` are the configuration options that affect process placement
+    (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from. `version` (uname
+    -v), `initrd` and `command_line` are set if this machine itself is booted into it.
     """
 
     label: str
@@ -42,17 +42,16 @@ class Kernel:
 
     @property
     def scheduler(self) -> str:
-        """The scheduler of ordinary tasks."""
         return scheduler_of(self.release)
 
 
 @dataclass(frozen=True, slots=True)
 class GuestMachine:
-    """The virtual machine of all guests of a run: size, emulator, disk, and how it reaches the host's files.
+    """The virtual machine of all guests of a run: size, emulator, disk, and access to the host's files.
 
-    `share` is how programs reach the guest: in an erofs image of paths of the Nix store, or by `9p`, the host's file
-    system, read-only, which threads of the host serve next to the guest's CPUs. `pins` are the host's CPUs to which the
-    guest's are bound, in order; without them the host places them. `huge_pages`: the host's huge pages back its memory.
+    `share` is how programs reach the guest: in an erofs image of Nix store paths, or over `9p`, the host's file system,
+    read-only, served by host threads next to the guest's CPUs. `pins` are the host CPUs to which the guest's are bound,
+    in order; empty: the host places them. `huge_pages`: the host's huge pages back its memory.
     """
 
     accelerator: Accelerator
@@ -67,16 +66,15 @@ class GuestMachine:
 
     @property
     def emulated(self) -> bool:
-        """Whether its CPUs are emulated, so that times mean nothing."""
+        """Whether CPUs are emulated, so that times are meaningless."""
         return self.accelerator == "tcg"
 
 
 def version_of(release: str) -> tuple[int, int]:
-    """The series of a release: (6, 12) of `6.12.95+deb12-amd64`; (0, 0) if it does not begin with a number."""
+    """The series of a release: (6, 12) for `6.12.95+deb12-amd64`; (0, 0) if it does not start with a number."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def scheduler_of(release: str) -> str:
-    """CFS or EEVDF."""
     return "EEVDF" if version_of(release) >= EEVDF_SINCE else "CFS"

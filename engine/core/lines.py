@@ -1,8 +1,8 @@
-"""Lines between processes: over a socket, a pipe or a pair of descriptors, bounded in length and in time.
+"""Lines between processes: over a socket, a pipe or a pair of descriptors, bounded in length and time.
 
-A line is any bytes up to a newline; most are a JSON object each (`encoded`, `decoded`). What comes after the last
-newline is not a line: a peer that dies while it writes has said nothing. Imports the standard library only, so that it
-also runs on a host to which little more than this file was copied.
+A line is any bytes up to a newline, usually a JSON object (`encoded`, `decoded`). Bytes after the last newline are not
+a line: a peer that dies while writing has said nothing. Imports only the standard library, as it also runs on hosts to
+which little more than this file was copied.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from enum import Enum, auto
 from typing import Any, NoReturn
 
 MAX_BYTES = 64 << 20
-CHUNK_BYTES = 1 << 20  # of a single read or write
+CHUNK_BYTES = 1 << 20  # per read or write
 
 
 class Fault(Enum):
-    """What is wrong with the peer."""
-
     ENDED = auto()
-    SILENT = auto()  # nothing came, or nothing was taken, in time
+    SILENT = auto()  # nothing was sent, or read, in time
     TOO_LONG = auto()
     MALFORMED = auto()
 
 
 class LineError(Exception):
-    """The peer has ended, is silent, or breaks the protocol: `fault` says which, the text says it to people."""
+    """The peer has ended, is silent, or breaks the protocol."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
@@ -50,7 +48,7 @@ class LineBuffer:
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completes, without their newlines. Raises LineError for one that is too long."""
+        """Return the lines completed by `data`, without newlines. Raises LineError for one that is too long."""
         *ends, rest = data.split(b"\n")
         lines = []
         for end in ends:
@@ -67,9 +65,9 @@ class LineBuffer:
 
 
 class Lines:
-    """Both directions of a connection, by their descriptors, which stay the caller's.
+    """Both directions of a connection. The descriptors stay the caller's.
 
-    For time-outs of writes to hold, `writing` must be non-blocking; `reading` may be either.
+    For write timeouts to hold, `writing` must be non-blocking; `reading` may be either.
     """
 
     def __init__(self, reading: int = -1, writing: int = -1, max_bytes: int = MAX_BYTES) -> None:
@@ -84,7 +82,7 @@ class Lines:
         return bool(self._lines) or self._buffer.begun
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """Return the next line; without a time-out, wait for ever. Raises LineError."""
+        """Return the next line; without a timeout, wait forever. Raises LineError."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._lines:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
@@ -96,7 +94,7 @@ class Lines:
         return self._lines.popleft()
 
     def waiting(self) -> list[bytes]:
-        """Return the lines that have come, after at most one read: no flood keeps the caller here. Raises LineError."""
+        """Return lines that have arrived, after at most one read: no flood keeps the caller here. Raises LineError."""
         if not self.ended and _is_ready(self.reading, select.POLLIN, 0):
             self._read()
         lines = list(self._lines)
@@ -104,11 +102,10 @@ class Lines:
         return lines
 
     def send(self, record: Mapping[str, Any], timeout_s: float | None = None) -> None:
-        """Send a record as a line: see `write`."""
         self.write(encoded(record), timeout_s)
 
     def write(self, data: bytes | memoryview, timeout_s: float | None = None) -> None:
-        """Write all of `data`. Raises LineError when the peer has ended, or takes nothing for `timeout_s`."""
+        """Write all of `data`. Raises LineError if the peer has ended, or reads nothing for `timeout_s`."""
         view = memoryview(data)
         while view:
             try:
@@ -131,7 +128,7 @@ class Lines:
 
 
 def encoded(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of JSON, with its newline."""
+    """Return a record as a line of JSON, including the newline."""
     return json.dumps(record).encode() + b"\n"
 
 
@@ -155,7 +152,7 @@ def _ended() -> LineError:
 
 
 def _is_ready(descriptor: int, event: int, timeout_s: float | None) -> bool:
-    """Whether the descriptor can be read or written in time. Raises LineError if it never can be written again."""
+    """Whether the descriptor is ready in time. Raises LineError if it can never be written again."""
     poll = select.poll()  # select() takes no descriptor above 1023
     poll.register(descriptor, event)
     events = poll.poll(None if timeout_s is None else timeout_s * 1000)

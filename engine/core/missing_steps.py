@@ -1,4 +1,4 @@
-"""Steps that a plan leaves out because a build lacks what they need, as the manifest records them."""
+"""Steps left out of a plan because a build lacks what they need, as recorded in the manifest."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 from engine.core.record import converted
 
-Lacking = Mapping[str, Mapping[str, str]]  # by build and step, why it is left out
+Lacking = Mapping[str, Mapping[str, str]]  # reason by build and step
 
 
 def sentences(left_out: Lacking) -> tuple[str, ...]:
-    """Return a line for each step that is left out."""
     steps = dict.fromkeys(step for of_build in left_out.values() for step in of_build)
     return tuple(
         f"left out: step {step}: {sentence}"
@@ -21,12 +20,12 @@ def sentences(left_out: Lacking) -> tuple[str, ...]:
 
 
 def recorded(workload: Mapping[str, Any]) -> Lacking:
-    """Return the steps that a manifest's workload leaves out. Raises UserError if that is invalid."""
+    """Raises UserError if a manifest's entry is invalid."""
     return converted(workload.get("lacking", {}), dict[str, dict[str, str]], "manifest.json: workload: lacking")
 
 
 def reasons(why: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each reason, preceded by the builds that share it."""
+    """A sentence for each distinct reason, preceded by the builds that share it."""
     return [
         f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
         for reason in dict.fromkeys(why.values())

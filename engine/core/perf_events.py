@@ -1,7 +1,6 @@
-"""Events that are counted of server processes: which there are, what perf and tables call them, and their counts.
+"""Events counted of server processes: their names for perf and in tables, and their counts.
 
-Events of the hardware are there where the machine shows its PMU; most virtual machines show none. The others are
-the kernel's, and are in /proc, too.
+Hardware events need a PMU, which most virtual machines do not have. The others are the kernel's, also in /proc.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# What is counted: nothing, all that the machine has, or only with a PMU.
+# Count nothing, whatever the machine has, or only with a PMU.
 Counters = Literal["off", "auto", "hardware"]
 
-OBSERVER = "counters"  # what steps in which something was counted name among their observers
-OTHERS = "server"  # the role of server processes that are no connection's
+OBSERVER = "counters"  # listed among the observers of steps with counts
+OTHERS = "server"  # role of server processes without a connection
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event by perf's name. `key` is its name in records of figures, which are in `unit`s of the count."""
+    """An event by perf's name. `key` is its name in records of figures, in `unit`s of the count."""
 
     name: str
     key: str
@@ -48,10 +47,10 @@ IPC = "instructions_per_cycle"
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """How often an event was counted; for `task-clock`, its ns.
+    """Count of an event; for `task-clock`, ns.
 
     If there are more events than hardware counters, perf multiplexes them: this one was counted for `running_ns` of the
-    `enabled_ns` in which its processes were on a CPU, and `count` is scaled up to all of these.
+    `enabled_ns` that its processes were on a CPU, and `count` is scaled up to all of that time.
     """
 
     count: float

@@ -1,7 +1,4 @@
-"""Records read back, JSON and TOML: parsed and validated, with the file and the place in the message.
-
-Keys that a type does not know are passed over.
-"""
+"""Parsing and validating records, JSON and TOML, with the file and place in errors. Ignores unknown keys."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ T = TypeVar("T")
 
 
 def parsed(text: str | bytes, where: str) -> Any:
-    """Parse JSON. Raises UserError, which names the source (`where`)."""
+    """Parse JSON. Raises UserError, naming the source (`where`)."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeDecodeError are ValueErrors
@@ -37,7 +34,7 @@ def parsed_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def converted(value: Any, of: type[T], where: str) -> T:
-    """Convert a parsed value to a type. Raises UserError, which names the source (`where`) and the wrong entry."""
+    """Convert a parsed value to a type. Raises UserError, naming the source (`where`) and the invalid entry."""
     try:
         return msgspec.convert(value, of)
     except (ValueError, RecursionError) as error:  # ValidationError is a ValueError

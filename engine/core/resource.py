@@ -1,4 +1,4 @@
-"""Things that are closed at the end of a `with` block."""
+"""Objects closed at the end of a `with` block."""
 
 from __future__ import annotations
 

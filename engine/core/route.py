@@ -13,11 +13,11 @@ _HOST = re.compile(r"(?!-)[\w.@:%/\[\]+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How clients reach their server; the default is its Unix socket.
+    """How clients reach their server; by default over its Unix socket.
 
-    Servers listen on `address` besides their socket (empty: on none), and only `client` may connect. Servers side by
-    side have consecutive ports; `port` 0 means any free one. `host` is the machine of remote clients as ssh names it,
-    `name` what it calls itself; both are empty for clients on this machine.
+    Servers also listen on `address` (if not empty), and only `client` may connect. Interleaved servers have consecutive
+    ports; `port` 0 means any free one. `host` is the machine of remote clients as ssh names it, `name` its own host
+    name; both are empty for clients on this machine.
     """
 
     address: str = ""
@@ -29,12 +29,11 @@ class Route:
 
     @property
     def tcp(self) -> bool:
-        """Whether clients connect over TCP."""
         return bool(self.address)
 
     @property
     def words(self) -> str:
-        """How clients connect, in words; runs are comparable only if they agree in it."""
+        """How clients connect, in words; runs are comparable only if these are equal."""
         if self.host:
             return f"TCP from {self.name or self.host}"
         if self.tcp:
@@ -46,7 +45,7 @@ SOCKET = Route()
 
 
 def check_route(route: Route) -> None:
-    """Raises ValueError for an invalid route, which a record of another user may hold."""
+    """Raise ValueError for an invalid route, which another user's record may contain."""
     for name, text in (("address", route.address), ("client", route.client)):
         if not text:
             continue
@@ -69,6 +68,6 @@ def check_route(route: Route) -> None:
 
 
 def check_host(host: str) -> None:
-    """Raises ValueError for a host that ssh would take for something else, such as an option."""
+    """Raise ValueError for a host that ssh would take for something else, such as an option."""
     if not _HOST.fullmatch(host):
         raise ValueError(f"{host!r} is not a host name: name a host as for ssh, such as user@example.org")

@@ -1,7 +1,7 @@
-"""Text that somebody else wrote: in a record, a server's log, a file's name, an argument of the command line.
+"""Untrusted text: in a record, a server's log, a file name, a command-line argument.
 
-Any `str` may hold such text, so none is written as it is: what writes to a terminal, a page or a file takes `Visible`,
-which only the functions here make. A text that is composed of visible ones is a `str` again.
+Any `str` may hold such text, so it is never written directly: whatever writes to a terminal, page or file takes
+`Visible`, which only these functions create. A text composed of visible ones is a `str` again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 import re
 from typing import Any, NewType, TextIO, TypeAlias
 
-Untrusted: TypeAlias = str  # every text, until it is made visible
-Visible = NewType("Visible", str)  # nothing in it acts on what it is written to
+Untrusted: TypeAlias = str  # any text not yet made visible
+Visible = NewType("Visible", str)  # safe to write anywhere
 
-FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for the start of a formula
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, a kernel, an external server; a folder's, too
+FORMULA = ("=", "+", "-", "@")  # start a formula in a spreadsheet
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, kernel, external server or folder
 
 
 def visible(text: Untrusted) -> Visible:
@@ -29,12 +29,12 @@ def visible(text: Untrusted) -> Visible:
 
 
 def visible_lines(text: Untrusted) -> Visible:
-    """The same for a text of several lines, which stay."""
+    """Like `visible`, but keep line breaks."""
     return Visible("\n".join(map(visible, text.split("\n"))))
 
 
 def visible_record(value: Any) -> Any:
-    """A record with each of its texts made visible."""
+    """A record with all its texts made visible."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -48,7 +48,7 @@ def visible_json(value: Any, indent: int | None = None, *, allow_nan: bool = Fal
 
 
 def csv_text(text: Untrusted) -> Visible:
-    """The text as a cell of a CSV file: on one line, a `'` before what a spreadsheet would run as a formula."""
+    """The text as a CSV cell: on one line, with `'` before what a spreadsheet would run as a formula."""
     if not text.startswith(FORMULA):
         return visible(text)
     try:
@@ -59,5 +59,4 @@ def csv_text(text: Untrusted) -> Visible:
 
 
 def write(text: Visible, file: TextIO) -> None:
-    """Writes a text and a line break at once."""
     print(text, file=file, flush=True)

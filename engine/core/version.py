@@ -1,4 +1,4 @@
-"""Versions: of this program, and the order of those of PostgreSQL."""
+"""Versions: of this program, and the order of PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def version() -> str:
 
 
 def order_of(postgres: str) -> tuple[int, ...]:
-    """A key that sorts versions of PostgreSQL: 17beta1 before 17.0."""
+    """A sort key for PostgreSQL versions: 17beta1 before 17.0."""
     first, *more = [int(part) for part in re.findall(r"\d+", postgres)] or [0]
     return (first, -1, *more) if re.search("[a-z]", postgres) else (first, *more)
 
 
 def revision() -> str:
-    """The revision of the flake that pgbed was built from; empty without one."""
+    """Revision of the flake that pgbed was built from; empty without one."""
     return os.environ.get("PGBED_REVISION", "")

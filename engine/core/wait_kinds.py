@@ -1,10 +1,10 @@
-"""What a server process waits for, by kind. The names of PostgreSQL's wait events differ from version to version."""
+"""Kinds of wait events. PostgreSQL's names for them differ between versions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# In the order in which they are shown; `` is a process that waits for nothing: it runs, or waits for a CPU.
+# In display order; `` is a process that is not waiting: it runs, or waits for a CPU.
 KINDS = {
     "": "running",
     "lock": "lock",
@@ -20,7 +20,7 @@ _BY_TYPE = {"": "", "Lock": "lock", "IO": "io", "LWLock": "latch", "BufferPin": 
 def kind_of(event: str) -> str:
     """The kind of a wait event `type:event`, one of `KINDS`.
 
-    The names of WAL waits differ by version (`LWLock:WALWriteLock` in 12, `IO:WALSync`, `IO:WalSync` from 17 on).
+    Names of WAL waits differ between versions (`LWLock:WALWriteLock` in 12, `IO:WALSync`, `IO:WalSync` from 17 on).
     """
     kind, _, name = event.partition(":")
     if kind in ("IO", "LWLock", "IPC") and "wal" in name.lower():
@@ -29,7 +29,6 @@ def kind_of(event: str) -> str:
 
 
 def by_kind(events: Mapping[str, float]) -> dict[str, float]:
-    """Counts or shares of events, added up by kind."""
     totals: dict[str, float] = {}
     for event, value in events.items():
         totals[kind_of(event)] = totals.get(kind_of(event), 0.0) + value
@@ -37,7 +36,7 @@ def by_kind(events: Mapping[str, float]) -> dict[str, float]:
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Of how many processes were seen waiting for each event, the shares, the largest first; nothing of none."""
+    """Share of each wait event, largest first; empty without counts."""
     total = sum(counts.values())
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     return {event: count / total for event, count in ordered} if total > 0 else {}

@@ -1,28 +1,26 @@
-"""How old a statement is in active time: it does not grow old while its server is stopped for another's slice."""
+"""The age of a statement in active time, which stands still while its server is stopped for another's slice."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
 
-REMEMBERED = 4096  # moments, up to ten in a second: some minutes
+REMEMBERED = 4096  # at up to ten per second, some minutes
 
 
 class ActiveAges:
-    """Active time at moments that were looked at. Between two of them one part of the time is taken to be like another:
-    turns are shorter than that."""
+    """Active time at past moments, interpolated in between: slices are shorter than that."""
 
     def __init__(self) -> None:
         self._times: deque[int] = deque(maxlen=REMEMBERED)
         self._active: deque[int] = deque(maxlen=REMEMBERED)
 
     def remember(self, t_ns: int, active_ns: int) -> None:
-        """It is `t_ns` now, in active time `active_ns`."""
         self._times.append(t_ns)
         self._active.append(active_ns)
 
     def of(self, age_ns: int) -> int:
-        """How much of the time in which something has lasted by now was active; at most since the first moment."""
+        """How much of the last `age_ns` was active; at most since the first remembered moment."""
         times, active = self._times, self._active
         since_ns = max(times[0], times[-1] - age_ns)
         place = min(bisect_right(times, since_ns), len(times) - 1)

@@ -1,10 +1,9 @@
-"""Why a connection stalled: ranks what overlaps the stall on the timeline. A pure function of `Evidence`.
+"""Why a connection stalled: ranks what overlaps the stall in time. A pure function of `Evidence`.
 
-A score says which part of the stall a cause explains, 0 to 1. Direct causes are what the backend was seen doing:
-stopped, waiting for a lock, for WAL, for storage, for a CPU, for its client, or running. They are known by
-their share of the stall. Causes from outside (a checkpoint, a vacuum) count by how far they overlap it, and
-more when the backend waited for what they use; one that explains all of it ranks above the
-wait by which it shows (`DIRECT`), because it is the answer to the next question.
+A score, 0 to 1, is the fraction of the stall that a cause explains. Direct causes are what the backend was seen doing:
+stopped, waiting for a lock, for WAL, for storage, for a CPU, for its client, or running. They score their share of the
+stall. External causes (a checkpoint, a vacuum) score their overlap, and more if the backend waited for what they use;
+one that explains all of it ranks above the wait that it causes (`DIRECT`), because it answers the next question.
 """
 
 from __future__ import annotations
@@ -22,30 +21,29 @@ from engine.postgres.serverlog import LogEvent
 Sample = TypeVar("Sample", RoleSecond, HostSecond)
 
 SECOND_NS = 1_000_000_000
-DIRECT = 0.9  # the most that a wait scores which something else may lie behind
+DIRECT = 0.9  # maximum score of a wait that may have a deeper cause
 ENOUGH = 0.3  # below this the stall counts as not explained
 LEAST = 0.1  # causes that explain less are not named
 MOST_CAUSES = 5
-BUSY_CPUS = 0.25  # that another load uses at least, to be named
-NEAR_NS = 2 * SECOND_NS  # a cancelled vacuum or an error so long before a stall may have caused it
+BUSY_CPUS = 0.25  # CPUs that a background workload must use to be named
+NEAR_NS = 2 * SECOND_NS  # a cancelled vacuum or an error this long before a stall may have caused it
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause: `name` is one of `NAMES`, `score` the part of the stall that it explains, `text` for a person."""
+    """A cause: `name` is one of `NAMES`, `score` the fraction of the stall explained, `text` for people."""
 
     name: str
     score: float
     text: str
 
     def record(self) -> dict[str, Any]:
-        """The JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What the stalled backend was seen doing, as shares of the stall."""
+    """What the stalled backend was seen doing, as fractions of the stall."""
 
     cpu: float
     run_queue: float
@@ -61,21 +59,20 @@ class Shares:
 
     @property
     def disk(self) -> float:
-        """Storage and WAL together."""
         return min(1.0, self.storage + self.wal)
 
     @property
     def own(self) -> float:
-        """What no checkpoint, vacuum or device explains: the backend ran, or could not."""
+        """What no checkpoint, vacuum or device explains: the backend ran, or was prevented from running."""
         return min(1.0, self.cpu + self.stopped)
 
 
 def causes(evidence: Evidence) -> tuple[Cause, ...]:
-    """The causes, most likely first, at most `MOST_CAUSES`; never empty: `unknown` stands for the unexplained."""
+    """Causes, likeliest first, at most `MOST_CAUSES`; never empty: `unknown` stands for the unexplained."""
     seconds = _overlapping(evidence.seconds, evidence)
     shares = shares_of(seconds)
     found = [cause for judge in JUDGES for cause in judge(evidence, seconds, shares) if cause.score >= LEAST]
-    # Python's sort is stable, so equal scores keep the order of JUDGES: the same evidence gives the same list.
+    # The sort is stable, so equal scores keep the order of JUDGES and the result is deterministic.
     found.sort(key=lambda cause: -cause.score)
     best = {cause.name: cause for cause in reversed(found)}
     found = [cause for cause in found if best[cause.name] is cause][:MOST_CAUSES]
@@ -88,12 +85,12 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
 
 
 def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
-    """The shares over some intervals. Times are of the kernel; waits are of samples, one per interval."""
+    """Shares over some intervals. Times are the kernel's; waits are samples, one per interval."""
     total_ns = sum(second.dt_ns for second in seconds)
     waits = [second for second in seconds if second.wait is not None]
 
     def waiting(kind: str) -> float:
-        """Of the samples; a process that is stopped still shows the wait that it was stopped in."""
+        """Fraction of samples; a stopped process still shows the wait in which it was stopped."""
         found = (second.wait for second in waits if second.backend_state not in ("T", "t"))
         return share(sum(wait is not None and kind_of(wait.event) == kind for wait in found), len(waits))
 
@@ -104,7 +101,7 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
     return Shares(
         cpu=share(sum(second.backend_cpu_ns for second in seconds), total_ns),
         run_queue=share(sum(second.backend_runq_ns for second in seconds), total_ns),
-        # Uninterruptible sleep is storage too, unless the backend itself says which: throttled writers say nothing.
+        # Uninterruptible sleep is storage too, unless the backend reports its wait: throttled writers do not.
         storage=max(waiting("io"), in_state("D", lambda second: second.backend_state) - waiting("wal"), 0.0),
         wal=waiting("wal"),
         lock=waiting("lock"),
@@ -136,7 +133,7 @@ def _server_error(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Sha
 
 def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
     own = [event for event in evidence.events if event.data.get("pid") == evidence.backend_pid]
-    # One that is over is there twice, begun and ended: the later word counts.
+    # A lock wait that is over appears twice, as begun and as ended: the later one counts.
     logged = {event.started_ns: event for event in own if event.kind == "lock_wait"}.values()
     part = max([shares.lock, *(_overlap(event, evidence) for event in logged)])
     holders = dict.fromkeys(pid for second in seconds if second.wait for pid in second.wait.blocked_by)
@@ -166,7 +163,7 @@ def _io(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> li
     busy = _mean([second.device_busy for second in _overlapping(evidence.host, evidence)])
     device = f"; the device was busy for {busy:.0%}" if busy >= 0.5 else ""
     waits = f"waiting for storage{f' ({event})' if event else ''} for {shares.storage:.0%} of the stall"
-    # A busy device alone is a hint only: it may be busy for others.
+    # A busy device alone is only a hint: others may keep it busy.
     hint = 0.4 * busy * (1.0 - shares.own) * (1.0 - shares.idle) * (1.0 - shares.lock)
     if DIRECT * shares.storage >= hint:
         return [_cause("io", DIRECT * shares.storage, waits + device)]
@@ -182,7 +179,7 @@ def _cpu(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> l
 
 
 def _meanwhile(evidence: Evidence) -> str:
-    """The load beside this one whose backends used most of the CPUs meanwhile."""
+    """The background workload whose backends used most of the CPUs meanwhile."""
     used: dict[str, float] = {}
     length_ns = max(1, evidence.ended_ns - evidence.started_ns)
     for other in evidence.others:
@@ -197,7 +194,7 @@ def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -
     asleep = f"held by its own rate limiter for {shares.sleeping:.0%} of the stall"
     in_flight = share(sum(second.in_flight_ns > 0 for second in seconds), len(seconds))
     busy = f"; the client was on CPU for {shares.client_cpu:.0%}" if shares.client_cpu >= 0.5 else ""
-    # An idle backend without a statement in flight may be waited for by design: see `_partner`.
+    # An idle backend without a statement in flight may be idle by design: see `_partner`.
     score = shares.idle * max(in_flight, shares.client_cpu, 0.3)
     return [
         _cause("client", min(shares.sleeping, shares.idle or shares.sleeping), asleep),
@@ -215,7 +212,7 @@ def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
         theirs = _overlapping(partner.seconds, evidence)
         busy = shares_of(theirs).cpu
         why = f", on CPU for {busy:.0%}" if busy >= 0.5 else ""
-        # Once a stall is over, so is the statement that was waited for: its greatest age counts.
+        # After a stall, the statement waited for is over, too: use its greatest age.
         age_ns = max([partner.in_flight_ns, *(second.in_flight_ns for second in theirs)])
         part = min(shares.idle, waiting) * share(age_ns, length_ns)
         runs = "has run" if partner.in_flight_ns else "ran"
@@ -225,7 +222,7 @@ def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
 
 
 def _checkpoint(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    # A checkpoint that completed is there twice, begun and ended: the later word counts.
+    # A completed checkpoint appears twice, as begun and as ended: the later one counts.
     known = {event.started_ns: event for event in evidence.events if event.kind == "checkpoint"}
     found = []
     for event in known.values():
@@ -286,7 +283,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _most_frequent(waits: Iterable[Wait]) -> str:
-    """The event seen most often, the first of them when equal; '' for none."""
+    """The most frequent event, the first among equals; '' if there are no waits."""
     return next((event for event, _ in Counter(wait.event for wait in waits).most_common(1)), "")
 
 
@@ -295,9 +292,9 @@ def _waited_for(kind: str, seconds: Sequence[RoleSecond]) -> str:
 
 
 def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:
-    """The samples of the stall: those that lie in it by half or more, else the latest before its end.
+    """Samples at least half within the stall, else the latest before its end.
 
-    The interval in which a stall begins is half good and half bad: its sums would blame the good half.
+    The interval in which a stall begins is half good: its sums would blame the good half.
     """
     before = [sample for sample in samples if sample.t_ns - sample.dt_ns < evidence.ended_ns]
     inside = [
@@ -310,14 +307,14 @@ def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:
 
 
 def _overlap(event: LogEvent, evidence: Evidence) -> float:
-    """The part of the stall during which an event lasted."""
+    """Fraction of the stall during which an event lasted."""
     ended_ns = evidence.ended_ns if event.ended_ns is None else event.ended_ns
     common_ns = min(ended_ns, evidence.ended_ns) - max(event.started_ns, evidence.started_ns)
     return share(common_ns, evidence.ended_ns - evidence.started_ns)
 
 
 def _near(event: LogEvent, evidence: Evidence) -> bool:
-    """Whether an event of one moment lies in the stall or shortly before it."""
+    """Whether an instantaneous event lies in the stall or shortly before it."""
     return evidence.started_ns - NEAR_NS <= event.started_ns <= evidence.ended_ns
 
 

@@ -1,4 +1,4 @@
-"""What happened to the clocks between two ticks: the wall clock was set, or the machine suspended."""
+"""What happened to the clocks between two ticks: the wall clock was set, or the machine was suspended."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from engine.core.clock import Anchor
 
-CLOCK_STEP_NS = 100_000_000  # a wall clock that moves this far between two ticks was set
+CLOCK_STEP_NS = 100_000_000  # a larger jump between two ticks means that the clock was set
 
 
 def clock_events(before: Anchor, now: Anchor) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What happened to the clocks between two ticks: events' kinds and data.
+    """Kind and data of an event, if the clock was set or the machine suspended between two ticks.
 
-    A wall clock that went on while the machine was suspended is right: nobody set it.
+    A wall clock that advanced during suspension was not set.
     """
     suspended_ns = before.suspended_ns(now)
     if suspended_ns >= CLOCK_STEP_NS:

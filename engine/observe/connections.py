@@ -1,7 +1,7 @@
-"""The connections of a step, read all together once a second: their counters, their processes, their stalls.
+"""The connections of a step, read together once a second: their counters, processes and stalls.
 
-There may be hundreds, and what is done for each connection, however little, is done hundreds of times a second. So what
-is read of them are the rows of arrays.
+There may be hundreds, so that even the smallest work per connection adds up. What is read of them are therefore rows of
+arrays.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from workloads.counter_page import (
     page_bytes,
 )
 
-HISTORY_S = 60  # of seconds kept to explain a stall
-SATURATED = 0.9  # of one core: from here on the client, not the server, may set the rate
+HISTORY_S = 60  # seconds kept to explain a stall
+SATURATED = 0.9  # of one core: above this, the client may limit the rate
 TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
 
 Ints = npt.NDArray[np.int64]
 
 
 class Connection:
-    """What is known of a single connection. `row` is its id in the journal."""
+    """A single connection. `row` is its id in the journal."""
 
     def __init__(self, slot: int, client: int, name: str, page: Page) -> None:
         self.slot = slot
@@ -59,7 +59,7 @@ class Connection:
         self.page = page
         self.backend_pid = self.word(Word.BACKEND_PID)
         self.client_pid = self.word(Word.CLIENT_PID)
-        self.is_here = not page.words[Control.ELSEWHERE]  # else the client's pid is another machine's
+        self.is_here = not page.words[Control.ELSEWHERE]  # otherwise the client's pid is another machine's
         self.detector: Detector | None = None
         self.stall_event = 0
         self.snapshot: StallSnapshot | None = None  # of its newest stall
@@ -67,7 +67,6 @@ class Connection:
         self.history_ticks = 0
 
     def word(self, word: Word) -> int:
-        """One counter."""
         return self.page.word(self.slot, word)
 
 
@@ -75,11 +74,11 @@ Found = tuple[Connection, Change]
 
 
 class Ticked(NamedTuple):
-    """An interval of all connections, and what it shows of stalls.
+    """An interval of all connections, and its changes of stalls.
 
-    `seconds` are rows of the journal, in the order of the fields of `engine.journal.rows.RoleSecond`; `outcomes` are
-    of those whose transactions did not all end well; `times` are transactions that are timed one by one: (client, when
-    it ended, how long it took).
+    `seconds` are journal rows, ordered like the fields of `engine.journal.rows.RoleSecond`; `outcomes` only of
+    connections with transactions that did not succeed; `times` are individually timed transactions: (client, end,
+    duration).
     """
 
     seconds: list[tuple[Any, ...]]
@@ -89,7 +88,7 @@ class Ticked(NamedTuple):
 
 
 class _Interval(NamedTuple):
-    """What may explain a stall, of all connections: the columns of `SeenSecond`."""
+    """What may explain a stall, for all connections: the columns of `SeenSecond`."""
 
     t_ns: int
     dt_ns: int
@@ -103,7 +102,6 @@ class _Interval(NamedTuple):
     limited_ns: list[int]
 
     def of(self, slot: int) -> SeenSecond:
-        """That of one connection."""
         return SeenSecond(
             self.t_ns,
             self.dt_ns,
@@ -119,9 +117,9 @@ class _Interval(NamedTuple):
 
 
 class Connections:
-    """The connections of a step, `all` by their slots. Made when the clients stand at the barrier.
+    """The connections of a step, `all` by slot. Created once the clients have reached the barrier.
 
-    Raises OSError when a client's process has gone by then.
+    Raises OSError if a client's process has ended by then.
     """
 
     def __init__(self, step: Step, page: Page | None, server: ServerSample) -> None:
@@ -133,15 +131,15 @@ class Connections:
         self._service, self._response = map(Histograms, self._counts())
         self._quantiles = [partial(self._service.quantile_us, each.slot) for each in self.all]
         ages = [step.watched(name)[0] for _, name in step.roles]
-        self.asked = any(age != "page" for age in ages)  # the server, for ages
+        self.asked = any(age != "page" for age in ages)  # whether the server is asked for ages
         self._on_page = np.array([age == "page" for age in ages[: len(roles)]], dtype=bool)
-        self.on_page = bool(self._on_page.any())  # whether any age is
+        self.on_page = bool(self._on_page.any())  # whether any age is on the page
         self._of_session = [age == "session" for age in ages]
-        self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as the server says
+        self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
-        self._sees_backends = bool(server.total)  # else a local process of its backend's pid is another's
+        self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
         self._backends = Tasks(self._of_server(server))
-        # A client process that serves several connections is counted with the first.
+        # A client process with several connections is counted with the first.
         first: dict[int, int] = {}
         self._served_by = [first.setdefault(each.client_pid, each.slot) for each in self.all]
         self._readers: dict[int, TaskReader] = {}
@@ -157,21 +155,20 @@ class Connections:
         self._ticks = 0
 
     def begin(self, add: Callable[[Connection], int], rule: StallRule, t_ns: int) -> None:
-        """The step begins at `t_ns`; `add` adds a connection to the journal and returns its id."""
+        """Start the step at `t_ns`; `add` adds a connection to the journal and returns its id."""
         self._floor_ns = int(rule.in_flight_floor_s * 1e9)
         for each in self.all:
             each.row = add(each)
             each.detector = Detector(rule, each.name, each.client, t_ns)
 
     def close(self) -> None:
-        """Close the files of the clients' processes."""
         for reader in self._readers.values():
             reader.close()
 
     def observe(self, observed: Observed, aged: Callable[[int], int]) -> None:
-        """What the server says of the sessions: their ages, where the page does not have them; others have none.
+        """Take the ages that the server reports for connections without an age on the page.
 
-        `aged` gives an age in active time.
+        `aged` converts an age to active time.
         """
         if not self.asked:
             return
@@ -183,16 +180,16 @@ class Connections:
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
     def in_flight_ns(self, t_ns: int) -> Ints:
-        """The ages of the statements in flight, by slot; 0 without one."""
+        """Ages of the statements in flight, by slot; 0 without one."""
         sent_ns = self._live[:, Word.IN_FLIGHT_NS].copy()
         ages_ns = np.where(sent_ns > 0, t_ns - sent_ns, 0)
-        if self.asked:  # a session has rested since before the step at first
+        if self.asked:  # at first, a session has been idle since before the step
             since_ns = t_ns - self._live[:, Word.STARTED_NS]
             ages_ns = np.where(self._on_page, ages_ns, np.minimum(self._ages_ns, since_ns))
         return np.maximum(ages_ns, 0)
 
     def look(self, t_ns: int) -> list[Found]:
-        """Check, between two ticks, whether a statement in flight is too old."""
+        """Check, between two ticks, for statements in flight that are too old."""
         ages_ns = self.in_flight_ns(t_ns)
         return [
             (self.all[slot], change)
@@ -202,11 +199,9 @@ class Connections:
         ]
 
     def finish(self, t_ns: int) -> list[Found]:
-        """The step is over."""
         return [(each, change) for each in self.all if each.detector for change in each.detector.finish(t_ns)]
 
     def tick(self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait]) -> Ticked:
-        """The interval that ends now."""
         now = self._live.copy()
         more, self._known = now - self._known, now
         statements, rows = more[:, Word.STATEMENTS].tolist(), more[:, Word.ROWS].tolist()
@@ -246,7 +241,6 @@ class Connections:
         return Ticked(list(columns), self._fresh_outcomes(more), self._fresh_times(now, more), found)
 
     def seconds(self, each: Connection) -> tuple[SeenSecond, ...]:
-        """The last seconds of a connection."""
         new = min(self._ticks - each.history_ticks, len(self._history))
         for index in range(len(self._history) - new, len(self._history)):
             each.history.append(self._history[index].of(each.slot))
@@ -254,7 +248,7 @@ class Connections:
         return tuple(each.history)
 
     def totals(self, name: str, seconds: float, threads: int = 1) -> RoleTotals:
-        """The totals of a role's connections over a step; each client process has `threads`."""
+        """Totals of a role over a step; each client process has `threads`."""
         own = np.array([each.name == name for each in self.all], dtype=bool)
         live, backends, clients = self._live[own], self._backends.used(), self._clients.used()
         service, response = (counts[own].sum(axis=0) for counts in self._counts())
@@ -298,14 +292,14 @@ class Connections:
         )
 
     def _counts(self) -> Iterator[Ints]:
-        """The live histograms of service times and of response times."""
+        """Live histograms of service times and of response times."""
         return (self._slots[:, first : first + histogram.BUCKETS] for first in (SERVICE_OFFSET, RESPONSE_OFFSET))
 
     def _of_server(self, server: ServerSample) -> list[Task | None]:
         return [server.tasks.get(each.backend_pid) for each in self.all]
 
     def _of_clients(self) -> list[Task | None]:
-        """The clients' processes now, each with the first connection that it serves."""
+        """The clients' processes, each with the first connection that it serves."""
         found: list[Task | None] = [None] * len(self.all)
         for slot, reader in self._readers.items():
             found[slot] = reader.read()
@@ -331,7 +325,7 @@ class Connections:
         self._ticks += 1
 
     def _fresh_responses(self, now: Ints) -> list[bytes | None]:
-        """What was counted of response times, of the connections that have any."""
+        """Response times since the last tick, for connections that have any."""
         longest_ns = now[:, Word.LATE_MAX_NS]
         have = ((longest_ns > 0) | (self._slots[:, RESPONSE_OFFSET] > 0)).tolist()
         if not any(have):
@@ -354,7 +348,7 @@ class Connections:
 
 
 def _slots(page: Page | None, count: int) -> Ints:
-    """The slots of a page as rows. The mapping is their own: it may only be read, and goes with the last of them."""
+    """A page's slots as rows, through a read-only mapping that is released with the last array over it."""
     if page is None or not count:
         return np.zeros((0, SLOT_WORDS), dtype=np.int64)
     words = np.frombuffer(mmap.mmap(page.fd, page_bytes(count), prot=mmap.PROT_READ), dtype=np.int64)
@@ -362,7 +356,7 @@ def _slots(page: Page | None, count: int) -> Ints:
 
 
 def _told(each: Connection) -> Task:
-    """A client's process on another machine, as was told of it last."""
+    """A client's process on another machine, as last reported."""
     cpu_ns, runq_ns, voluntary, involuntary, state = (each.word(word) for word in TOLD)
     return Task(each.client_pid, chr(state).strip("\0 "), cpu_ns, runq_ns, 0, voluntary, involuntary, 0, 0)
 

@@ -1,4 +1,4 @@
-"""The evidence for the causes of a stall: a few seconds of each connection, of the machine, and the server's events."""
+"""Evidence for the causes of a stall: some seconds of each connection and the machine, and server events."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from engine.postgres.serverlog import LogEvent
 
 @dataclass(frozen=True, slots=True)
 class RoleSecond:
-    """One connection over one interval that ended at `t_ns`. `wait` is None when the server was not asked or silent.
+    """One connection over one interval that ended at `t_ns`. `wait` is None if the server was not asked or did not
+    answer.
 
-    `limited_ns` is the sleep of the client's limiter.
+    `limited_ns` is the sleep of the client's rate limiter.
     """
 
     t_ns: int
@@ -31,7 +32,7 @@ class RoleSecond:
 
 @dataclass(frozen=True, slots=True)
 class HostSecond:
-    """The machine over one interval: how much CPU time was stolen, and how busy the device was, each 0 to 1."""
+    """The machine over one interval: CPU time stolen and device utilisation, each 0 to 1."""
 
     t_ns: int
     dt_ns: int
@@ -40,14 +41,14 @@ class HostSecond:
 
     @classmethod
     def of(cls, t_ns: int, dt_ns: int, host: Mapping[str, int], device: Mapping[str, int]) -> HostSecond:
-        """From the differences of `engine.host.machine_counters` over the interval."""
+        """Takes differences of `engine.host.machine_counters` over the interval."""
         total = sum(max(0, host.get(name, 0)) for name in CPU_COLUMNS)
         return cls(t_ns, dt_ns, share(host.get("steal_ns", 0), total), share(device.get("io_ns", 0), dt_ns))
 
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Another connection: `in_flight_ns` is the age of its statement now, 0 when it has none."""
+    """Another connection: `in_flight_ns` is the age of its statement now, 0 without one."""
 
     role: str
     in_flight_ns: int
@@ -56,11 +57,11 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about one stall. Whole histories may be given: only what overlaps the stall is used.
+    """What is known about one stall. Histories may be longer: only what overlaps the stall is used.
 
-    `ended_ns` is now while it lasts. `names` says who a pid is ("delete role", "autovacuum worker").
-    `partners` are the other connections of the same client, `others` those of other loads that run at the same time.
-    `vacuums` are those at work now, `relations` the tables of the stalled role (a vacuum of another is no cause).
+    `ended_ns` is now while it lasts. `names` labels pids ("delete role", "autovacuum worker"). `partners` are other
+    connections of the same client, `others` those of concurrent background workloads. `vacuums` are running now,
+    `relations` are the stalled role's tables (a vacuum of another is not a cause).
     """
 
     role: str
@@ -79,5 +80,5 @@ class Evidence:
 
 
 def share(part: float, whole: float) -> float:
-    """A part of a whole, cut to 0 to 1; 0 of nothing."""
+    """A fraction clamped to 0 to 1; 0 if the whole is 0."""
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The histograms of a step's connections, read together: what each counted since the last reading; their quantiles."""
+"""The histograms of a step's connections: counts since the last reading, and quantiles."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ UPPER_US: Ints = np.array([histogram.bounds(bucket)[1] for bucket in range(histo
 
 
 class Fresh(NamedTuple):
-    """What was counted since the last reading: `packed` is that of each connection as `histogram.pack` has it.
+    """Counts since the last reading: `packed` per connection in the format of `histogram.pack`.
 
-    `longest_us` are the upper bounds of the highest buckets, 0 where nothing was counted.
+    `longest_us` are upper bounds of the highest non-empty buckets, or 0.
     """
 
     packed: list[bytes]
@@ -24,7 +24,7 @@ class Fresh(NamedTuple):
 
 
 class Histograms:
-    """One histogram of each connection. `live` are their counts on the page, a row for each."""
+    """One histogram per connection. `live` are the counts on the page, a row for each."""
 
     def __init__(self, live: Ints) -> None:
         self._live = live
@@ -32,8 +32,8 @@ class Histograms:
         self._rows = np.arange(len(live))
 
     def fresh(self, longest_ns: int) -> Fresh:
-        """What was counted since this was asked last, by connections none of which had a longer time than this."""
-        # No count lies beyond the longest, so that most of the histograms need not be looked at.
+        """Counts since the last call; no connection has had a time above `longest_ns`."""
+        # Buckets beyond the longest time are empty, so most of each histogram can be skipped.
         used = histogram.index(longest_ns // 1000) + 1
         live, known = self._live[:, :used], self._known[:, :used]
         rows, buckets = divmod(np.flatnonzero(live != known), used)
@@ -50,7 +50,7 @@ class Histograms:
         return Fresh([data[start:end] for start, end in zip([0, *edges], edges, strict=False)], longest_us)
 
     def quantile_us(self, row: int, q: float) -> int | None:
-        """The bound up to which the fraction `q` of a connection's times lie, by the last reading; None of none."""
+        """Upper bound of a connection's quantile `q` by the last reading; None without counts."""
         added = self._known[row].cumsum()
         whole = int(added[-1])
         return int(UPPER_US[added.searchsorted(q * whole)]) if whole else None

@@ -1,4 +1,4 @@
-"""What the processes of a step's connections used, of all together: a row for each, a column for each counter."""
+"""Resource usage of a step's connections' processes: a row for each, a column for each counter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING = (0,) * (COUNTERS.stop - COUNTERS.start)
 
 
 class Used(NamedTuple):
-    """What each process used, in the order of the connections."""
+    """Usage per process, in the order of the connections."""
 
     cpu_ns: Ints
     runq_ns: Ints
@@ -28,7 +28,7 @@ class Used(NamedTuple):
 
 
 class Tasks:
-    """The processes of connections: what they used in the last interval, and since each was first seen."""
+    """Processes of connections: usage in the last interval, and since each was first seen."""
 
     def __init__(self, tasks: Sequence[Task | None]) -> None:
         self._first = self._last = _counters(tasks)
@@ -36,7 +36,7 @@ class Tasks:
         self.states = [task.state if task is not None else "" for task in tasks]
 
     def take(self, tasks: Sequence[Task | None]) -> Used:
-        """Take a reading; return what each process used since the last one. One that has exited uses nothing more."""
+        """Return what each process used since the last reading. One that has exited uses nothing more."""
         there = _there(tasks)
         now = np.where(there[:, None], _counters(tasks), self._last)
         used = np.where(self._seen[:, None], now - self._last, 0)
@@ -45,7 +45,7 @@ class Tasks:
         return _used(used)
 
     def used(self) -> Used:
-        """What each used since this was made; nothing where it was not there then."""
+        """Usage since this was created; 0 for processes that were not there then."""
         return _used(np.where(self._from_first[:, None], self._last - self._first, 0))
 
 

@@ -1,7 +1,6 @@
 """Watches one step: reads the counters page and the kernel once a second, writes the journal, finds stalls.
 
-Nothing here waits for a client, and no client waits for this: a late tick makes a longer interval, never a
-slower statement.
+It never waits for a client, nor a client for it: a late tick makes a longer interval, never a slower statement.
 """
 
 from __future__ import annotations
@@ -35,17 +34,19 @@ from workloads.counter_page import READ_OFFSET_NS, Control, Page
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000
-LEAD_NS = 5_000_000  # what it takes to write the step's record, so that the clients start when it says
-# Of a second in which a server was paused, and active for less than this, the roles' counts go into the next.
+LEAD_NS = 5_000_000  # time to write the step's record, so that clients start at the recorded time
+# If a paused server was active for less than this in a second, roles' counts go into the next one.
 LEAST_WORKED_NS = 100_000_000
 LATE_NS = 500_000_000  # a tick later than this leaves a `gap` event
 
-Relations = Callable[[Role], frozenset[str]]  # the tables that a role works on
+Relations = Callable[[Role], frozenset[str]]  # tables used by a role
 
 
 class StepSampler:
-    """Samples one step. Made when the clients stand at the barrier; `begin` opens the record, `watch` is
-    called often and does what is due, `finish` when all roles are done."""
+    """Samples one step. Created once the clients have reached the barrier.
+
+    `begin` opens the record, `watch` is called often and does what is due, `finish` is called when all roles are done.
+    """
 
     def __init__(
         self,
@@ -61,11 +62,11 @@ class StepSampler:
         self._watched = step
         self._relations = relations
         self.started_ns = self.ended_ns = 0
-        self.seconds = 0.0  # by `finish`: the length, without pauses
-        self.wall_seconds = 0.0  # by `finish`: with them; 0 without any
+        self.seconds = 0.0  # set by `finish`: duration without pauses
+        self.wall_seconds = 0.0  # set by `finish`: duration with pauses, 0 if there were none
         self._page = page
         self.largest_rss_bytes = 0
-        self.role_totals: dict[str, RoleTotals] = {}  # by `add_up`
+        self.role_totals: dict[str, RoleTotals] = {}  # set by `add_up`
         self._server_first = self._server = sources.server()
         self._host_first, self._device_first = self._host, self._device = sources.machine()
         self._engine_first_ns = self._engine_ns = time.process_time_ns()
@@ -73,21 +74,21 @@ class StepSampler:
         self.roles = self._connections.all
         known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
         self._waits = WaitLooks(sources.activity, known, page)
-        # Where it is asked often what they wait for, it is asked with that who has done it for long.
+        # If waits are sampled often, the same query also reports old statements.
         if self._connections.asked and self._waits.often:
             self._waits.least_age_s = sources.rule.in_flight_floor_s
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
-        self.stalling = False  # whether a stall lasts
-        self._stopped_event: int | None = None  # while the postmaster is
+        self.stalling = False  # whether there is a current stall
+        self._stopped_event: int | None = None  # while the postmaster is stopped
         self._observed = Observed({}, ())
-        self._wal = (0, 0)  # when it was last asked for, and how much there was
+        self._wal = (0, 0)  # (time, bytes) of the last reading
         self._active_ages = ActiveAges()
         self._snapshots = Snapshots(sources.activity, seen=sources.processes is not None)
         self._host_seconds: deque[HostSecond] = deque(maxlen=HISTORY_S)
 
     def begin(self, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], wal_bytes: int) -> None:
-        """Open the step's record; it starts `LEAD_NS` from now. The caller commits once the clients know."""
+        """Open the step's record; the step starts `LEAD_NS` from now. The caller commits once the clients know."""
         journal = self.sources.journal
         lead_ns = LEAD_NS + (self._page.words[Control.LATENCY_NS] if self._page else 0)
         self.started_ns = self._ticked_ns = self._looked_ns = time.monotonic_ns() + lead_ns
@@ -118,22 +119,21 @@ class StepSampler:
 
     @property
     def due_ns(self) -> int:
-        """When there will be something to do."""
         return min(self._due_ns, self._look_due_ns, max(self._waits.due_ns, self.started_ns))
 
     @property
     def _look_due_ns(self) -> int:
-        """When statements in flight are looked at next: not where that is done with each look at waits."""
+        """Time of the next look at statements in flight: with the tick if looks at waits cover them."""
         with_waits = self._ages_come_with_waits and not self._connections.on_page
         return self._due_ns if with_waits else self._looked_ns + LOOK_NS
 
     @property
     def _ages_come_with_waits(self) -> bool:
-        """Not where clients know no gate: their server is stopped so often that one look too many is missed."""
+        """Not for clients without a gate: their server is stopped so often that a missed look matters."""
         return self._waits.least_age_s > 0 and not (self._page is not None and self._page.words[Control.TURNS])
 
     def finish(self, t_ns: int) -> None:
-        """The step ended at `t_ns`: records the last, shorter interval, closes stalls that last."""
+        """Record the last, shorter interval of a step that ended at `t_ns`, and end current stalls."""
         self.ended_ns = t_ns
         self._tick(max(t_ns, self._ticked_ns + 1), last=True)
         self._snapshots.close()
@@ -146,39 +146,38 @@ class StepSampler:
         self.sources.journal.commit()
 
     def close(self) -> None:
-        """Give up what is held open for the step, which may not have come to its end. May be called again."""
+        """Release what is held for the step, finished or not. May be called again."""
         self._snapshots.close()
         self._connections.close()
 
     def add_up(self) -> None:
-        """Add up the roles of a step that has ended; what their clients corrected after that is in it."""
+        """Add up the roles of an ended step, including corrections that clients made after its end."""
         for name in dict.fromkeys(role.name for role in self.roles):
             found = self._connections.totals(name, self.seconds, self._watched.watched(name)[1])
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
             self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_samples=looks)
 
     def server_totals(self) -> dict[str, int]:
-        """What all server processes did since the start, the bench's own monitor connection left out."""
+        """What all server processes did since the start, without the engine's own monitor connection."""
         return self._of_server(self._server_first, self._server)
 
     def host_totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """What host and device counted since the start."""
         return difference(self._host_first, self._host), difference(self._device_first, self._device)
 
     @property
     def engine_cpu_ns(self) -> int:
-        """CPU time of the engine itself since the start: what watching costs."""
+        """CPU time of the engine itself since the start: the cost of watching."""
         return self._engine_ns - self._engine_first_ns
 
     def _active_ns(self, t_ns: int) -> int:
-        """The time without the server's pauses."""
+        """Time without the server's pauses."""
         return t_ns if self._page is None else slice_times.active_ns(self._page, t_ns)
 
     @property
     def _may_ask(self) -> bool:
         """Whether the server may be asked for ages: not while it is stopped for another's slice.
 
-        A backend that was stopped while it told what it does would have the one that asks wait for it at full speed.
+        A backend stopped while updating its status would make the asking backend spin until it continues.
         """
         return not self._connections.asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
@@ -217,7 +216,7 @@ class StepSampler:
                 journal.add_wait_second(seen)
             if times:
                 journal.add_sample(self.step, t_ns, dt_ns, TRANSACTIONS, {"ended": times})
-        # Only now, when every role's second is known: a stall may be the partner's doing.
+        # Only now, with every role's second known: a partner may have caused the stall.
         for role, change in changes:
             self._record_stall(role, change)
         engine_ns = time.process_time_ns()
@@ -231,7 +230,7 @@ class StepSampler:
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
         if self._connections.asked and self._page is not None and self._page.words[Control.TURNS]:
-            self._observed = self._observe()  # at the tick the server may be stopped for another's slice
+            self._observed = self._observe()  # at the tick, the server may be stopped for another's slice
         elif self._connections.asked and not self._ages_come_with_waits:
             self._observe(self.sources.rule.in_flight_floor_s)
         self._find_stalls(t_ns)
@@ -262,7 +261,7 @@ class StepSampler:
             self.sources.journal.add_sample(self.step, t_ns, t_ns - before_ns, "wal", {"bytes": wal_bytes - before})
 
     def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
-        """What the server did between two samples, without what it did for the monitor."""
+        """What the server did between two samples, except for the monitor."""
         total = difference(first.total, last.total)
         for key, value in self._of_monitor(first, last).items():
             total[key] -= value
@@ -273,10 +272,10 @@ class StepSampler:
         return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
 
     def _observe(self, least_age_s: float = 0.0) -> Observed:
-        """What backends wait for; nothing for a second in which the server does not say.
+        """Waits of backends; empty for a second in which the server does not answer.
 
-        Ages that come from there stay as they are in such a second. Between ticks only those are asked for of which
-        there may be news: ages from which on a statement may be a stall.
+        Ages from the server stay unchanged in such a second. Between ticks only ages that may mean a stall are
+        requested.
         """
         if not self._may_ask:
             return self._observed
@@ -300,7 +299,7 @@ class StepSampler:
             wait = self._observed.waits.get(role.backend_pid)
             client_pid = role.client_pid if role.is_here else 0
             role.snapshot = self._snapshots.take(role.backend_pid, client_pid, wait, self._names())
-        # Now that the snapshot has seen who holds the lock.
+        # After the snapshot, which shows who holds the lock.
         stall = dataclasses.replace(change.stall, causes=self._explain(role, change))
         record = stall.record() | ({"snapshot": role.snapshot.record()} if role.snapshot else {})
         if change.kind == "began":
@@ -311,7 +310,7 @@ class StepSampler:
             journal.update_event(role.stall_event, stall.ended_ns, record)
 
     def _names(self) -> dict[int, str]:
-        """Who a pid is."""
+        """Names of pids."""
         roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
         return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
 
@@ -356,7 +355,7 @@ class StepSampler:
             self._note(kind, t_ns, t_ns, data)
 
     def _watch_postmaster(self, t_ns: int, server: ServerSample) -> None:
-        """Notes while the postmaster is stopped: backends go on, so that no stall tells it."""
+        """Record while the postmaster is stopped: backends keep working, so that no stall shows it."""
         if server.stopped and self._stopped_event is None:
             data = {"text": "the postmaster is stopped: nobody can connect"}
             self._stopped_event = self._note("server_stopped", t_ns, None, data)
@@ -379,7 +378,7 @@ class StepSampler:
                 self.sources.lasting[key] = row
 
     def _named(self, event: LogEvent) -> LogEvent:
-        """A lock wait with the name of what is locked, where the server can be asked for it now."""
+        """A lock wait with the name of the locked object, if the server can be asked now."""
         if event.kind != "lock_wait" or not self._may_ask:
             return event
         try:

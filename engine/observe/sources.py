@@ -1,4 +1,4 @@
-"""What the steps of a cell are watched through."""
+"""Sources of data about the steps of a cell."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.postgres.pgstat import MonitorError
 from engine.postgres.server_processes import ServerProcesses, ServerSample
 from engine.postgres.serverlog import LogEvent, ServerLog
 
-UNSEEN_SERVER = ServerSample({}, {}, {})  # of one whose processes are not to be seen
+UNSEEN_SERVER = ServerSample({}, {}, {})  # for invisible processes
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the steps of a cell are watched through; all live longer than a step.
+    """Sources of data about the steps of a cell; all outlive a step.
 
-    Of an external server only its own statistics are seen: no processes, no host, no log.
+    An external server has only its own statistics: no processes, host or log.
     """
 
     journal: JournalWriter
@@ -30,15 +30,14 @@ class Sources:
     activity: Activity
     monitor_pid: int
     rule: StallRule
-    # What the server's log reported lately, and which of it still lasts: a checkpoint may outlive its step.
+    # Recent log events, and current ones: a checkpoint may outlive its step.
     recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
     def server(self, last: ServerSample | None = None, *, whole: bool = True) -> ServerSample:
-        """All server processes now; what was last seen of them when the server has exited.
+        """All server processes now, or `last` if the server has exited. Raises MonitorError without `last`.
 
-        Not `whole` is for a second within a step: see `ServerProcesses.sample`. Raises MonitorError when nothing was
-        seen of it before.
+        Not `whole` is for a second within a step: see `ServerProcesses.sample`.
         """
         if self.processes is None:
             return UNSEEN_SERVER
@@ -48,5 +47,4 @@ class Sources:
         return sample
 
     def machine(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The server's host and device now; nothing where they are not seen."""
         return (self.host.host(), self.host.device()) if self.host is not None else ({}, {})

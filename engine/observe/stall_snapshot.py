@@ -1,7 +1,7 @@
-"""What is kept of the moment in which a stall began: where the stalled backend and its client hung, and behind whom.
+"""A snapshot of the start of a stall: where the stalled backend and its client hung, and behind whom.
 
-The reading is `probes.snapshot`'s. A user stack comes some milliseconds later, without being waited for; it stands in
-the record from the stall's next second on.
+`probes.snapshot` takes it. A user stack arrives some milliseconds later, without waiting for it, and is in the record
+from the stall's next second on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from engine.postgres.pgstat import MonitorError
 from probes import snapshot
 from probes.snapshot import ProcessSnapshot, UserStack
 
-MOST_USER_STACKS = 20  # in a step: each stops a backend for some milliseconds
+MOST_USER_STACKS = 20  # per step: each stops a backend for some milliseconds
 MOST_HOLDERS = 8
 ELSEWHERE = ProcessSnapshot(0, "", "", "", (), ("it runs on another host",))
 
 
 @dataclass(frozen=True, slots=True)
 class StallSnapshot:
-    """The snapshot of one stall; `record` is its JSON form, as complete as known."""
-
     taken_ns: int
     backend: ProcessSnapshot
     client: ProcessSnapshot
@@ -51,19 +49,19 @@ class StallSnapshot:
 
 @dataclass(slots=True)
 class Snapshots:
-    """Takes the snapshots of one step. Nothing here waits, except for the monitor's query, and nothing raises."""
+    """Takes the snapshots of one step. Waits for nothing but the monitor's query, and raises nothing."""
 
     activity: Activity
-    seen: bool = True  # the server's processes are of this machine, and its own
+    seen: bool = True  # whether the server's processes can be seen
     _tool: str | None = field(default_factory=snapshot.find_stack_tool)
     _left: int = MOST_USER_STACKS
     _pending: list[UserStack] = field(default_factory=list)
 
     def take(self, backend_pid: int, client_pid: int, wait: Wait | None, names: Mapping[int, str]) -> StallSnapshot:
-        """The moment now; `names` says who a pid is. `client_pid` 0: it is another machine's process."""
+        """Take a snapshot; `names` labels pids. `client_pid` is 0 for a client on another machine."""
         taken_ns = time.monotonic_ns()
         try:
-            # The backend first: what it does is what passes soonest.
+            # The backend first: its state is the most short-lived.
             backend = snapshot.take(backend_pid) if self.seen else _unseen(backend_pid)
             client = snapshot.take(client_pid) if client_pid else ELSEWHERE
             stack, note = self._user_stack(backend) if self.seen else (None, "")
@@ -76,17 +74,16 @@ class Snapshots:
                 notes=tuple(text for text in (note, "" if wait else "the server did not report a wait event") if text),
                 stack=stack,
             )
-        except Exception as error:  # whatever it is: the run is worth more than a look at it
+        except Exception as error:  # any: the run is worth more than a snapshot
             backend, client = (ProcessSnapshot(pid, "", "", "", (), ()) for pid in (backend_pid, client_pid))
             return StallSnapshot(taken_ns, backend, client, "", (), (f"no snapshot: {error!r}",))
 
     def poll(self) -> None:
-        """Collect the user stacks that have arrived. Called often; costs nothing while none is pending."""
+        """Collect user stacks that have arrived. Called often; free while none is pending."""
         if self._pending:
             self._pending = [stack for stack in self._pending if not stack.poll()]
 
     def close(self) -> None:
-        """Abandon stacks that have not arrived."""
         for stack in self._pending:
             stack.cancel()
         self._pending.clear()
@@ -117,5 +114,5 @@ class Snapshots:
 
 
 def _unseen(pid: int) -> ProcessSnapshot:
-    """A backend of an external server: a local process with its number would be another."""
+    """A backend of an external server: a local process with its pid would be another."""
     return ProcessSnapshot(pid, "?", "", "", (), ("the server's processes are not visible from outside",))

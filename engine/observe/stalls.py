@@ -4,18 +4,17 @@ A stall is an interval in which one connection makes (nearly) no progress. It be
 
 - **rate**: rows per second below `enter_fraction` of the trailing median for `enter_s`;
 - **in flight**: the statement in flight is older than max(`in_flight_floor_s`, `in_flight_p99_factor` x the
-  99th percentile of service time so far). This is seen while the statement is still running.
+  99th percentile of service times so far). This is seen while the statement is still running.
 
-and ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never enter
-the median, or a long stall would become its own yardstick. Work may go on slower than before: then it ends after
-`slower_s` in a row above `enter_fraction`, with the first of them. A lower level that holds steadily for a whole window
-is a new level, not a stall without end; a crawl below `crawl_fraction` is never taken for a level.
+It ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never enter the
+median, or a long stall would become its own yardstick. If work resumes at a slower pace, it ends with the first of
+`slower_s` consecutive seconds above `enter_fraction`. A lower level that holds steadily for a whole window is a new
+level, not an endless stall; a crawl below `crawl_fraction` is never a level.
 
-What is not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second
-counts fewer than `min_statements_per_tick` of them (its rate per second says nothing; the in-flight sign, which
-scales with its own percentile, still holds); a role that has finished its work.
-
-The same series of calls gives the same stalls, so they can be checked with the recorded series and the rule.
+Not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second counts fewer
+than `min_statements_per_tick` (its rate per second is meaningless, but the in-flight sign, which scales with its own
+percentile, still holds); a role that has finished its work. The same calls give the same stalls, so they can be checked
+with the recorded series and the rule.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 SECOND_NS = 1_000_000_000
-# Ticks come at 1 Hz give or take the scheduler's jitter: two of them are "2 s" even when they sum up to 1.95.
+# Ticks come at 1 Hz with scheduling jitter: two of them are "2 s" even if they add up to 1.95.
 JITTER_S = 0.1
 
 Trigger = Literal["rate", "in_flight"]
-Quantile = Callable[[float], int | None]  # of service times, in us: the bound up to which such a fraction of them lie
+Quantile = Callable[[float], int | None]  # upper bound in us of a quantile of service times
 
 
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """The parameters; they stand in the manifest. Fractions are of the trailing median of rows per second."""
+    """The parameters, recorded in the manifest. Fractions are of the trailing median of rows per second."""
 
     enter_fraction: float = 0.30
     enter_s: float = 2.0
@@ -48,7 +47,7 @@ class StallRule:
     window_s: float = 60.0
     in_flight_floor_s: float = 1.0
     in_flight_p99_factor: float = 20.0
-    min_statements: int = 10  # with fewer, a percentile says nothing
+    min_statements: int = 10  # with fewer, a percentile is meaningless
     min_statements_per_tick: float = 2.0
     warm_up_s: float = 5.0
     crawl_fraction: float = 0.05
@@ -58,10 +57,10 @@ class StallRule:
 class Stall:
     """One stall of one connection, as known so far; `ended_ns` is None while it lasts.
 
-    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is when it
-    will have ended if the seconds since then, in which work went on, are followed by more. `duration_s` runs to either,
-    or to the latest call. `depth` is the lowest rate over the median, 0 (nothing moved) to 1. `missed_rows` is
-    median x duration - rows done. `causes` is filled by the engine: most likely first.
+    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is its end
+    if the working seconds since then are followed by more. `duration_s` runs to either, or to the latest call. `depth`
+    is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x duration - rows done. The engine
+    fills `causes`, likeliest first.
     """
 
     role: str
@@ -78,13 +77,12 @@ class Stall:
     ending_ns: int | None = None
 
     def record(self) -> dict[str, Any]:
-        """The JSON form."""
         return {**dataclasses.asdict(self), "causes": [dict(cause) for cause in self.causes]}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call found; `stall.started_ns` is the same from `began` to `ended`."""
+    """A change of a stall; `stall.started_ns` is the same from `began` to `ended`."""
 
     kind: Literal["began", "went_on", "ended"]
     stall: Stall
@@ -98,16 +96,15 @@ class _Tick(NamedTuple):
 
 
 class _Window:
-    """Seconds in a row, the newest `most_s` of them, with their median: asked for each connection each second."""
+    """Consecutive seconds, the newest `most_s` of them, with their median: needed per connection each second."""
 
     def __init__(self, most_s: float) -> None:
         self.ticks: deque[_Tick] = deque()
         self._most_ns = (most_s + JITTER_S) * SECOND_NS
         self._ns = 0
-        self._rates: list[float] = []  # in order of size
+        self._rates: list[float] = []  # sorted
 
     def add(self, tick: _Tick) -> None:
-        """Take in the next second; the oldest make room for it."""
         self.ticks.append(tick)
         self._ns += tick.end_ns - tick.start_ns
         insort(self._rates, tick.rate_per_s)
@@ -117,14 +114,12 @@ class _Window:
             del self._rates[bisect_left(self._rates, oldest.rate_per_s)]
 
     def clear(self) -> None:
-        """Forget them."""
         self.ticks.clear()
         self._rates.clear()
         self._ns = 0
 
     @property
     def seconds(self) -> float:
-        """Their total length."""
         return self._ns / SECOND_NS
 
     @property
@@ -135,7 +130,7 @@ class _Window:
 
     @property
     def lowest(self) -> float:
-        """Lowest of the rates; there must be some."""
+        """Lowest of the rates, of which there must be one."""
         return self._rates[0]
 
 
@@ -146,20 +141,20 @@ class Detector:
         self.rule = rule
         self.role = role
         self.client = client
-        self.stall: Stall | None = None  # the one that lasts
+        self.stall: Stall | None = None  # the current one
         self._floor_ns = int(rule.in_flight_floor_s * SECOND_NS)
         self._warm_ns = started_ns + int(rule.warm_up_s * SECOND_NS)
         self._last_ns = started_ns
         self._free_ns = started_ns  # end of the previous stall: the next one cannot start before it
         self._history = _Window(rule.window_s)  # normal seconds
-        self._slow: list[_Tick] = []  # slow seconds in a row that are no stall yet
-        self._good: list[_Tick] = []  # seconds in a row with progress, while a stall lasts
+        self._slow: list[_Tick] = []  # consecutive slow seconds, not a stall yet
+        self._good: list[_Tick] = []  # consecutive seconds with progress during a stall
         self._stalled = _Window(rule.window_s)  # the stall's seconds
         self._stalled_rows = 0
         self._over_ns = 0  # when the in-flight age was last seen over its limit
         self._statements = 0
         self._quantile_us: Quantile = lambda _: None
-        self._asked = False  # for the percentile that belongs to this limit
+        self._asked = False  # whether the percentile was already used for this limit
         self._limit_ns: int | None = None
         self._carried_rows = 0
         self._finished = False
@@ -173,17 +168,16 @@ class Detector:
         in_flight_ns: int = 0,
         quantile_us: Quantile = lambda _: None,
     ) -> tuple[Change, ...]:
-        """Take in the second that ends at `t_ns`.
+        """Take in the second that ends at `t_ns`, in which `rows` and `statements` finished.
 
-        `rows` and `statements` finished in it; `in_flight_ns` is the age of the statement in flight at `t_ns`
-        (0: none); the quantiles are of the service times of the step so far, this second included, until the next
-        call. They are asked for only where something is slow: to find them takes longer than all the rest.
+        `in_flight_ns` is the age of the statement in flight at `t_ns` (0: none). `quantile_us` is of service times of
+        the step so far, this second included, until the next call; called only if something is slow, as it is costly.
         """
         if self._finished:
             return ()
         self._statements += statements
         self._quantile_us, self._asked = quantile_us, False
-        start_ns = max(t_ns - dt_ns, self._last_ns)  # where ticks overlap, time is counted once
+        start_ns = max(t_ns - dt_ns, self._last_ns)  # count overlapping time once
         if dt_ns <= 0 or start_ns >= t_ns:
             self._carried_rows += rows if dt_ns <= 0 else 0
             return ()
@@ -196,7 +190,7 @@ class Detector:
         return self._before(tick, in_flight_ns, dt_ns)
 
     def look(self, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
-        """A check between two ticks; reports at most that a stall began."""
+        """Check between two ticks; reports at most the start of a stall."""
         if self._finished or not self._over_limit(t_ns, in_flight_ns):
             return ()
         if self.stall is not None:
@@ -205,7 +199,7 @@ class Detector:
         return self._begin("in_flight", t_ns - in_flight_ns, t_ns, in_flight_ns)
 
     def finish(self, t_ns: int) -> tuple[Change, ...]:
-        """The role's work, or the step, is over: a stall that still lasts ends with it. Later calls do nothing."""
+        """End the stall that still lasts, as the role's work or the step is over. Later calls do nothing."""
         if self._finished:
             return ()
         self._finished = True
@@ -231,7 +225,7 @@ class Detector:
     def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
         level = self._history.median
         start_ns = min(max(start_ns, self._free_ns), t_ns)
-        # One connection has one statement: while it is in flight nothing finishes, so the depth is 0.
+        # A connection has one statement: while it is in flight nothing finishes, so the depth is 0.
         depth = 0.0 if trigger == "in_flight" else min(tick.rate_per_s for tick in self._slow) / level
         self.stall = Stall(
             self.role, self.client, start_ns, None, trigger, depth, (t_ns - start_ns) / SECOND_NS, 0, 0, level
@@ -249,7 +243,7 @@ class Detector:
         over = self._over_limit(tick.end_ns, in_flight_ns)
         self._see(tick.end_ns, in_flight_ns)
         level = self.stall.median_per_s
-        # Without a level (most seconds see no statement end) the stall is over when its statement is.
+        # Without a level (most seconds see no statement end), the stall is over when its statement is.
         if not over and (level == 0 or tick.rate_per_s > self.rule.enter_fraction * level):
             self._good.append(tick)
             least = self.rule.leave_fraction * level
@@ -270,7 +264,7 @@ class Detector:
         return (Change("went_on", self.stall),)
 
     def _ending_ns(self) -> int:
-        """When work went on; the first of those seconds may hold the end of the statement that was too long."""
+        """When work resumed; the first of those seconds may contain the end of the slow statement."""
         assert self.stall is not None
         return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 
@@ -302,7 +296,7 @@ class Detector:
         )
 
     def _is_coarse(self, dt_ns: int) -> bool:
-        """Whether a typical statement takes so long that the rate of one interval says nothing."""
+        """Whether a typical statement takes so long that the rate of one interval is meaningless."""
         p50_us = self._quantile_us(0.5)
         return p50_us is not None and p50_us * 1000 * self.rule.min_statements_per_tick > dt_ns
 
@@ -323,7 +317,7 @@ class Detector:
             self.stall = dataclasses.replace(self.stall, max_in_flight_ns=in_flight_ns)
 
     def _count(self, tick: _Tick) -> None:
-        """Add a second to the stall. What was done in the second before the statement was sent is not its."""
+        """Add a second to the stall, without work done before the statement was sent."""
         assert self.stall is not None
         self._stalled.add(tick)
         if tick.start_ns >= self.stall.started_ns:

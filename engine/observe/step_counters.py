@@ -1,7 +1,7 @@
-"""What `perf stat`, or the kernel alone without a PMU, counts of a server's processes in a step, by role.
+"""Counts of `perf stat`, or without a PMU of the kernel alone, for a server's processes in a step, by role.
 
-Counted is from the step's begin to its end, as server CPU is. Processes that stand still, as those of a server do while
-others have their slices, count nothing: the counts belong to the same time as the step's operations.
+They run from the step's start to its end, like server CPU. Stopped processes, such as a server's during another's
+slices, count nothing: counts cover the same time as the step's operations.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from engine.host.perf import Counting
 from engine.host.proc_counters import ProcCounting
 from engine.host.procfs import children
 
-ATTEMPTS = 3  # a process that ends while perf attaches lets it fail
+ATTEMPTS = 3  # attaching fails if a process ends meanwhile
 USER_ONLY = "counted outside the kernel only: others than root may see no more"
-# A count is of the time in which the event had a counter, and what that comes to in all of it is a guess.
+# An event may have a counter for part of the time only; its count over all of it is extrapolated.
 LEAST_SHARE, WHOLE_SHARE = 0.5, 0.995
 NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 
 @dataclass(slots=True)
 class Counted:
-    """Counts by role and event; `note` says what is missing, and why. Without roles nothing was counted.
+    """Counts by role and event; `note` says what is missing, and why. No roles: nothing was counted.
 
-    `by_perf` says that perf was there while the step ran.
+    `by_perf`: perf was attached while the step ran.
     """
 
     roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Counted:
 
 @cache
 def lacking(program: str) -> str:
-    """Why this perf counts no hardware events on this machine; empty where it does. It is tried once."""
+    """Why this perf counts no hardware events on this machine; empty if it does. Tried once."""
     if not program:
         return "there is no perf here"
     own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
@@ -52,23 +52,22 @@ def lacking(program: str) -> str:
 
 
 def kernel_only(lack: str) -> str:
-    """What is said of counts without a PMU."""
     return f"no hardware counters: {lack}; the kernel's own counts are from /proc"
 
 
 def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> dict[int, str]:
-    """A server's processes by what they do; not the engine's own connection to it.
+    """Roles of a server's processes by pid, without the engine's own connection.
 
-    What the postmaster begins later, such as workers for vacuum and for parallel queries, is counted with it.
+    Processes that the postmaster starts later, such as vacuum and parallel workers, are counted with it.
     """
     others = {pid: OTHERS for pid in (postmaster, *children(postmaster)) if pid != monitor}
     return others | {pid: role for pid, role in backends.items() if pid in others}
 
 
 def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, dict[str, EventCount]], list[str]]:
-    """Count without those of events that had a counter in less than half of the time, and what is to be said of them.
+    """Drop events that had a counter for less than half of the time; return the rest and remarks.
 
-    Events take turns where others than this run count, too: what is asked for fits into the counters that there are.
+    Events are multiplexed only if others use counters as well: those requested here fit.
     """
     kept: dict[str, dict[str, EventCount]] = {role: {} for role in roles}
     withheld, shares = set[str](), list[float]()
@@ -90,12 +89,12 @@ def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, d
 
 
 class StepCounters:
-    """Counts over the processes of one step. Nothing raises: where nothing can be counted, the note says why."""
+    """Counts over the processes of one step. Never raises: if nothing can be counted, the note says why."""
 
     def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
-        """Count with perf, or from /proc when perf is missing (`lack` says why).
+        """`lack` says why perf is missing; counts are then from /proc.
 
-        `roles` are the server's processes now, by what they do: they may change while perf attaches.
+        `roles` returns the server's current processes by role, which may change while perf attaches.
         """
         self._counting: Counting | ProcCounting | None = None
         self._roles: Mapping[int, str] = {}
@@ -115,7 +114,6 @@ class StepCounters:
                 self.counted.note = f"no counters: {error}"
 
     def start(self) -> None:
-        """Start counting: the step begins."""
         self._try(lambda counting: counting.start())
 
     def finish(self) -> None:
@@ -124,7 +122,6 @@ class StepCounters:
         self._try(self._take)
 
     def close(self) -> None:
-        """Stop counting."""
         if self._counting is not None:
             self._counting.close()
             self._counting = None

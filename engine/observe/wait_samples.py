@@ -1,7 +1,7 @@
-"""What connections wait for, looked at several times a second: from many looks, shares of time by wait event.
+"""Wait events of connections, sampled several times a second: their shares of time.
 
-The moments are chosen by chance, so that nothing that comes round at a pace of its own, such as the turns of servers
-in slices, is always seen in the same place. A look at a server whose turn it is not tells nothing and is left out.
+Sampling times are random, so that periodic activity, such as slices, is not always seen at the same phase. Samples of a
+server outside its slice are dropped, as they say nothing.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ SECOND_NS = 1_000_000_000
 NEVER_NS = 2**63 - 1
 OFTEN_NS = SECOND_NS // 2
 LOOKS_PER_S = 10.0
-# A look costs by the connection (200: 0.7 ms of CPU in the server), and of many each look tells more.
+# The cost of a sample grows with connections (200: 0.7 ms of server CPU), but so does its information.
 CONNECTIONS_PER_S = 500.0
 
 
 def looks_per_s(connections: int) -> float:
-    """Samples per second: ten for up to 50 connections, one every 0.4 s for 200."""
+    """Ten for up to 50 connections, one every 0.4 s for 200."""
     return min(LOOKS_PER_S, CONNECTIONS_PER_S / max(1, connections))
 
 
 class WaitLooks:
-    """Looks at the connections of a step; `look` is called often and asks the server when it is time.
+    """Samples the connections of a step; `look` is called often and queries the server when due.
 
-    `least_age_s` is the age from which on it tells which connections they are; 0 for not at all.
+    It also reports connections whose state is older than `least_age_s`, if that is not 0.
     """
 
     def __init__(
         self, activity: Activity, backends: Sequence[tuple[str, int]], page: Page | None, least_age_s: float = 0.0
     ) -> None:
-        """`backends` are (role, pid) of the connections whose server process is known."""
+        """`backends` are (role, pid) of connections with a known server process."""
         self.least_age_s = least_age_s
         self.names = list(dict.fromkeys(name for name, _ in backends))
         self.looks = 0
-        self.seen: dict[str, Counter[str]] = {name: Counter() for name in self.names}  # since the step began
+        self.seen: dict[str, Counter[str]] = {name: Counter() for name in self.names}  # since the start of the step
         self._activity, self._page = activity, page
         self._pids = [pid for _, pid in backends]
         self._roles = [self.names.index(name) for name, _ in backends]
@@ -52,14 +52,14 @@ class WaitLooks:
 
     @property
     def often(self) -> bool:
-        """Whether samples are frequent enough to tell what lasts."""
+        """Whether samples are frequent enough to detect stalls."""
         return bool(self.names) and self._interval_ns <= OFTEN_NS
 
     def look(self, t_ns: int) -> Observed | None:
-        """Take a sample if one is due; return the connections whose state has lasted, None without a sample."""
+        """Take a sample if due; return the connections whose state has lasted, or None without a sample."""
         if t_ns < self.due_ns:
             return None
-        # From when it was due: the caller is somewhat late each time. What was missed altogether is not made up for.
+        # From when it was due, as the caller is always a bit late. Missed samples are not made up for.
         since_ns = self.due_ns if t_ns - self.due_ns < self._interval_ns else t_ns
         self.due_ns = since_ns + round(self._interval_ns * random.uniform(0.5, 1.5))
         pauses = self._pauses()
@@ -67,7 +67,7 @@ class WaitLooks:
             return None
         try:
             found = self._activity.waits(self._pids, self._roles, self.least_age_s)
-        except MonitorError:  # a look less
+        except MonitorError:  # skip this sample
             return None
         if self._pauses() != pauses:
             return None
@@ -77,7 +77,7 @@ class WaitLooks:
         return found.old
 
     def take(self, step: int, t_ns: int, dt_ns: int) -> list[WaitSecond]:
-        """The samples of the interval that ends now, by role; empty without any."""
+        """Samples of the interval that ends now, by role; empty if there are none."""
         looks, fresh = self._fresh_looks, self._fresh
         self._fresh_looks, self._fresh = 0, {name: Counter() for name in self.names}
         self.looks += looks
@@ -86,7 +86,7 @@ class WaitLooks:
         return [WaitSecond(step, name, t_ns, dt_ns, looks, dict(counts)) for name, counts in fresh.items() if looks]
 
     def _pauses(self) -> tuple[int, int]:
-        """How long the server was paused before, and since when it is; a pause changes one of them."""
+        """Time paused before, and since when the server is paused; a pause changes one of them."""
         return (
             (0, 0)
             if self._page is None

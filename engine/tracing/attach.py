@@ -1,7 +1,7 @@
-"""The probes of a cell: attached before its clients start, read once a second, laid out by role in the journal.
+"""The probes of a cell: attached before its clients start, read once a second, recorded by role.
 
-Nothing here waits for bpftrace while a step is measured, and nothing that becomes of a probe ends a step: what there
-is to say becomes an event `probe`, a time without figures an event `probe_gap`.
+Nothing here waits for bpftrace while a step is measured, and no failure of a probe ends a step: messages become events
+`probe`, gaps in figures events `probe_gap`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from probes.errors import ProbeError
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
 from probes.table import BY_ID, SCRIPTED, WAITS
 
-WHOLE = 0.95  # less of the time in stacks than that is told: more kinds of stacks than a map holds, or missed seconds
-MESSAGES_MAX = 20  # per probe and cell: what repeats itself each second should not fill the journal
+WHOLE = 0.95  # report if stacks cover less of the time: a full map, or missed seconds
+MESSAGES_MAX = 20  # per probe and cell: repeated messages must not fill the journal
 PERIOD_S = 1.0
-LAST_FRAME_S = patient(1.6)  # how long after a step its last frame is waited for
-DECIDE_NS = 3_000_000_000  # into the step: by then its rate is known well enough to tell a probe's cost
-STALLS_MAX = 20  # so often in a step a probe is attached around stalls
-IDLE_S = 1.5  # the longest that bpftrace's pipe is left unread between steps
+LAST_FRAME_S = patient(1.6)  # wait for the last frame after a step
+DECIDE_NS = 3_000_000_000  # into the step: enough to estimate a probe's cost from its rate
+STALLS_MAX = 20  # attachments of a probe around stalls, per step
+IDLE_S = 1.5  # maximum time that bpftrace's pipe is left unread between steps
 
-_facts = cache(selection.facts)  # what this machine offers, as it was when the engine first asked
+_facts = cache(selection.facts)  # the machine's facilities when the engine first asked
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a step's last second was like, for telling what a probe would cost."""
+    """Load in a step's last second, for estimating the cost of a probe."""
 
     statements_per_s: float
     busy_cpus: float
@@ -49,7 +49,7 @@ class Pace:
 
 @dataclass(slots=True)
 class _Open:
-    """A session that was started, and how many of its messages have been recorded."""
+    """A started session, with how many of its messages have been recorded."""
 
     choice: Choice
     session: ProbeSession
@@ -77,11 +77,11 @@ class Probing(Closing):
     allow_slow: bool = False
     budget_percent: float = budget.LIMIT_PERCENT
     check: Callable[[], None] = lambda: None
-    unavailable: str = ""  # why no probe can be there
+    unavailable: str = ""  # why probes are impossible
 
     def __post_init__(self) -> None:
         self._choices = {choice.probe: choice for choice in self.choices}
-        # Not what lies in the install, which may be a script around it.
+        # Not the installed file, which may be a wrapper script.
         binary = Path(f"/proc/{self.postmaster}/exe")
         self._target = Target(
             self.postmaster,
@@ -118,7 +118,7 @@ class Probing(Closing):
         """End all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
         everything = [*self._open.values(), *self._ending]
         for one in everything:
-            one.session.ask_stop()  # all at once, so that they end side by side
+            one.session.ask_stop()  # all at once, so that they end in parallel
         for one in everything:
             one.session.stop()
         self._open, self._ending = {}, []
@@ -130,7 +130,7 @@ class Probing(Closing):
     def begin_step(
         self, step: int, started_ns: int, roles: Mapping[int, str], clients: Sequence[int], *, busy: bool
     ) -> None:
-        """A step begins; `roles` are by pid, `clients` the pids that are no server's, `busy` says statements will run.
+        """Start a step: `roles` by pid, `clients` are non-server pids, `busy` if statements will run.
 
         The caller commits.
         """
@@ -142,9 +142,9 @@ class Probing(Closing):
         self._retarget()
 
     def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
-        """Once a second reads what has come, and attaches or detaches what is due. Never waits; called often.
+        """Once a second, read frames and attach or detach what is due. Never waits; called often.
 
-        `stalling` says that a stall lasts: what is to be attached around stalls is attached at once.
+        `stalling`: during a stall, probes around stalls are attached at once.
         """
         step = self._step
         if step is None:
@@ -169,7 +169,7 @@ class Probing(Closing):
     def finish_step(
         self, ended_ns: int, name: str
     ) -> tuple[dict[str, dict[str, figures.ProbeRecord]], tuple[str, ...]]:
-        """The step has ended: waits for its last frames; returns what was counted by role, and the active probes."""
+        """Wait for the step's last frames; return its counts by role, and the active probes."""
         step = self._step
         assert step is not None
         step.ended_ns = ended_ns
@@ -190,7 +190,7 @@ class Probing(Closing):
         return step.totals, tuple(sorted(step.active))
 
     def _keep_stacks(self, probe: str, name: str, step: ProbedStep, by_role: Mapping[str, Mapping[str, int]]) -> None:
-        """Write a step's stacks, and say for how much of the waiting time there is no stack."""
+        """Write a step's stacks, and report how much of the waiting time has none."""
         for role, folded in by_role.items():
             try:
                 stacks.write_folded(self.cell_dir, name, role, folded, probe)
@@ -204,7 +204,7 @@ class Probing(Closing):
                 self._say(probe, f"probes: {probe}: {1 - part:.0%} of the time off the CPU in {name} has no stack")
 
     def poll(self) -> None:
-        """Record the frames and words that have come."""
+        """Record frames and messages that have arrived."""
         self._polled_s = time.monotonic()
         for one in [*self._open.values(), *self._ending]:
             frames = one.session.poll()
@@ -215,20 +215,20 @@ class Probing(Closing):
                     self.journal.add_probe_frame(row)
             self._record_words(one)
         for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
-            self._ending.append(self._open.pop(probe))  # so that it can be switched on again
+            self._ending.append(self._open.pop(probe))  # can be switched on again
             if self._step is not None:
-                self._step.decided.add(probe)  # but not started automatically
+                self._step.decided.add(probe)  # but is not restarted automatically
         for one in [one for one in self._ending if one.session.over]:
-            one.session.stop()  # which has nothing left to wait for
+            one.session.stop()  # returns at once
             self._ending.remove(one)
 
     def idle(self) -> None:
-        """For the time between steps: sees to it that bpftrace never waits for a reader."""
+        """Called between steps, so that bpftrace never waits for a reader."""
         if self._step is None and self._open and time.monotonic() - self._polled_s > IDLE_S:
             self.poll()
 
     def switch(self, name: str, on: bool) -> str:
-        """Attach or detach a probe at once, for the rest of the cell; return why not, empty when it will."""
+        """Attach or detach a probe now, for the rest of the cell; return why not, or an empty string."""
         choice = selection.choice_of(name)
         if self.unavailable:
             return self.unavailable
@@ -246,7 +246,7 @@ class Probing(Closing):
         if choice.probe in self._open:
             return f"{choice.probe} is on already"
         reason = selection.lacks((choice.probe,), _facts()).get(choice.probe, "")
-        if reason:  # as it was when the run began: it may have been remedied
+        if reason:  # as of the start of the run: it may have been remedied
             _facts.cache_clear()
             reason = selection.lacks((choice.probe,), _facts()).get(choice.probe, "")
         if not reason and not choice.mode:
@@ -259,7 +259,7 @@ class Probing(Closing):
     # -- attaching
 
     def _start(self, choice: Choice) -> str:
-        """Start a probe and do not wait for it; return why it is not available, which is recorded too."""
+        """Start a probe without waiting for it; return and record why it is not available."""
         target = replace(self._target, clients=self._step.clients) if self._step else self._target
         session = ProbeSession(
             target,
@@ -273,7 +273,7 @@ class Probing(Closing):
             if choice.probe in stacks.FOLDERS and self._space is None:
                 self._space = self._read_space(choice.probe)
             session.start()
-        except Exception as error:  # whatever it is: it ends the probe, not the cell
+        except Exception as error:  # any: it ends the probe, not the cell
             reason = str(error) if isinstance(error, (ProbeError, OSError)) else f"{type(error).__name__}: {error}"
             self._say(choice.probe, reason)
             return reason
@@ -286,7 +286,7 @@ class Probing(Closing):
         self._ending.append(one)
 
     def _await_baselines(self) -> None:
-        """Wait until all that happens from now on is counted: a probe's first reading is what it counts from."""
+        """Wait for each probe's first reading, from which it counts."""
         until_s = time.monotonic() + START_TIMEOUT_S
         for one in self._open.values():
             while one.session.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
@@ -296,7 +296,7 @@ class Probing(Closing):
         self.poll()
 
     def _retarget(self) -> None:
-        """Say whom to follow if bpftrace must be started again: the clients that are there by then."""
+        """Set the clients to follow if bpftrace must be restarted."""
         clients = self._step.clients if self._step else ()
         for one in self._open.values():
             one.session.target = replace(one.session.target, clients=clients)
@@ -305,7 +305,7 @@ class Probing(Closing):
         return [choice for choice in self._choices.values() if choice.mode == mode]
 
     def _arm(self) -> None:
-        """What would attach in a stall is an observer of the step, stall or not: so cells are observed the same way."""
+        """Count probes around stalls as observers of the step, stall or not, so that cells are observed alike."""
         if self._step is not None:
             self._step.active |= dict.fromkeys(choice.name for choice in self._of_mode("stalls"))
 
@@ -314,14 +314,14 @@ class Probing(Closing):
             if choice.mode == "stalls" and choice.probe not in step.decided:
                 self._ration(choice, step)
             if choice.probe not in step.decided:
-                step.decided.add(choice.probe)  # one that is not available is not tried again each second
+                step.decided.add(choice.probe)  # do not retry an unavailable probe each second
                 if not self._start(choice):
                     step.decided.discard(choice.probe)
         elif not due and choice.probe in self._open:
             self._end(choice.probe)
 
     def _ration(self, choice: Choice, step: ProbedStep) -> None:
-        """Attaching takes half a second of a CPU: a step that stalls each few seconds should not pay that each time."""
+        """Attaching costs half a second of CPU: limit it in a step with many stalls."""
         times = step.attached[choice.probe] = step.attached.get(choice.probe, 0) + 1
         if times > STALLS_MAX:
             step.decided.add(choice.probe)
@@ -333,7 +333,7 @@ class Probing(Closing):
                 choice.probe, self._target.binary, self.build.major, allow_slow=self.allow_slow
             )
             slow = attach_points.slow_hits(found, BY_ID[choice.probe].events)
-        except ProbeError:  # the start will say so
+        except ProbeError:  # starting it will report this
             slow = 0
         estimate = budget.estimate(
             choice.probe,
@@ -349,8 +349,8 @@ class Probing(Closing):
             self._say(choice.probe, estimate.text)
 
     def _read_binary(self) -> None:
-        """Has what takes a while to read at hand: a probe may be switched on while a step is measured."""
-        if os.geteuid() == 0:  # nobody else is asked, which may take sudo some seconds, before there is a wish
+        """Preload what takes a while to read, as a probe may be switched on during a step."""
+        if os.geteuid() == 0:  # for others sudo may take seconds: ask only on demand
             with suppress(ProbeError, OSError):
                 _facts()
         with suppress(ProbeError):
@@ -364,13 +364,13 @@ class Probing(Closing):
             return
         if session.state is State.RUNNING:
             step.active[one.choice.name] = None
-        # Around a stall it is as it should be that nothing is counted.
+        # Around a stall, counting nothing is normal.
         if step.busy and session.silent and not one.silent_told and one.choice.mode != "stalls":
             one.silent_told = True
             self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
 
     def _read_space(self, probe: str) -> folding.Space | None:
-        """Where the server's code lies, which is the same in all its processes."""
+        """Memory map of the server's code, identical in all its processes."""
         maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
         space = folding.space(maps, complete=attach_points.keeps_frame_pointers(elf.read(self._target.binary)))
         if not space.complete:

@@ -1,6 +1,6 @@
-"""Planning time without privilege: what pg_stat_statements counted over a step, statement by statement.
+"""Planning time without privilege: what pg_stat_statements counted over a step, by statement.
 
-Not per connection, and without the server's own figures of the longest: those are since its start.
+Not per connection, and without the server's own maxima: those are since its start.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 from engine.core.model import Build
 from engine.postgres.pgstat import Monitor, Number, question
 
-PROBE = "planstats"  # also the name of the view, with query ids for objects
-ROLE = "statements"  # what stands for a role in a step's probes: all connections together
+PROBE = "planstats"  # also the view's name; its objects are query ids
+ROLE = "statements"  # pseudo-role in a step's probes: all connections
 LIBRARIES, LIBRARY = "shared_preload_libraries", "pg_stat_statements"
 SETTINGS = ((LIBRARIES, LIBRARY), ("pg_stat_statements.track_planning", "on"))  # both need a restart
-CLIENTS_MAX = 8  # the documents warn of contention with more clients on the same statement
+CLIENTS_MAX = 8  # the documentation warns of contention with more clients on one statement
 
 
 def settings(changes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The user's settings with those that it needs; libraries that the user preloads are kept."""
+    """The user's settings plus the required ones, keeping libraries that the user preloads."""
     own = dict(changes).get(LIBRARIES, "")
     libraries = [name.strip() for name in own.split(",") if name.strip() and name.strip() != LIBRARY]
     wanted = ((LIBRARIES, ",".join([*libraries, LIBRARY])), *SETTINGS[1:])
@@ -28,7 +28,7 @@ def settings(changes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def unavailable(build: Build) -> str:
-    """Why a build cannot count planning, as one line; empty when it can."""
+    """Why a build cannot count planning, as one line; empty if it can."""
     if question(PROBE, build.major * 10000) is None:
         return (
             f"planstats: PostgreSQL {build.major} cannot track planning time; "
@@ -40,20 +40,20 @@ def unavailable(build: Build) -> str:
 
 
 def contention(clients: int) -> tuple[str, ...]:
-    """The line for more clients than it is made for."""
+    """A warning if there are too many clients."""
     if clients <= CLIENTS_MAX:
         return ()
     return (f"planstats: with more than {CLIENTS_MAX} clients on the same statements it slows them by contention",)
 
 
 def begin(monitor: Monitor) -> None:
-    """Make a database ready to be asked. The monitor's own statements are not counted."""
+    """Prepare a database. The monitor's own statements are not counted."""
     monitor.ask(f"CREATE EXTENSION IF NOT EXISTS {LIBRARY}")
     monitor.ask(f"SET {LIBRARY}.track = none")
 
 
 def record(statements: Iterable[Mapping[str, Number]], seconds: float) -> dict[str, Any]:
-    """All statements of a step together, as a probe's record of a step."""
+    """All statements of a step together, as a probe's record."""
     counted = tuple(statements)
     totals = {name: sum(one[name] for one in counted) for name in ("plans", "plan_us", "calls", "exec_us")}
     return {**totals, "seconds": seconds}

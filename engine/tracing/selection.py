@@ -1,9 +1,9 @@
-"""Which probes a run is to have, and whether they can be had here.
+"""Which probes a run requests, and whether they are available here.
 
-`--probes` is a list of names, `default` (tiers 0 and 1, as far as the machine has them) or `none`. A costly probe
-(tier 2) is taken by its name, by `NAME:window` (10 s of every 60), by `NAME:budget` (only in steps in which it is
-estimated to cost no more than --probe-budget), or by `NAME:stalls` (from when a stall is seen, which is while it lasts,
-to 5 s after it; 20 times in a step at most). What was asked for by name must be there; `default` takes what is.
+`--probes` is a list of names, `default` (tiers 0 and 1, as far as available) or `none`. A costly probe (tier 2) is
+requested by name, `NAME:window` (10 s of every 60), `NAME:budget` (only in steps in which its estimated cost is within
+--probe-budget), or `NAME:stalls` (from a stall's detection until 5 s after it; at most 20 times per step). Probes
+requested by name must be available.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from probes.errors import ProbeError
 from probes.table import BY_ID, PROBES
 from probes.tracer import direct_command, helper_command
 
-DEFAULT = ("sched", "stacks")  # sched holds all that runq has
-ALWAYS = ("procsched",)  # the samplers read it anyway: see role_second
-NEWEST: requirements.Version = (999, 0)  # a kernel that is not known yet
+DEFAULT = ("sched", "stacks")  # sched includes runq
+ALWAYS = ("procsched",)  # sampled anyway: see role_second
+NEWEST: requirements.Version = (999, 0)  # assumed for an unknown kernel
 MODES = ("", "window", "budget", "stalls")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A probe that a run is to have. `mode` is of MODES: all the time, in windows, where it is cheap, around stalls."""
+    """A requested probe. `mode` is one of MODES: all the time, in windows, where cheap, around stalls."""
 
     probe: str
     mode: str = ""
@@ -47,19 +47,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The requested probes; `required` are those named one by one."""
+    """The requested probes; `required` are those requested by name."""
 
     choices: tuple[Choice, ...]
     required: tuple[Choice, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The choices as a manifest has them."""
         return tuple(choice.name for choice in self.choices)
 
 
 def choice_of(name: str) -> Choice:
-    """The choice that a name stands for. Raises UserError for an unknown probe or mode."""
+    """Raises UserError for an unknown probe or mode."""
     probe, _, mode = name.partition(":")
     if probe not in BY_ID:
         raise unknown("probe", probe, (*BY_ID, "default", "none"))
@@ -71,7 +70,7 @@ def choice_of(name: str) -> Choice:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """What `--probes` names. Raises UserError for unknown names and for contradictions."""
+    """What `--probes` requests. Raises UserError for unknown names and contradictions."""
     if "none" in names and len(names) > 1:
         raise UserError("--probes none excludes all others; give either none or the others")
     required = tuple(
@@ -88,19 +87,19 @@ def select(names: Sequence[str]) -> Selection:
 
 
 def facts() -> requirements.Facts:
-    """What this machine offers to the helper, which may have privileges that the engine has not."""
+    """What this machine offers to the helper, which may have more privileges than the engine."""
     return requirements.facts(sudo=by_sudo())
 
 
-SUDO_TIMEOUT_S = 5.0  # it may ask a server who may do what
+SUDO_TIMEOUT_S = 5.0  # it may query a server for its rules
 
 
 def by_sudo() -> bool:
-    """Whether the helper would be started by sudo, which would not ask for a password."""
+    """Whether the helper would be started by sudo without a password."""
     sudo = shutil.which("sudo")
     if sudo is None or helper_command()[0] != "sudo":
         return False
-    # With arguments, as a rule that ends in * wants some; which ones, the helper judges.
+    # With arguments, as a rule ending in * requires some; the helper checks them.
     command = [sudo, "-n", "-l", *direct_command(), "runq"]
     try:
         asked = subprocess.run(
@@ -114,14 +113,14 @@ def by_sudo() -> bool:
 def findings_of(found: requirements.Facts) -> tuple[requirements.Finding, ...]:
     """What keeps probes from running here: the same for `bench doctor`, the list of probes and a run."""
     findings = requirements.check(found)
-    # For root the helper mounts it and says so; for others it changes nothing.
+    # For root the helper mounts it and reports that; for others it changes nothing.
     if found.uid == 0:
         findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
     return tuple(findings)
 
 
 def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
-    """The probes that are not available here, each with the line that says why and what to do."""
+    """Probes not available here, each with a line that says why and what to do."""
     findings = findings_of(found)
     first = {probe: finding.text for finding in reversed(findings) for probe in finding.off}
     return {probe: first[probe] for probe in probes if probe in first}
@@ -130,15 +129,15 @@ def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
 def attachments(
     probe: str, file: Path, major: int, *, allow_slow: bool
 ) -> dict[str, tuple[attach_points.Attachment, ...]]:
-    """Where each event of a probe attaches in a server's binary. Raises ProbeError, and OSError without a binary."""
+    """Where a probe's events attach in a server's binary. Raises ProbeError, or OSError without a binary."""
     binary, kernel = elf.read(file), helper.kernel_version()
     return attach_points.resolve_all(binary, BY_ID[probe].events, major, kernel=kernel, allow_slow=allow_slow)
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe finds no place in a build's binary, as one line; empty when it does.
+    """Why a probe cannot attach to a build's binary, as one line; empty if it can.
 
-    Raises UserError where it cannot be told which the binary is.
+    Raises UserError if the binary cannot be determined.
     """
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
@@ -152,9 +151,9 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
 
 
 def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
-    """What a guest with that kernel offers: the same bpftrace, but run by root, and what its kernel has.
+    """What a guest with that kernel offers: the same bpftrace, but run by root, and the kernel's features.
 
-    Without a kernel: what one could offer that has all.
+    Without a kernel, all features.
     """
     return replace(
         facts(),
@@ -172,9 +171,9 @@ def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
 def admit(
     selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
 ) -> tuple[str, ...]:
-    """Lines that say which of the default probes the run will lack; `found` stands in for `facts`.
+    """Lines that say which default probes the run will lack; `found` replaces `facts`.
 
-    Raises UserError, with one such line, when a probe that was asked for by name is not available.
+    Raises UserError, with one such line, if a probe requested by name is not available.
     """
     if not selection.choices:
         return ()
@@ -190,7 +189,7 @@ def admit(
 
 
 def listing() -> list[dict[str, Any]]:
-    """All probes with what they answer, cost and need, and their state on this machine."""
+    """All probes with their question, cost and needs, and their state on this machine."""
     missing = lacks((probe.id for probe in PROBES), facts())
     return [
         {

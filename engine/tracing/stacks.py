@@ -1,7 +1,7 @@
-"""The stacks of a run: one file per step and role in each cell's folders `stacks/` and `offcpu/`, in the folded form.
+"""The stacks of a run: one file per step and role in each cell's folders `stacks/` and `offcpu/`.
 
-A line is `outermost;...;leaf count`, as all flame graph tools read it. What the probe `stacks` sampled on the CPUs is
-counted in samples, what `offcpu` saw off them in us. Written when a step ends.
+Lines are in the folded format of all flame graph tools, `outermost;...;leaf count`. The probe `stacks` counts samples
+on CPU, `offcpu` us off CPU. Written at the end of a step.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from engine.journal.runs import planned
 from probes import folding
 from workloads.base import role_kind
 
-FOLDERS = ("stacks", "offcpu")  # each by the name of its probe
+FOLDERS = ("stacks", "offcpu")  # named like their probes
 SUFFIX = ".folded"
 MAX_BYTES = 256 << 20
 
 
 def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
-    """What `probes.folding.fold` makes, `role;outermost;...;leaf`, parted by role and without it."""
+    """Split lines of `probes.folding.fold`, `role;outermost;...;leaf`, by role."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for line, count in folded.items():
         role, _, frames = line.partition(";")
@@ -34,9 +34,9 @@ def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
 
 
 def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
-    """Keep the stacks of one role in one step: line -> samples. An earlier attempt's are replaced.
+    """Write the stacks (line -> samples) of one role in one step, replacing an earlier attempt's.
 
-    Raises OSError when the folder cannot be written.
+    Raises OSError if the folder cannot be written.
     """
     folder = cell_dir / probe
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]
 def read_folded(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, int]:
-    """The same as `read_by_cell`, samples of all cells added up."""
+    """Like `read_by_cell`, summed over cells."""
     merged = Counter[str]()
     for folded in read_by_cell(run, subject, step, role, cell, probe).values():
         merged.update(folded)
@@ -56,10 +56,9 @@ def read_folded(
 def read_by_cell(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, Counter[str]]:
-    """The stacks of a step and role by cell: of all repeats of a subject, or of one cell of it.
+    """Stacks of a step and role by cell: of all repeats of a subject, or of one cell.
 
-    A role is a name (`query2`) or the word for several workers (`query`). Raises UserError when there are none; says
-    whether the run has none at all, or others.
+    A role is a name (`query2`) or a kind (`query`). Raises UserError if there are none, saying whether the run has any.
     """
     there = recorded(run, probe)
     if not there:
@@ -84,7 +83,7 @@ def read_by_cell(
 
 
 def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:
-    """Why a subject has no stacks though others of its run have."""
+    """Why a subject has no stacks although others of its run do."""
     others = ", ".join(sorted({other.name for other, _, _ in there}))
     with JournalReader(run) as reader:
         finished = outcome.finished(reader.manifest, reader.attempts(origins=False))
@@ -97,7 +96,7 @@ def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, s
 
 
 def recorded(run: Path, probe: str = FOLDERS[0]) -> dict[tuple[Subject, str, str], list[Path]]:
-    """The files of a run, by (subject, step, role): one for each repeat. Empty ones are left out."""
+    """Non-empty files of a run, by (subject, step, role): one per repeat."""
     found: dict[tuple[Subject, str, str], list[Path]] = {}
     for cell in planned(run).cells:
         for path in sorted((run / "cells" / cell.id / probe).glob(f"*{SUFFIX}")):
@@ -108,7 +107,7 @@ def recorded(run: Path, probe: str = FOLDERS[0]) -> dict[tuple[Subject, str, str
 
 
 def parse(path: Path) -> dict[str, int]:
-    """The lines of one file. Raises UserError when it is damaged, or no plain file."""
+    """Raises UserError if the file is damaged, or not a plain file."""
     folded = Counter[str]()
     try:
         for line in read_plain(path, MAX_BYTES).decode().splitlines():

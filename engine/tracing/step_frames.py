@@ -1,4 +1,4 @@
-"""What probes counted in one step: frames laid out by role for the journal, and added up."""
+"""What probes counted in one step: frames split by role for the journal, and summed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from engine.journal.rows import ProbeFrame
 from probes import figures, folding
 from probes.frames import Frame, Quality, by_role
 
-FULLISH_PERCENT = 50  # from here on a map's name is worth keeping
-BREAK_NS = 100_000_000  # between two frames there is another bpftrace, or an attachment anew
-LASTING = ("monitor", "client")  # roles that the engine names and that live on outside the step
+FULLISH_PERCENT = 50  # from this fill level a map's name is recorded
+BREAK_NS = 100_000_000  # a larger gap between frames means a restart or a new attachment
+LASTING = ("monitor", "client")  # roles named by the engine that outlive the step
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Of one probe: the good part of the step that its frames cover, how long all are, how many.
+    """One probe: the good time in the step that its frames cover, the length of all, and their number.
 
-    Scripts count on: what a frame misses comes with the next good one, if that begins where it ended, and covers the
-    time of both.
+    Scripts keep counting: what a frame misses comes with the next good one, if that begins where it ended, and covers
+    the time of both.
     """
 
     good_ns: int = 0
@@ -36,18 +36,18 @@ class _Counted:
 class ProbedStep:
     """The step that frames belong to. `roles` are by pid; `ended_ns` is 0 while it runs.
 
-    `active` are the probes that watched it, by the names that they were asked for; `stalled_ns` is when a stall was
-    last seen; `decided` are probes that are not to be started by themselves any more, `attached` how often some were.
+    `active` are the probes that watched it, by requested name; `stalled_ns` is when a stall was last seen; `decided`
+    are probes not to be started automatically any more, `attached` counts attachments.
     """
 
     id: int
     started_ns: int
     roles: Mapping[int, str]
     clients: tuple[int, ...]
-    busy: bool  # statements run that probes must see
+    busy: bool  # statements run, which probes must see
     ended_ns: int = 0
     totals: dict[str, dict[str, figures.ProbeRecord]] = field(default_factory=dict)
-    folded: dict[str, Counter[str]] = field(default_factory=dict)  # of the probes that take stacks
+    folded: dict[str, Counter[str]] = field(default_factory=dict)  # of probes that sample stacks
     active: dict[str, None] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     stalled_ns: int | None = None
@@ -55,7 +55,7 @@ class ProbedStep:
     _counted: dict[str, _Counted] = field(default_factory=dict)
 
     def add(self, frame: Frame, mode: str, space: folding.Space | None) -> Iterator[ProbeFrame]:
-        """Add a frame of a probe in a mode; yields its rows for the journal, none where it lies outside the step."""
+        """Add a frame of a probe in a mode; yields its rows for the journal, none if outside the step."""
         began_ns = frame.t_ns - frame.dt_ns
         if frame.t_ns <= self.started_ns or (self.ended_ns and began_ns >= self.ended_ns):
             return
@@ -74,7 +74,7 @@ class ProbedStep:
             yield ProbeFrame(self.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
 
     def conclude(self) -> None:
-        """Write into the totals how they were counted."""
+        """Add to the totals how they were counted."""
         for probes in self.totals.values():
             for probe, record in probes.items():
                 counted = self._counted[probe]
@@ -91,11 +91,11 @@ class ProbedStep:
         counted.until_ns = frame.t_ns
         counted.framed_ns += frame.dt_ns
         counted.frames += 1
-        # One that was switched while it ran was attached by somebody's wish.
+        # A changed mode means that the user switched it on.
         counted.mode = mode if counted.mode in (None, mode) else ""
 
     def _phases(self, frame: Frame, roles: Mapping[int, str], space: folding.Space | None) -> dict[str, dict[str, int]]:
-        """Folds a frame's stacks into the step's; returns the samples on a CPU by phase where stacks are whole."""
+        """Add a frame's stacks to the step's; return on-CPU samples by phase if stacks are complete."""
         if not frame.stacks:
             return {}
         clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
@@ -112,7 +112,7 @@ class ProbedStep:
 
 
 def _quality(quality: Quality) -> dict[str, Any]:
-    """What of a frame's quality is worth a word, and how the probe was attached."""
+    """Notable parts of a frame's quality, and how the probe was attached."""
     present = {name: value for name in Quality.__slots__ if (value := getattr(quality, name))}
     if quality.map_keys_pct < FULLISH_PERCENT:
         present.pop("fullest_map", None)

@@ -1,4 +1,4 @@
-"""The state of a run at a moment, for all that show it: live, replayed, summed up.
+"""The state of a run at a moment, for every view of it: live, replayed or summarised.
 
-Hands out immutable values read from the journal. Knows nothing of screens, nor of a running engine.
+Returns immutable values read from the journal. Knows nothing of screens or a running engine.
 """

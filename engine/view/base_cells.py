@@ -1,4 +1,4 @@
-"""The base's finished cells as the yardstick of one that is under way: at equal work, not the whole against a part."""
+"""Finished base cells as the yardstick for one under way: at equal work, not the whole against a part."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from engine.view.step_series import StepSeries
 
 
 class BaseCells:
-    """What finished cells of the base did in each step. Read once, as nothing is added to them."""
+    """Results of the base's finished cells. Read once, as they no longer change."""
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
         self._cells = {cell.id: cell.subject for cell in reader.manifest.cells}
-        self.rates = cache(reader.rates)  # of a finished attempt, by step
+        self.rates = cache(reader.rates)  # of a finished attempt by step
         self._series = cache(self._read)
-        self._of: tuple[int, int, str] | None = None  # of the ghost: its cell, its series, its kind of role
+        self._of: tuple[int, int, str] | None = None  # key of the ghost: (cell, series, kind of role)
         self._ghost: Ghost | None = None
 
     def attempts(self, cell: Cell | None, attempts: Iterable[Attempt]) -> list[int]:
-        """Those at the base's cells of the same config and kernel that have finished."""
+        """Finished attempts at the base's cells of the same config and kernel."""
         if cell is None:
             return []
         manifest, subject = self._reader.manifest, cell.subject
         first = next(iter(manifest.variants), "")
         base = replace(subject, control="", workload=first)
-        if subject.workload == first:  # else its own build under the first workload
+        if subject.workload == first:  # otherwise compare with its own build under the first workload
             base = replace(base, build=manifest.base)
         return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:
-        """The median rate over a whole step."""
+        """Median rate over a whole step."""
         rates = [rate for attempt in attempts if (rate := self.rates(attempt).get(step))]
         return median(rates) if rates else None
 
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
-        """The rate up to a time over that of each of the base's cells up to the same point of the step, in order.
+        """Rate so far relative to each of the base's cells at the same point of the step, in order.
 
-        The points are the ghost's. A cell that never came so far has none.
+        Points are aligned as for the ghost; a cell that never got that far is left out.
         """
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []
         for attempt in attempts:
             base = self._series(attempt, series.step.name)
             if base is None or base.step.id == series.step.id or not worked_s:
-                continue  # nothing is known of it, or it is this very cell
+                continue  # unknown, or this very cell
             base_s = base_place(base, series, at_ns)
             base_done = base.done_after(kind, base_s) if base_s else None
             found += [done / worked_s * base_s / base_done] if base_s and base_done else []
         return sorted(found)
 
     def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
-        """The curve of the cell whose rate is the median, behind that of a series; None where there is no such cell.
+        """The curve of the base's cell with the median rate; None without such a cell.
 
-        The one that was returned last is kept: it grows with its series.
+        Keeps the last ghost returned, which grows with its series.
         """
         others = (each for each in attempts if each != series.step.attempt_id)
         rates = sorted((rate, each) for each in others if (rate := self.rates(each).get(series.step.name)))

@@ -1,7 +1,7 @@
-"""From points to columns without losing a dip: every column keeps the least and the greatest value that fell into it.
+"""From points to columns without losing a dip: each column keeps its minimum and maximum.
 
-A mean hides a stall of six seconds in a step of half an hour, and a maximum hides every stall there is. Columns
-without data stay empty: a gap is drawn as a gap.
+A mean would hide a stall of six seconds in a step of half an hour, a maximum would hide every stall. Columns without
+data stay empty, so that a gap is drawn as a gap.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import ceil
 
-Span = tuple[float, float]  # least, greatest
+Span = tuple[float, float]  # minimum, maximum
 
 
 class Envelope:
-    """Columns over [start, end) that grow with the points: adding one costs the columns that it covers, no more."""
+    """Columns over [start, end) that grow with the points. Adding one costs only the columns that it covers."""
 
     def __init__(self, start: float, end: float, columns: int) -> None:
         self.start = start
@@ -22,11 +22,11 @@ class Envelope:
         self._per_column = (end - start) / columns if columns else 0.0
 
     def add(self, until: float, length: float, value: float) -> None:
-        """Take in a value that held from `until - length` to `until`; what lies outside the axis is left out."""
+        """Add a value that held from `until - length` to `until`; parts outside the axis are ignored."""
         self.extend((until,), (length,), (value,))
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[float]) -> None:
-        """Take in many. A step of two hours has 7,200 of each role: this loop is what a chart costs."""
+        """Add many values. A two-hour step has 7,200 per role, so this loop dominates the cost of a chart."""
         columns, start, end, per_column = self.columns, self.start, self.end, self._per_column
         if per_column <= 0:
             return
@@ -34,7 +34,7 @@ class Envelope:
         for until, length, value in zip(untils, lengths, values, strict=True):
             if until <= start or until - length >= end:
                 continue
-            last = ceil((until - start) / per_column) - 1  # what ends on an edge does not reach over it
+            last = ceil((until - start) / per_column) - 1  # an interval that ends on an edge does not cross it
             if last > most:
                 last = most
             first = int((until - length - start) / per_column)
@@ -52,12 +52,10 @@ class Envelope:
                     columns[column] = (known[0], value)
 
     def greatest(self) -> float:
-        """The greatest value on the axis, 0 without any."""
         return max((span[1] for span in self.columns if span is not None), default=0.0)
 
 
 def envelope(points: Iterable[tuple[float, float, float]], start: float, end: float, columns: int) -> list[Span | None]:
-    """The columns of points (until, length, value), all at once."""
     made = Envelope(start, end, columns)
     for until, length, value in points:
         made.add(until, length, value)
@@ -65,7 +63,7 @@ def envelope(points: Iterable[tuple[float, float, float]], start: float, end: fl
 
 
 def columns_of(start: float, end: float, from_: float, until: float, columns: int) -> range:
-    """The columns of an axis that an interval touches; at least one if it touches the axis at all."""
+    """The columns that an interval touches; at least one if it touches the axis at all."""
     if end <= start or columns <= 0 or until < start or from_ >= end:
         return range(0)
     per_column = (end - start) / columns

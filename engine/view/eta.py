@@ -1,4 +1,4 @@
-"""When a run will end, by what its finished cells took."""
+"""Estimated end of a run, from how long its finished cells took."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.journal.rows import Attempt
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A cell of the plan: `state` is finished, failed, running, next or planned; `rates` of its steps that are over."""
+    """A planned cell. `state`: finished, failed, running, next or planned; `rates`: those of its ended steps."""
 
     cell: Cell
     state: str
@@ -27,9 +27,9 @@ def planned(
     running: bool,
     interleaved: bool,
 ) -> list[Planned]:
-    """The cells that are wanted, in their order. Interleaved ones of a repeat come next together."""
+    """The wanted cells in order. Interleaved cells of a repeat are next together."""
     newest: dict[str, Attempt] = {}
-    for attempt in attempts:  # one that finished counts, also when it was begun again
+    for attempt in attempts:  # a finished attempt counts even if the cell was started again
         if attempt.cell not in newest or newest[attempt.cell].state != "finished":
             newest[attempt.cell] = attempt
     found, following = [], None
@@ -47,10 +47,10 @@ def planned(
 
 
 def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, interleaved: bool) -> float | None:
-    """How long the cells that are wanted and have not finished will take; None before any has finished.
+    """Seconds that the wanted, unfinished cells will take; None before any has finished.
 
-    The `interleaved` cells of a repeat are one piece of work, else each cell is one. A piece takes as long as those
-    before it did on average, less what has passed of the one under way.
+    Interleaved cells of a repeat are one piece of work, otherwise each cell is one. A piece takes as long as the
+    average so far, less the time since the current one began.
     """
     newest = {attempt.cell: attempt for attempt in attempts}
     pieces: dict[object, list[Attempt | None]] = {}

@@ -1,4 +1,4 @@
-"""Events of a run in words: a stall with its likeliest cause, a checkpoint, a vacuum, what a probe reported."""
+"""Events of a run in words: stalls with their likeliest causes, checkpoints, vacuums, messages of probes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from engine.journal.reader import FAR_NS
 from engine.journal.rows import EventRow
 from engine.results.incidents import incidents, most_telling
 
-AFTER_NS = 5_000_000_000  # of what followed a stall is seen with it
-MOST_ROLES = 2  # that are named beside the first
+AFTER_NS = 5_000_000_000  # shown after the end of a stall
+MOST_ROLES = 2  # named besides the first
 
 
 def lasts(event: EventRow, at_ns: int) -> bool:
-    """Whether an event that lasts had not ended at a time."""
     return event.ended_ns is None or event.ended_ns > at_ns
 
 
 def until_ns(event: EventRow, at_ns: int) -> int:
-    """When an event ended, or the time while it lasts; of a stall that is ending, since when it seems to be over."""
+    """End of an event, or `at_ns` while it lasts; for a stall about to end, since when it seems to be over."""
     if event.ended_ns is not None and not lasts(event, at_ns):
         return event.ended_ns
     return _ending_ns(event) or at_ns
@@ -33,12 +32,12 @@ def _ending_ns(event: EventRow) -> int | None:
 
 
 def stall_seconds(stall: EventRow, at_ns: int) -> float:
-    """How long a stall lasted, or has lasted so far."""
+    """Duration of a stall, so far if it lasts."""
     return max(0.0, (until_ns(stall, at_ns) - stall.started_ns) / 1e9)
 
 
 def cause(stall: EventRow) -> str:
-    """The likeliest cause in words; empty while none is known."""
+    """The likeliest cause in words; empty while unknown."""
     return str(_first_cause(stall).get("text", ""))
 
 
@@ -60,14 +59,14 @@ def _client(stall: EventRow) -> int:
 
 
 def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
-    """Stalls, those of one client that overlap together."""
+    """Group stalls: those of one client that overlap form an incident."""
     return incidents(stalls, lambda stall: (_client(stall), stall.started_ns, stall.ended_ns))
 
 
 def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int | None, int]) -> list[int]:
-    """For each incident, the moment from which all of it is seen and what followed.
+    """Where to seek for each incident, so that all of it and its aftermath are visible.
 
-    That is somewhat after its end, but within its step, and at most midway to the next incident.
+    A while after its end, but within its step and at most midway to the next incident.
     """
     landings = []
     for place, incident in enumerate(incidents):
@@ -81,9 +80,9 @@ def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int 
 def incident_beside(
     found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
 ) -> tuple[tuple[EventRow, ...], int] | None:
-    """The next incident (`by` 1) or the previous one (-1) with its landing place; None without one.
+    """The next incident (`by` 1) or the previous one (-1) with its landing time; None without one.
 
-    They are counted from the chosen one, by when it began, while that one is still shown.
+    Counted from the chosen incident, identified by its start, while that is still shown.
     """
     begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
     chosen = [
@@ -96,12 +95,12 @@ def incident_beside(
 
 
 def main_stall(incident: Sequence[EventRow]) -> EventRow:
-    """The stall of an incident that tells most about it."""
+    """The most informative stall of an incident."""
     return most_telling(incident, _likeliest)
 
 
 def roles_words(incident: Sequence[EventRow]) -> str:
-    """`insert`, `insert and delete`, `insert and 4 more`: who stalled, first of whom most is known."""
+    """`insert`, `insert and delete`, `insert and 4 more`: the role of the main stall first."""
     main = str(main_stall(incident).role)
     others = sorted({str(stall.role) for stall in incident} - {main})
     several = others if len(others) <= MOST_ROLES else [f"{len(others)} more"]
@@ -109,12 +108,12 @@ def roles_words(incident: Sequence[EventRow]) -> str:
 
 
 def incident_words(incident: Sequence[EventRow], at_ns: int) -> str:
-    """`STALL insert and delete 3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has gone on."""
+    """`STALL insert and delete 3.2s so far: backend 123 is stopped (SIGSTOP)`."""
     return f"STALL {roles_words(incident)} {length_words(incident, at_ns)}"
 
 
 def length_words(incident: Sequence[EventRow], at_ns: int) -> str:
-    """`3.2s so far: backend 123 is stopped (SIGSTOP)`: how long an incident is, and why."""
+    """`3.2s so far: backend 123 is stopped (SIGSTOP)`; `3.2s, ending` once work has resumed."""
     began_ns = min(stall.started_ns for stall in incident)
     seconds = max(0, max(until_ns(stall, at_ns) for stall in incident) - began_ns) / 1e9
     lasting = [stall for stall in incident if lasts(stall, at_ns)]
@@ -124,7 +123,7 @@ def length_words(incident: Sequence[EventRow], at_ns: int) -> str:
 
 
 def unlike(found: Iterable[tuple[EventRow, ...]]) -> list[tuple[tuple[EventRow, ...], int]]:
-    """Incidents of several clients, those of one kind and cause once, with how many there are: the first of each."""
+    """The first of each group of incidents with the same roles and cause, with the size of the group."""
     kinds: dict[tuple[str, str], list[tuple[EventRow, ...]]] = {}
     for incident in found:
         kinds.setdefault((roles_words(incident), cause(main_stall(incident))), []).append(incident)
@@ -132,17 +131,16 @@ def unlike(found: Iterable[tuple[EventRow, ...]]) -> list[tuple[tuple[EventRow, 
 
 
 def clients_words(count: int) -> str:
-    """` (3 clients)` of incidents that are alike; nothing of one."""
+    """` (3 clients)`; empty for one."""
     return f" ({count} clients)" if count > 1 else ""
 
 
 def stall_words(stall: EventRow, at_ns: int) -> str:
-    """A single stall, in the words of an incident."""
     return incident_words((stall,), at_ns)
 
 
 def event_words(event: EventRow, at_ns: int) -> str:
-    """An event as a few words, safe to print."""
+    """An event in a few words, safe to print."""
     if event.kind == "stall":
         return stall_words(event, at_ns)
     data = event.data
@@ -150,7 +148,7 @@ def event_words(event: EventRow, at_ns: int) -> str:
         seconds = (until_ns(event, at_ns) - event.started_ns) / 1e9
         lasting = " so far" if lasts(event, at_ns) else ""
         return f"{data.get('probe')}: no figures for {seconds:.0f} s{lasting}: {data.get('text', '')}"
-    if lasts(event, at_ns):  # of one that is replayed, what it came to is known, but not yet true
+    if lasts(event, at_ns):  # a replay knows the outcome, but must not show it yet
         data = {name: value for name, value in data.items() if name not in _AT_END}
     words = _WORDS.get(event.kind)
     return words(data) if words else str(data.get("text") or data.get("message") or event.kind)
@@ -183,7 +181,7 @@ def _lock_wait(data: dict[str, Any]) -> str:
     return f"{words.replace(' waits ', ' waited ', 1)}{failed} for {data['waited_ms'] / 1000:.1f} s"
 
 
-# What is known once such an event is over; of a lock wait the first line that is logged says how long it was then.
+# Known only at the end of an event; the first logged line of a lock wait has its duration at that time.
 _AT_END = ("total_s", "elapsed_s", "waited_ms", "failed")
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "checkpoint": _checkpoint,

@@ -1,7 +1,7 @@
-"""The ghost: what the base did at the same point of the step, over the time of the one that is under way.
+"""The ghost: what the base did at the same point of the step, drawn over the time of the one under way.
 
-As a racing game draws the best lap behind the car: aligned by the work done, where that is fixed (tables grow, and
-rates fall), else by the time worked. What is still to come is drawn at the pace kept so far.
+Like the best lap in a racing game: aligned by work done if that is fixed (tables grow, rates fall), else by time
+worked. The future is drawn at the pace kept so far.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from bisect import bisect_right
 
 from engine.view.step_series import SECOND_NS, Series, StepSeries
 
-ALIKE_S = 1.5  # by how much a step of a fixed length may be longer than another
+ALIKE_S = 1.5  # by how much steps of a fixed length may differ
 
 
 class Ghost:
-    """The curve of one cell of the base for a kind of role; `past` grows with the series that it lies behind."""
+    """Curve of one base cell for a kind of role; `past` grows with the series that it lies behind."""
 
     def __init__(self, base: StepSeries, series: StepSeries, kind: str) -> None:
         self._base = base
         self._series = series
         self._kind = kind
         self.past = Series()
-        self._taken = 0  # ticks of the series
-        self._at_s = 0.0  # of the base's active time: where its work is that of the newest tick
+        self._taken = 0  # ticks of the series used so far
+        self._at_s = 0.0  # active time at which the base had done the newest tick's work
 
     def catch_up(self) -> None:
-        """Take in the series' new ticks: beside each what the base did at the same work."""
+        """Add to `past` the base's rate at the same work for each new tick of the series."""
         rate = self._series.rates.get(self._kind)
         if rate is None or self._base.active.get(self._kind) is None:
             return
@@ -33,7 +33,7 @@ class Ghost:
             until = rate.until[place]
             base_s = base_place(self._base, self._series, until)
             if base_s is None:
-                break  # it never came so far
+                break  # the base never got that far
             value = self._between(self._at_s, base_s)
             if value is not None:
                 self.past.add(until, rate.length[place], value)
@@ -41,7 +41,7 @@ class Ghost:
             self._taken = place + 1
 
     def ahead(self, at_ns: int) -> Series:
-        """What the base did after this point, at the pace of the series so far."""
+        """The base's curve after this point, at the pace of the series so far."""
         found = Series()
         base_s, worked_s = base_place(self._base, self._series, at_ns), self._series.worked_s(at_ns)
         active = self._base.active.get(self._kind)
@@ -54,7 +54,7 @@ class Ghost:
         return found
 
     def _between(self, from_s: float, until_s: float) -> float | None:
-        """The base's rate over a part of its active time; over none what it did then."""
+        """The base's rate over a part of its active time; at a single point, its rate there."""
         active = self._base.active[self._kind]
         if until_s - from_s > 1e-6:
             done = [self._base.done_after(self._kind, at_s) if at_s else 0.0 for at_s in (from_s, until_s)]
@@ -66,10 +66,10 @@ class Ghost:
 
 
 def base_place(base: StepSeries, series: StepSeries, t_ns: int) -> float | None:
-    """The base's active time, in s, that is the same point of the step as a time of the series; None after its end.
+    """The base's active time in s at the point of the step that a series had reached at `t_ns`; None after its end.
 
-    It is the step's, whichever role is looked at: by its inserts where those are what it is to do, else by its time,
-    so that a query step is aligned by time although its inserts have a fixed amount to do.
+    The same for all roles: by inserts if they are the step's fixed work, else by time, so that a query step is aligned
+    by time although its inserts have a fixed amount to do.
     """
     primary = series.step.primary_metric
     if series.step.work and "insert" in series.rates and (primary is None or primary.role == "insert"):

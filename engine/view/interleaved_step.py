@@ -1,4 +1,4 @@
-"""A step of interleaved cells at a moment: what each server has done of it, and how they compare so far."""
+"""A step of interleaved cells at a moment: what each server has done, and how they compare so far."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from engine.view.events import incidents_of, lasts
 from engine.view.slice_series import Lane, SliceSeries, SoFar
 from engine.view.step_series import SECOND_NS, StepSeries
 
-EARLIER = 0.75  # of the time so far: from there on a ratio is seen to rise or fall
+EARLIER = 0.75  # fraction of the time so far after which a ratio's trend is shown
 
-AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of interleaved cells, the base's first
+AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of all interleaved cells, the base's first
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One server of a step: `rate_per_s` is over all of its counted time, `active_s` as far as its ticks go.
+    """One server of a step: `rate_per_s` is over all counted time, `active_s` up to its last tick.
 
-    `so_far` compares it with the base: None of the base itself, and before both have done something.
+    `so_far` compares it with the base: None for the base, and before both have done something.
     """
 
     cell: Cell
@@ -34,20 +34,19 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The name of the server's subject."""
         return self.cell.subject.name
 
     @property
     def step(self) -> StepRow:
-        """The server's own record of the step."""
         return self.series.step
 
 
 @dataclass(frozen=True, slots=True)
 class InterleavedStep:
-    """The interleaved servers, the base first; roles, machine and events shown are of the `chosen`.
+    """The interleaved servers, the base first; roles, machine and events shown are those of `chosen`.
 
-    `planned_s` is each server's active time by the plan, 0 where its length is work. `blocks` of `slices` are over.
+    `planned_s` is the planned active time per server, 0 if the length is given as work. `blocks` of `slices` have
+    ended.
     """
 
     sides: tuple[Side, ...]
@@ -59,7 +58,6 @@ class InterleavedStep:
 
     @property
     def shown(self) -> Side:
-        """The chosen side."""
         return self.sides[self.chosen]
 
     @property
@@ -69,22 +67,20 @@ class InterleavedStep:
 
     @property
     def lane(self) -> Lane:
-        """The slices of the chosen side."""
         return self.slices.lanes[self.chosen]
 
     @property
     def numbers(self) -> str:
-        """The cells' places in the run, from 1: `3+4`."""
+        """Numbers of the cells in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
 
     def earlier(self, side: Side) -> float | None:
-        """A side's ratio to the base as it was known at three quarters of its time so far; None without one."""
+        """A side's ratio to the base when three quarters of its time so far had passed; None before any."""
         course = self.slices.courses[self.sides.index(side)]
         place = bisect_right(course.until, int(side.active_s * SECOND_NS * EARLIER))
         return course.known[place - 1].ratio if place else None
 
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
-        """The incidents that last at this moment, on whichever side."""
         return [
             (side, found)
             for side in self.sides
@@ -94,19 +90,19 @@ class InterleavedStep:
 
 
 class InterleavedSteps:
-    """Which cells of a run are interleaved, and what their slices say; of a replay everything that was read is kept."""
+    """Which cells of a run are interleaved, and what their slices say. A replay keeps everything it read."""
 
     def __init__(self, reader: JournalReader, *, replay: bool) -> None:
         self._reader = reader
         self._manifest: Manifest = reader.manifest
         self._cells = {cell.id: cell for cell in self._manifest.cells}
         self._replay = replay
-        self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by the steps
+        self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by steps
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
-        """The attempts interleaved with `one`, itself included: those of the same repeat and start of the engine.
+        """The attempts interleaved with `one`, including it: same repeat and same engine start.
 
-        The base's comes first, others in the order of the plan.
+        The base's comes first, the others in plan order.
         """
         if self._manifest.interleave != "slices" or one.cell not in self._cells:
             return [one]
@@ -114,7 +110,7 @@ class InterleavedSteps:
         return sorted(found.values(), key=self._place)
 
     def sliced(self, steps: AttemptSteps) -> AttemptSteps:
-        """The same steps, with their recorded slices read, if they are sliced; else none."""
+        """The same steps, with their recorded slices read, if they are sliced; else empty."""
         if len(steps) < 2:
             return ()
         key = _key(steps)
@@ -128,7 +124,7 @@ class InterleavedSteps:
     def at(
         self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
     ) -> InterleavedStep | None:
-        """The step at a moment, from the series and stalls of its sides up to then; None without slices."""
+        """The interleaved servers at a moment, from their series and stalls up to it."""
         if not steps:
             return None
         slices = self._slices[_key(steps)]
@@ -161,7 +157,7 @@ def _key(steps: AttemptSteps) -> tuple[int, ...]:
 
 
 def so_far_words(view: InterleavedStep, side: Side, *, ended: bool = False) -> str:
-    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as `bench compare` has it; empty before anything is known."""
+    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as in `bench compare`; empty before anything is known."""
     known = side.so_far
     if known is None:
         return ""
@@ -172,7 +168,7 @@ def so_far_words(view: InterleavedStep, side: Side, *, ended: bool = False) -> s
 
 
 def reach_words(view: InterleavedStep) -> tuple[str, ...]:
-    """What the ratio holds for, and how far it is: `this pair of clusters, 9 of 12 s`, then shorter forms."""
+    """Scope of the ratio and time so far: `this pair of clusters, 9 of 12 s`, then shorter forms."""
     of = f" of {view.planned_s:.0f}" if view.planned_s else ""
     reach = f"{min(view.shown.active_s, view.planned_s or 1e9):.0f}{of} s"
     return f"this pair of clusters, {reach}", f"this pair, {reach}", reach

@@ -1,4 +1,4 @@
-"""The roles and the machine at a moment: in its last second, or over the whole of a step that has ended."""
+"""Roles and machine at a moment: in its last second, or over a whole step that has ended."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from engine.view.view_state import RoleLine, role_lines, share_percent
 from workloads import histogram
 from workloads.base import role_kind
 
-TICK_NS = 1_500_000_000  # what belongs to a tick was read within so long before its end
-OF_SERVER = ("server", "process:")  # samples of what does nothing while its server is paused
-Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: length in ns, counters
+TICK_NS = 1_500_000_000  # everything of a tick was read within this time before its end
+OF_SERVER = ("server", "process:")  # samples of processes that are idle while their server is paused
+Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: (length in ns, counters)
 
 
 def last_second(
     reader: JournalReader, series: StepSeries, kind: str, t_ns: int, stalls: Sequence[EventRow]
 ) -> tuple[tuple[RoleLine, ...], Samples]:
-    """The roles, and samples of the machine, in the tick that ends at `t_ns`, without what the step's end left over.
+    """Roles, and samples of the machine, in the tick that ends at `t_ns`, without a sliver at the step's end.
 
-    Progress of a `kind` of role is the step's; `stalls` are those that last.
+    Progress of a `kind` of role is the step's; `stalls` are the current ones.
     """
     longest: dict[int, RoleSecond] = {}
     for second in reader.seconds(series.step.id, max(series.tick_started_ns(t_ns), t_ns - TICK_NS), t_ns):
@@ -40,9 +40,7 @@ def last_second(
 def role_means(
     totals: StepTotals, roles: Iterable[RoleRow], counted: str, further: Collection[str]
 ) -> tuple[RoleLine, ...]:
-    """The roles over a step: `counted` is the kind of role whose progress is the step's; those of `further` loads have
-    operations of their own.
-    """
+    """Roles over a step: `counted` is the kind whose progress is the step's; `further` roles count their own."""
     pids = {role.name: role.backend_pid for role in roles}
     ops = sum(progress(name, role) for name, role in totals.roles.items() if role_kind(name) == counted)
     return tuple(
@@ -75,7 +73,7 @@ def _role_mean(name: str, role: RoleTotals, pid: int | None, seconds: float, ops
 
 
 def machine_over(totals: StepTotals, last: Samples) -> Samples:
-    """What was counted of the server and the machine over a step; what only is so at a moment is that of the `last`."""
+    """Server and machine over a step; states (`_now`) are the last ones."""
     worked_ns = round(totals.seconds * SECOND_NS)
     wall_ns = round((totals.wall_seconds or totals.seconds) * SECOND_NS)
     found: dict[str, tuple[int, Mapping[str, Any]]] = {"engine": (wall_ns, {"cpu_ns": totals.engine_cpu_ns})}

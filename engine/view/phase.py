@@ -1,4 +1,4 @@
-"""What the engine does where no step runs: a kernel boots, a server starts, something is waited for."""
+"""What the engine does while no step runs: booting a kernel, starting a server, waiting."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ENDED = {"finished": "has finished", "failed": "has failed", "interrupted": "was
 
 @dataclass(frozen=True, slots=True)
 class Booting:
-    """A cell whose guest boots: it begins its attempt only then. `started_ns` is by the host's clock."""
+    """A cell whose guest is booting, before its attempt begins. `started_ns` is by the host's clock."""
 
     cell: str
     started_ns: int
 
 
 def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | None:
-    """The cell whose guest boots now; None where the newest guest has begun its attempt."""
+    """The cell whose guest is booting; None if the newest guest has begun its attempt."""
     events = reader.events(kinds=(BOOT,)) if reader.manifest.kernels else []
     if not events or max((attempt.id for attempt in attempts), default=0) != events[-1].data.get("after"):
         return None
@@ -29,9 +29,9 @@ def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | N
 
 
 def waiting(reader: JournalReader, between: str, attempt: Attempt, since_ns: int) -> str:
-    """Where in a cell the engine is between steps, and after a colon what it waits for if that takes long.
+    """Where in a cell the engine is between steps, and after a colon what it has been waiting for.
 
-    Of an attempt that has ended nothing is waited for.
+    An attempt that has ended waits for nothing.
     """
     if attempt.state != "running":
         return f"the cell {ENDED.get(attempt.state, attempt.state)}"

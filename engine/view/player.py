@@ -1,7 +1,6 @@
-"""Live and replay: the state of a run at a moment that advances.
+"""Live and replay: the state of a run at an advancing moment.
 
-Live the moment is now; in a replay it is where the clock of the replay stands. What is read, and how it is shown,
-is the same.
+The moment is now, or where the replay's clock stands. Reading and display are the same.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import ViewState, machine
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)
-FRAME_NS = 2_500_000_000  # probes report about once a second, on a beat of their own
+FRAME_NS = 2_500_000_000  # probes report about once a second, each at its own pace
 MEDIAN_NS = 60 * SECOND_NS
-LATE_NS = 3 * SECOND_NS  # a tick comes every second: without one for so long nothing is known of the moment
-TREND_NS = 60 * SECOND_NS  # over which a ratio is seen to rise or fall
+LATE_NS = 3 * SECOND_NS  # ticks come every second: after this long without one, the present is unknown
+TREND_NS = 60 * SECOND_NS  # over which a ratio's trend is shown
 
 
 @contextmanager
 def legible(run: Path) -> Iterator[None]:
-    """Turn what a damaged record does to those who read it into one line for the user."""
+    """Turn exceptions caused by a damaged record into one line for the user."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
@@ -53,7 +52,7 @@ def legible(run: Path) -> Iterator[None]:
 
 
 class Player:
-    """The states of a run, or of the replay of one cell. A context manager."""
+    """States of a run, or of the replay of one cell. A context manager."""
 
     def __init__(self, run: Path, clock: Clock | None = None, cell: str | None = None, step: str | None = None) -> None:
         self.run = run
@@ -63,14 +62,14 @@ class Player:
             self.manifest = self.reader.manifest
             self._cells = {known.id: known for known in self.manifest.cells}
         self._attempts: dict[int, Attempt] = {}
-        self._decisions: list[EventRow] = []  # how many repeats there are to be
+        self._decisions: list[EventRow] = []  # on the number of repeats
         self._sessions: dict[int, EngineStart] = {}
-        self._series: dict[int, StepSeries] = {}  # by step: all that a replay came to, live the newest
-        self._wanted: Subject | None = None  # the side that is looked at, once one was chosen
-        self._notices: list[EventRow] = []  # what probes reported, and times without their figures
+        self._series: dict[int, StepSeries] = {}  # by step: all seen in a replay, only the newest live
+        self._wanted: Subject | None = None  # the side shown, once one was chosen
+        self._notices: list[EventRow] = []  # messages of probes, and gaps in their figures
         self._bases = BaseCells(self.reader)
-        self._details: tuple[tuple[int, bool], StepDetails] | None = None  # of the step that is shown
-        self._recorded = cache(self.reader.steps)  # of an attempt that is replayed
+        self._details: tuple[tuple[int, bool], StepDetails] | None = None  # of the step shown
+        self._recorded = cache(self.reader.steps)  # of a replayed attempt
         self.replay = cell is not None
         with legible(run):
             self._interleaved = InterleavedSteps(self.reader, replay=self.replay)
@@ -78,7 +77,7 @@ class Player:
         self.playing = self.replay
         self._played: Attempt | None = None
         self._steps: list[StepRow] = []
-        self._chosen_ns: int | None = None  # when the incident began that a replay was moved to
+        self._chosen_ns: int | None = None  # start of the incident that a replay was moved to
         self._anchor = (0, 0)  # (position of the replay, the clock when it was set)
         if cell is not None:
             with legible(run):
@@ -94,11 +93,11 @@ class Player:
         self.reader.__exit__(None, None, None)
 
     def look(self) -> ViewState:
-        """The state at this moment. Raises UserError when the journal cannot be read (any more)."""
+        """The state at this moment. Raises UserError if the journal cannot be read (any more)."""
         if not (self.run / "journal.db").exists():
             raise UserError(f"{self.run}: the run directory no longer exists")
         with legible(self.run):
-            running = is_locked(self.run)  # before its cells are read: an engine that just ended has not died
+            running = is_locked(self.run)  # before reading cells: an engine that just ended has not died
             self._read_attempts()
             self._decisions = self.reader.decisions()
             return self._replayed(self._played) if self._played is not None else self._live(running)
@@ -113,7 +112,7 @@ class Player:
         return tuple(event for event in self._notices if event.attempt_id in newest)
 
     def schedule(self) -> list[Planned]:
-        """The cells that are wanted, with what those that are over did in each step."""
+        """The wanted cells, with rates per step for those that have ended."""
         with legible(self.run):
             cells = outcome.wanted(self.manifest, self._decisions)
             attempts = self._attempts.values()
@@ -121,7 +120,7 @@ class Player:
             return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced)
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
-        """The base's curve behind that of a kind of role; None of the base itself, and before it has finished."""
+        """The base's curve for a kind of role; None for the base itself, and before it has finished."""
         if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):
@@ -129,15 +128,15 @@ class Player:
             return self._bases.ghost(bases, view.series, kind)
 
     def details(self, view: ViewState) -> StepDetails:
-        """What is read of the step that is shown only where there is room for it; nothing of it is read yet."""
+        """Details of the step shown, nothing of which is read before there is room for it."""
         assert view.step is not None
-        key = (view.step.id, view.interleaved is not None)  # over its active time
+        key = (view.step.id, view.interleaved is not None)  # sliced steps are over active time
         if self._details is None or self._details[0] != key:
             self._details = (key, StepDetails(self.reader, view.step.id))
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        """Look at the next of the servers side by side from now on."""
+        """Show the next of the interleaved servers from now on."""
         if view.interleaved is None:
             return
         sides = view.interleaved.sides
@@ -187,12 +186,12 @@ class Player:
         return self._at(view, attempt, series, step.ended_ns or series.newest_ns, sides)
 
     def _now_ns(self, attempt: Attempt) -> int:
-        """The time by the clock of an attempt: a guest has one of its own, which shares only the wall clock."""
+        """The present by the attempt's clock: a guest has its own monotonic clock and shares only the wall clock."""
         in_guest = attempt.cell in self._cells and self._cells[attempt.cell].subject.kernel != HOST
         return self._clock.wall_ns() - self._wall(attempt, 0) if in_guest else self._clock.monotonic_ns()
 
     def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, AttemptSteps]:
-        """What is to be shown of the cells that run, or ran last; and the interleaved steps."""
+        """What to show of the cells that run, or ran last; and the interleaved steps."""
         attempts = self._interleaved_with(newest)
         begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
         starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
@@ -239,19 +238,18 @@ class Player:
 
     @property
     def position_ns(self) -> int:
-        """The replay's present time."""
         stood_ns, at_ns = self._anchor
         if not self.playing:
             return stood_ns
         return min(stood_ns + (self._clock.monotonic_ns() - at_ns) * self.speed, self._end_ns())
 
     def seek(self, t_ns: int) -> None:
-        """Seek to a time of the cell, bounded by its steps."""
+        """Seek to a time of the cell, clamped to its steps."""
         t_ns = max(self._steps[0].started_ns, min(t_ns, self._end_ns()))
         self._anchor = (t_ns, self._clock.monotonic_ns())
 
     def pause(self, playing: bool) -> None:
-        """Stand still, or continue; at the end, begin again."""
+        """Pause or continue; at the end, start again."""
         at_ns = self.position_ns
         if playing and at_ns >= self._end_ns():
             at_ns = self._steps[0].started_ns
@@ -259,13 +257,13 @@ class Player:
         self.seek(at_ns)
 
     def faster(self, by: int) -> None:
-        """Change to the next speed, or the previous one."""
+        """Change to the next or previous speed."""
         at_ns = self.position_ns
         self.speed = SPEEDS[max(0, min(SPEEDS.index(self.speed) + by, len(SPEEDS) - 1))]
         self.seek(at_ns)
 
     def seek_stall(self, by: int) -> tuple[EventRow, ...] | None:
-        """Seek to the next incident of the cell, or the previous one, where all of it is visible; None without any."""
+        """Seek to where all of the next or previous incident is visible; None if there is no incident."""
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
         ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
@@ -300,7 +298,7 @@ class Player:
 
     def _read_attempts(self) -> None:
         running = [attempt.id for attempt in self._attempts.values() if attempt.state == "running"]
-        # Any of several interleaved cells may end first.
+        # Any of the interleaved cells may end first.
         known = min(running) - 1 if running else max(self._attempts, default=0)
         for attempt in self.reader.attempts(known, origins=False):
             self._attempts[attempt.id] = attempt
@@ -347,7 +345,7 @@ class Player:
         events = self._events(view, series, at_ns)
         stalls = tuple(event for event in events if event.kind == "stall")
         lasting = [stall for stall in stalls if lasts(stall, at_ns)]
-        silent = until_ns - newest_ns > LATE_NS  # what was last known is not shown as current
+        silent = until_ns - newest_ns > LATE_NS  # do not show stale values as current
         roles, samples = last_second(self.reader, series, kind, newest_ns, lasting) if not silent else ((), {})
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
@@ -399,14 +397,14 @@ class Player:
         )
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:
-        """The events of a step that had begun by a time."""
+        """Events of a step that had begun by a time."""
         events = [event for event in series.events if event.started_ns <= at_ns]
-        if view.state == "died":  # nobody saw the end of what lasted
+        if view.state == "died":  # nobody recorded the end of current events
             events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
         return events
 
     def _stalls(self, view: ViewState, step: StepRow, at_ns: int) -> tuple[StepSeries, list[EventRow]]:
-        """The series of a side, with its stalls that had begun by a time."""
+        """A side's series, with its stalls that had begun by a time."""
         series = self._series_of(step) if self.replay else self._series[step.id]
         return series, [event for event in self._events(view, series, at_ns) if event.kind == "stall"]
 

@@ -1,8 +1,7 @@
-"""Reading what probes counted in a step: the frames of one probe and role, and what all of them did just now.
+"""Reading what probes counted in a step: frames of one probe and role, and the latest of all.
 
-A step of hours has a hundred thousand frames, so that only those that are shown are kept; others are read again when
-somebody wants them. `look` runs in a thread. What the engine samples of the kernel's scheduler anyway is given as
-frames of the probe `procsched`.
+A step of hours has a hundred thousand frames, so only those shown are kept and others are read again on demand. `look`
+runs in a thread. The engine's own scheduler samples appear as frames of the probe `procsched`.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from engine.journal.run_lock import is_locked
 from engine.view.probe_series import LATE_NS
 from engine.view.step_series import SECOND_NS
 
-READ_NS = 300 * SECOND_NS  # so much is decoded at once
-FRESH_NS = 4 * SECOND_NS  # a frame a second comes; one that is older than this has no successor
+READ_NS = 300 * SECOND_NS  # decoded at once
+FRESH_NS = 4 * SECOND_NS  # frames come every second; an older one is the last
 SAMPLED = "procsched"
-EVENTS = ("probe", "probe_gap", "stall")  # the kinds that matter here
+EVENTS = ("probe", "probe_gap", "stall")  # the kinds used here
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A step and its position in the run."""
+    """A step, and where in the run it is."""
 
     step: StepRow
     attempt: Attempt
@@ -36,9 +35,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read: frames of one probe and role in one step that end after a time; the state at another.
+    """What to read: frames of one probe and role in a step after `after_ns`, and the state at `at_ns`.
 
-    `newest_step` and `event` are the last ones known, `lasting` the events that had not ended.
+    `newest_step` and `event` are the last known ones, `lasting` the events that had not ended.
     """
 
     step: StepRow | None = None
@@ -53,10 +52,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a look brought. `places` are all steps of the run, None where no step is new.
+    """What a look found. `places` are all steps of the run, or None if no step is new.
 
     `end_ns` is how far the step has come, `frames` are the wanted ones, `fresh` those of all probes and roles just
-    before the time that was asked for, `roles` the pairs (probe, role) that were seen.
+    before `at_ns`, `roles` the pairs (probe, role) seen.
     """
 
     running: bool
@@ -71,7 +70,7 @@ class News:
 
 
 def look(run: Path, wanted: Wanted) -> News:
-    """Read what is new in a run. Raises UserError when it cannot be read."""
+    """Read what is new in a run. Raises UserError if it cannot be read."""
     with JournalReader(run) as reader:
         attempts = reader.attempts(origins=False)
         latest = [step for attempt in attempts[-2:] if (step := reader.latest_step(attempt.id)) is not None]
@@ -124,7 +123,7 @@ def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, 
 
 
 def _sampled(reader: JournalReader, step: int, wanted: str, after_ns: int, until_ns: int) -> list[ProbeFrame]:
-    """The intervals of a role's connections (of all roles for none) as frames."""
+    """Intervals of a role's connections (of all roles if empty) as frames."""
     sums: dict[tuple[int, str], ProbeFrame] = {}
     names = {role.id: role.name for role in reader.roles(step)}
     for second in reader.seconds(step, after_ns, until_ns):

@@ -1,6 +1,6 @@
-"""What one probe counted of one role in a step: its frames in memory, added up and laid over an axis as they grow.
+"""Frames of one probe and role in a step, summed and laid over an axis incrementally.
 
-Everything is brought up to date by what is new, so that a step of hours costs a repaint no more than a short one.
+Only new frames are processed, so that repainting a step of hours costs no more than a short one.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from engine.journal.totals import ROLE_ORDER, role_place
 from engine.view.envelope import columns_of
 from engine.view.step_series import SECOND_NS, is_sliver
 
-LATE_NS = 5 * SECOND_NS  # probes beat by themselves: a frame may be recorded after a later one of another probe
-LARGEST = ("max_us", "processes")  # are not summed
+LATE_NS = 5 * SECOND_NS  # probes have their own pace: a frame may be recorded after a later one of another probe
+LARGEST = ("max_us", "processes")  # maxima, not sums
 Histogram = dict[int, int]  # power-of-two bucket: count
 
 
 @dataclass(slots=True)
 class Sums:
-    """Frames added up: figures (sums, of some the greatest; of `phases` as `phase NAME`) and histograms by field."""
+    """Summed frames: figures (some are maxima; `phases` appear as `phase NAME`) and histograms by field."""
 
     figures: dict[str, int] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
     seconds: float = 0.0
 
     def add(self, frames: Iterable[ProbeFrame]) -> Sums:
-        """Add frames; return itself."""
+        """Add frames; return self."""
         figures = self.figures
         for frame in frames:
             self.seconds += frame.dt_ns / SECOND_NS
@@ -46,18 +46,18 @@ class Sums:
 
 @dataclass(slots=True)
 class Column:
-    """What ended in one column of an axis: its greatest value, and all its counts."""
+    """Frames that end in one column of an axis: maximum value and summed counts."""
 
     peak: float = 0.0
     counts: Histogram = field(default_factory=dict)
 
 
 class ProbeSeries:
-    """The frames of one probe and role in one step. Only ever added to, in order."""
+    """Frames of one probe and role in one step. Append-only, in order."""
 
     def __init__(self, step: StepRow, probe: str, role: str) -> None:
         self.step, self.probe, self.role = step, probe, role
-        self.whole = False  # once all that there was has been read
+        self.whole = False  # once everything recorded has been read
         self._frames: list[ProbeFrame] = []
         self._ends: list[int] = []
         self._sums, self._summed = Sums(), 0
@@ -66,11 +66,11 @@ class ProbeSeries:
 
     @property
     def after_ns(self) -> int:
-        """From where on there may be frames that are not here."""
+        """The time after which frames may be missing here."""
         return max(self.step.started_ns, self._ends[-1] - LATE_NS) if self._ends else self.step.started_ns
 
     def take(self, frames: Iterable[ProbeFrame]) -> None:
-        """Add frames; those that are there already are passed over."""
+        """Add frames, skipping known ones."""
         for frame in frames:
             if not self._ends or frame.t_ns > self._ends[-1]:
                 self._frames.append(frame)
@@ -78,11 +78,11 @@ class ProbeSeries:
         self.whole = True
 
     def within(self, after_ns: int, until_ns: int) -> Sequence[ProbeFrame]:
-        """The frames that end within a time."""
+        """Frames that end in (after_ns, until_ns]."""
         return self._frames[bisect_right(self._ends, after_ns) : bisect_right(self._ends, until_ns)]
 
     def sums(self, until_ns: int) -> Sums:
-        """All frames that ended by a time, added up."""
+        """Sums over all frames that ended by a time."""
         count = bisect_right(self._ends, until_ns)
         if count < self._summed:
             self._sums, self._summed = Sums(), 0
@@ -91,7 +91,7 @@ class ProbeSeries:
         return self._sums
 
     def columns(self, name: str, axis: tuple[int, int], cells: int, until_ns: int) -> Sequence[Column | None]:
-        """A field laid over an axis: None where no frame is."""
+        """A field laid over an axis: None in columns without frames."""
         count = bisect_right(self._ends, until_ns)
         if self._laid_key != (name, axis, cells) or count < self._laid:
             self._columns, self._laid, self._laid_key = [None] * cells, 0, (name, axis, cells)
@@ -110,13 +110,12 @@ class ProbeSeries:
 
 
 def add_pairs(into: Histogram, pairs: Iterable[Sequence[int]]) -> None:
-    """Add a frame's histogram to another one."""
     for bucket, count in pairs:
         into[bucket] = into.get(bucket, 0) + count
 
 
 def value_of(frame: ProbeFrame, name: str) -> float | None:
-    """What a frame is worth over time: the p99 of a histogram, else the field per second."""
+    """Value of a frame in a chart over time: the p99 of a histogram, else the field per second."""
     value = frame.data.get(name)
     if isinstance(value, list):
         return quantile_us(dict(value), 0.99)
@@ -126,7 +125,7 @@ def value_of(frame: ProbeFrame, name: str) -> float | None:
 
 
 def _over_time(before: ProbeFrame, frame: ProbeFrame, name: str) -> float | None:
-    """What a frame is worth; a rate of what the step's end left over is that over the frame before, too."""
+    """Value of a frame; a sliver's rate at the step's end is merged with the frame before."""
     value, known = value_of(frame, name), value_of(before, name)
     if value is None or known is None or isinstance(frame.data[name], list) or not is_sliver(frame.dt_ns, before.dt_ns):
         return value
@@ -134,7 +133,7 @@ def _over_time(before: ProbeFrame, frame: ProbeFrame, name: str) -> float | None
 
 
 def quantile_us(histogram: Histogram, q: float) -> int | None:
-    """An upper bound of a quantile: bucket b holds values of b bits, so at most 2**b - 1. None without any."""
+    """Upper bound of a quantile: bucket b holds values of b bits, at most 2**b - 1. None if empty."""
     total = sum(histogram.values())
     seen = 0
     for bucket in sorted(histogram):
@@ -145,7 +144,7 @@ def quantile_us(histogram: Histogram, q: float) -> int | None:
 
 
 def in_order(roles: Iterable[str]) -> tuple[str, ...]:
-    """Roles: connections first, then their clients, then all else."""
+    """Roles sorted: connections, then their clients, then others."""
     return tuple(sorted(set(roles), key=_order))
 
 

@@ -1,4 +1,4 @@
-"""How far a step has come, and whether it keeps the rate that was asked of it."""
+"""How far a step has come, and whether it keeps up its target rate."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from engine.journal.totals import SLA_FRACTION, sla
 from engine.view.step_series import StepSeries
 from engine.view.view_state import Sla
 
-SETTLED_S = 2.0  # earlier, a mean is too uncertain to compare with anything
+SETTLED_S = 2.0  # before this, a mean is too uncertain to compare
 
 
 def fraction(series: StepSeries, kind: str, until_ns: int, worked_s: float) -> float | None:
-    """The part of the step that is done; None where its length is not known."""
+    """Fraction of the step that is done; None if its length is unknown."""
     step = series.step
     if step.state == "finished" and step.ended_ns is not None and until_ns >= step.ended_ns:
         return 1.0
@@ -25,7 +25,7 @@ def fraction(series: StepSeries, kind: str, until_ns: int, worked_s: float) -> f
 
 
 def agreement(series: StepSeries, until_ns: int, clients: int) -> Sla | None:
-    """How much of the wanted insert rate was kept up to the last interval; none in its first seconds."""
+    """Fraction of the target insert rate kept up so far; None in the first seconds."""
     step = series.step
     if step.totals is not None and step.ended_ns is not None and until_ns >= step.ended_ns:
         judged = sla(step.kind, step.totals)
@@ -34,6 +34,6 @@ def agreement(series: StepSeries, until_ns: int, clients: int) -> Sla | None:
     counted_s = series.worked_s(until_ns)
     if step.kind != "query" or target <= 0 or counted_s <= SETTLED_S:
         return None
-    # The newest burst may be counted a second late: verdicts go by engine.model.sla, once it has ended.
+    # The newest burst may be counted a second late; verdicts use engine.journal.totals.sla after the end.
     kept = series.done("insert", until_ns) / target / max(1.0, counted_s - 1.0)
     return Sla(min(1.0, kept), kept >= SLA_FRACTION)

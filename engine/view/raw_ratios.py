@@ -1,4 +1,4 @@
-"""A run's rates as they were measured: what is known of a comparison before the statistics have judged it."""
+"""A run's measured rates: a comparison before the statistics have judged it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ NOT_JUDGED = "Not judged yet: medians and every cell, as they were measured."
 
 
 def finished_cells(run: Path) -> int:
-    """How many attempts at cells have finished. Raises UserError for what is no run."""
+    """Number of finished attempts. Raises UserError if this is not a run."""
     with JournalReader(run) as reader:
         return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))
 
 
 def measured(run: Path) -> Comparison | None:
-    """The finished cells of a run without a ratio; None where there is nothing to compare.
+    """Finished cells of a run, without ratios; None if there is nothing to compare.
 
-    Raises UserError for what is no run, or cannot be read.
+    Raises UserError if this is not a run, or unreadable.
     """
     with JournalReader(run) as reader:
         manifest = reader.manifest

@@ -1,8 +1,7 @@
-"""The runs below a folder and the steps of their cells, in a line each: `bench list runs` and the History screen.
+"""The runs below a folder and the steps of their cells, a line each: `bench list runs` and the History screen.
 
-A run is read when it is looked for, and again only when its files have changed: its line needs the manifest, the
-attempts and the stalls; the steps of its cells are read when they are asked for. Nothing here raises for a run that
-cannot be read: its line says why.
+A run is read when looked for, and again only when its files have changed. Its line needs the manifest, attempts and
+stalls; steps of its cells are read on demand. An unreadable run raises nothing: its line says why.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from engine.view.events import incidents_of
 from engine.view.step_series import SECOND_NS
 
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal", "tags.json")
-Spans = tuple[tuple[int, int], ...]  # from, until: monotonic ns, in order and apart
+Spans = tuple[tuple[int, int], ...]  # (from, until) in monotonic ns, sorted and disjoint
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run. `state` is running, finished, unfinished, failed, not started or unreadable; `trouble` says why.
+    """One run. `state`: running, finished, unfinished, failed, not started or unreadable; `trouble` says why.
 
-    `when_ns` is Unix time. `stalled_s` is how long any role stood still, over all its cells; of `stalls` those of one
-    client that overlap are one.
+    `when_ns` is Unix time. `stalled_s` is time in which any role stalled, over all cells; `stalls` counts overlapping
+    ones of a client once.
     """
 
     folder: Path
@@ -43,7 +42,7 @@ class RunSummary:
     state: str
     created: str = ""  # ISO 8601
     host: str = ""
-    kernel: str = ""  # the host's release; where kernels are compared, their names
+    kernel: str = ""  # the host's release, or the names of compared kernels
     builds: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
     workload: str = ""
@@ -62,21 +61,19 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self.folder.name
 
     @property
     def state_words(self) -> str:
-        """The state, with how many cells failed."""
         return f"{self.failed} failed" if self.state == "failed" else self.state
 
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """One step of one cell. `step` is empty, and there is no rate, for a cell that came to none.
+    """One step of one cell. `step` is empty, without a rate, if the cell never reached a step.
 
-    `flags` are pairs (text, mark). `stalled` are the times in which any role stalled, as monotonic as `started_ns`;
-    `ended_ns` is None while it runs.
+    `flags` are pairs (text, mark). `stalled` are times in which any role stalled, monotonic like `started_ns`;
+    `ended_ns` is None while the step runs.
     """
 
     run: RunSummary
@@ -96,12 +93,11 @@ class CellStep:
 
     @property
     def stalled_s(self) -> float:
-        """The total time in which any role stalled."""
         return seconds_of(self.stalled)
 
 
 class RunCache:
-    """The runs below a folder, with what was read of them. Reading may be done by another thread, one at a time."""
+    """The runs below a folder, with what was read of them. Another thread may read, one at a time."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -111,15 +107,14 @@ class RunCache:
 
     @property
     def runs(self) -> list[RunSummary]:
-        """The runs that were read so far."""
         return list(self._runs.values())
 
     def cells(self, folder: Path) -> tuple[CellStep, ...] | None:
-        """The steps of a run's cells, None if they were not read since the run changed."""
+        """Steps of a run's cells; None if they were not read since the run changed."""
         return self._cells.get(folder)
 
     def changed(self) -> list[Path]:
-        """Forget runs that are gone; return those that are new or have changed, newest first by their names."""
+        """Forget runs that are gone; return new or changed ones, newest first by name."""
         folders = runs_in(self.out)
         for folder in set(self._runs).difference(folders):
             for known in (self._stamps, self._runs, self._cells):
@@ -127,38 +122,36 @@ class RunCache:
         return [folder for folder in folders if self._stamps.get(folder) != _stamp(folder) or self._died(folder)]
 
     def read(self, folder: Path) -> RunSummary:
-        """Read a run's line."""
-        stamp = _stamp(folder)  # first: what is written while it is read makes it changed again
+        stamp = _stamp(folder)  # first: anything written while reading counts as a change
         run = read_run(folder)
         self._cells.pop(folder, None)
         self._runs[folder], self._stamps[folder] = run, stamp
         return run
 
     def read_cells(self, folder: Path) -> tuple[CellStep, ...]:
-        """Read the steps of a known run's cells; there are none of one that is gone."""
+        """Read the steps of a run's cells; empty if it is gone."""
         run = self._runs.get(folder)
         self._cells[folder] = read_cells(run) if run is not None else ()
         return self._cells[folder]
 
     def _died(self, folder: Path) -> bool:
-        """Whether the engine went without a word to the journal."""
+        """Whether the engine died without telling the journal."""
         return self._runs[folder].state == "running" and not is_locked(folder)
 
 
 def _stamp(folder: Path) -> tuple[int, ...]:
-    """What changes when anything is written to a run."""
+    """Changes when anything is written to a run."""
     stamp: list[int] = []
     for name in WATCHED:
         found = (0, 0)
         with suppress(OSError):
             status = (folder / name).stat()
-            found = (status.st_mtime_ns, status.st_size) if status.st_size else found  # a reader makes an empty log
+            found = (status.st_mtime_ns, status.st_size) if status.st_size else found  # a reader creates an empty log
         stamp += found
     return tuple(stamp)
 
 
 def read_run(folder: Path) -> RunSummary:
-    """A run's line."""
     run = RunSummary(folder, _made_ns(folder), "unreadable", tags=read_tags(folder))
     try:
         manifest = read_manifest(folder)
@@ -179,7 +172,7 @@ def read_run(folder: Path) -> RunSummary:
     wanted = outcome.wanted(manifest, decisions)
     ended = "finished" if finished.issuperset(cell.id for cell in wanted) else "failed" if failed else "unfinished"
     reasons = [attempt.reason or "" for attempt in attempts if attempt.cell in failed]
-    # Step by step: the clocks of two starts of the engine have nothing to do with each other.
+    # Step by step: the clocks of two engine starts are unrelated.
     by_step = _by_step(events)
     spans = [span for found in by_step.values() for span in _stalls(found)]
     return replace(
@@ -224,7 +217,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
 
 
 def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
-    """The steps of a run's cells, oldest first; none where the run cannot be read."""
+    """Steps of a run's cells, oldest first; empty if the run cannot be read."""
     try:
         with JournalReader(run.folder) as reader:
             cells = {cell.id: cell for cell in reader.manifest.cells}
@@ -275,7 +268,7 @@ def _of_step(
     by_step: dict[int | None, list[EventRow]],
     between: Sequence[EventRow],
 ) -> CellStep:
-    """A step; `between` are the events of its cell that belong to no step."""
+    """`between` are the events of its cell outside steps."""
     totals = step.totals
     flags = [*base.flags] if step.state != "finished" else []
     events = by_step.get(step.id, [])
@@ -314,7 +307,7 @@ def _stalls(events: Iterable[EventRow]) -> Spans:
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
-    """Spans in order, those that overlap or touch made one: two roles that stand still together are one stall."""
+    """Sort spans and merge those that overlap or touch: two roles stalled together are one stall."""
     apart: list[tuple[int, int]] = []
     for from_, until in sorted(spans):
         if apart and from_ <= apart[-1][1]:
@@ -325,5 +318,4 @@ def merged(spans: Iterable[tuple[int, int]]) -> Spans:
 
 
 def seconds_of(spans: Iterable[tuple[int, int]]) -> float:
-    """Their total length."""
     return sum(until - from_ for from_, until in spans) / SECOND_NS

@@ -1,6 +1,6 @@
-"""The slices of one step of interleaved cells in memory: each server's work in its active time, and the ratios so far.
+"""The slices of a step of interleaved cells in memory: each server's work in its active time, and the ratios so far.
 
-Active time is that of a server's own slices: it stands still during another's slices.
+Active time passes only during a server's own slices.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from engine.results.slice_ratio import TURNS, half_width_at_every_moment, log_ra
 from engine.view.step_series import SECOND_NS, Series
 from workloads.base import COUNTED_IN_ROWS
 
-MOST_POINTS = 1000  # of a chart's line: a step of hours is drawn from sums over several blocks; at most twice that
-MOST_SUMS = 500  # of blocks that a ratio is computed from: more change its error by little, and cost a lot
-USUAL_S = 12.0  # of each server in a step whose length is not known
-GROWTH = 1.02  # from one point of a ratio's course to the next, in blocks
+MOST_POINTS = 1000  # of a chart's line (up to twice as many): long steps are drawn from sums over several blocks
+MOST_SUMS = 500  # groups of blocks for a ratio: more would cost a lot and hardly change its error
+USUAL_S = 12.0  # assumed per server if a step's length is unknown
+GROWTH = 1.02  # factor in blocks between points of a ratio's course
 
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """How a build's rate compares with the base's, of one pair of clusters.
+    """How a build's rate compares with the base's on one pair of clusters.
 
-    The truth is between `low` and `high` at all moments at once, 95 % of the time; None while blocks are too few.
+    `low` and `high` are a confidence sequence: with 95 % probability they hold at all moments at once. None while there
+    are too few blocks.
     """
 
     ratio: float
@@ -39,7 +40,7 @@ class SoFar:
 
 @dataclass(slots=True)
 class Course:
-    """A ratio as it was known after so much active time, in ns; bounds are those of `SoFar`."""
+    """A ratio over active time in ns; bounds are those of `SoFar`."""
 
     until: list[int] = field(default_factory=list)
     known: list[SoFar] = field(default_factory=list)
@@ -47,14 +48,14 @@ class Course:
 
 @dataclass(slots=True)
 class Lane:
-    """One server: its slices, and what it did in each block, in which counted ns."""
+    """One server: its slices, and per block the operations done and the counted ns."""
 
     opened: list[int] = field(default_factory=list)  # of slices
     length: list[int] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)  # active ns before each
+    before: list[int] = field(default_factory=list)  # active ns before each slice
     done: list[int] = field(default_factory=list)  # of blocks
     counted_ns: list[int] = field(default_factory=list)
-    until: list[int] = field(default_factory=list)  # active ns up to the end of each
+    until: list[int] = field(default_factory=list)  # active ns up to the end of each block
     active_ns: int = 0
 
     def take(self, rows: Sequence[SliceRow], *, in_rows: bool) -> None:
@@ -70,20 +71,20 @@ class Lane:
         self.until.append(self.active_ns)
 
     def active_at(self, t_ns: int) -> int:
-        """The active time up to a moment."""
+        """Active time up to a moment, in ns."""
         place = bisect_right(self.opened, t_ns) - 1
         return self.before[place] + min(t_ns - self.opened[place], self.length[place]) if place >= 0 else 0
 
     def rate_per_s(self, blocks: int) -> float | None:
-        """What it did per second of its counted time; None where it did nothing that was counted."""
+        """Operations per second of counted time; None if none was counted."""
         counted_ns = sum(self.counted_ns[:blocks])
         return sum(self.done[:blocks]) * SECOND_NS / counted_ns if counted_ns else None
 
 
 class SliceSeries:
-    """The whole blocks of a step as recorded so far. `catch_up` takes in what was committed since.
+    """The complete blocks of a step recorded so far; `catch_up` adds new ones.
 
-    Sides are in the order of `steps`, the base first; `rates` and `courses` are over each side's active time, in ns.
+    Sides are in the order of `steps`, the base first; `rates` and `courses` are over each side's active time in ns.
     """
 
     def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
@@ -92,19 +93,19 @@ class SliceSeries:
         primary = steps[0].primary_metric
         self._in_rows = primary is not None and primary.role in COUNTED_IN_ROWS
         self.planned_s = float(steps[0].plan.get("seconds") or 0)
-        # Decided before anything is seen of the step, or else what is promised of all moments would not hold.
+        # Fixed before any data of the step is seen, or the bounds would not hold at all moments.
         self._planned_blocks = (self.planned_s or USUAL_S) * 1000 / (TURNS * slice_ms)
-        self._step_ns = [int(self.planned_s * SECOND_NS / MOST_POINTS) for _ in steps]  # from point to point of `rates`
+        self._step_ns = [int(self.planned_s * SECOND_NS / MOST_POINTS) for _ in steps]  # between points of `rates`
         self.lanes = [Lane() for _ in steps]
         self.rates = [Series() for _ in steps]
         self.courses = [Course() for _ in steps]
-        self._drawn = [0 for _ in steps]  # blocks that are in `rates`
-        self._next = 1  # how many blocks the next point of the courses has
+        self._drawn = [0 for _ in steps]  # blocks already in `rates`
+        self._next = 1  # blocks at the next point of the courses
         self._ended: list[int] = []  # blocks
         self._block = -1
 
     def catch_up(self) -> None:
-        """Read the blocks that are new, and those that were not whole."""
+        """Read new blocks, and those that were incomplete."""
         found = [
             {block: list(rows) for block, rows in groupby(self._reader.slices(step, self._block), attrgetter("block"))}
             for step in self._steps
@@ -126,15 +127,14 @@ class SliceSeries:
 
     @property
     def blocks(self) -> int:
-        """How many there are."""
         return len(self._ended)
 
     def blocks_at(self, t_ns: int) -> int:
-        """How many blocks had ended by a moment."""
+        """Number of blocks that had ended by a moment."""
         return bisect_right(self._ended, t_ns)
 
     def so_far(self, side: int, blocks: int) -> SoFar | None:
-        """The ratio of a side's rate to the base's after a number of blocks; None before each has counted something."""
+        """Ratio of a side's rate to the base's after a number of blocks; None until both have counted something."""
         size = max(1, blocks // MOST_SUMS)
         base, other = (
             [_sums(part[:blocks], size) for part in (lane.done, lane.counted_ns)]
@@ -149,7 +149,7 @@ class SliceSeries:
         return SoFar(ratio_of(found.theta), low, high, blocks)
 
     def _draw(self, side: int) -> None:
-        """Add to a line what is long enough for a point of it."""
+        """Add points to a line once they are long enough."""
         lane, points = self.lanes[side], self.rates[side]
         done = counted_ns = 0
         from_ns = points.until[-1] if points.until else 0
@@ -161,11 +161,10 @@ class SliceSeries:
                 points.add(lane.until[block], length, done * SECOND_NS / counted_ns)
                 done, counted_ns, from_ns = 0, 0, lane.until[block]
                 self._drawn[side] = block + 1
-                if len(points.until) >= 2 * MOST_POINTS:  # of a step whose length is work, which nobody knew before
+                if len(points.until) >= 2 * MOST_POINTS:  # the length of a step given as work is unknown beforehand
                     points.halve()
                     self._step_ns[side] = max(2 * self._step_ns[side], from_ns // len(points.until))
 
 
 def _sums(values: Sequence[int], size: int) -> Sequence[int]:
-    """Sums of consecutive values, `many` at a time."""
     return values if size == 1 else [sum(values[at : at + size]) for at in range(0, len(values), size)]

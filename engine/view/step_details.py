@@ -1,7 +1,7 @@
-"""What is read of a step only where there is room to show it: sizes of service times, waits, figures of the machine.
+"""Details of a step read only if there is room for them: service times, waits, figures of the machine.
 
-Each is a series that grows while the engine records, over the clock, or over active time where a server works in
-slices: `read` tells which moment that is.
+Each is a series that grows while the engine records, over the clock or, for sliced servers, active time: the `active`
+argument of each `read_...` maps to it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.view.step_series import SECOND_NS, Series, is_sliver
 from engine.view.tally import Sort
 from workloads import histogram
 
-# In a tick with less active time, the figures are mostly of background work between slices.
+# With less active time in a tick, its figures are mostly background work between slices.
 LEAST_ACTIVE_NS = 50_000_000
 PER_OCTAVE = 2  # bands of service times: two for each doubling
 
 
 class Weighed:
-    """Points with weights by their sort: each held from `until - length` to `until`, in ns."""
+    """Points with weights by sort; each held from `until - length` to `until`, in ns."""
 
     def __init__(self) -> None:
         self.until: list[int] = []
@@ -32,7 +32,7 @@ class Weighed:
         self.value: list[dict[Sort, float]] = []
 
     def add(self, until: int, length: int, weights: Mapping[Sort, float]) -> None:
-        """Add to the newest point, or begins the next one."""
+        """Add to the newest point, or begin the next."""
         if not self.until or until > self.until[-1]:
             self.until.append(until)
             self.length.append(length)
@@ -43,7 +43,7 @@ class Weighed:
 
 
 class Figure(NamedTuple):
-    """A figure of the machine: its name, its unit, and how it follows from a source's counters of an interval."""
+    """A figure of the machine: name, unit, and its formula from a source's counters over an interval."""
 
     name: str
     unit: str
@@ -69,24 +69,24 @@ FIGURES = (
     Figure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
     Figure("host busy", "%", "host", _busy),
 )
-OF_SERVER = ("server", "wal")  # what does next to nothing while its server is paused
+OF_SERVER = ("server", "wal")  # nearly idle while the server is paused
 SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))
 
 
 class StepDetails:
-    """The details of a step as recorded so far. Each `read_...` takes in what was committed since."""
+    """Details of a step recorded so far. Each `read_...` adds what was committed since."""
 
     def __init__(self, reader: JournalReader, step: int) -> None:
         self._reader = reader
         self._step = step
         self.figures = {figure.name: Series() for figure in FIGURES}
-        self.services: dict[str, Weighed] = {}  # by kind of role: counts by band of the service time
-        self.waits: dict[str, Weighed] = {}  # by role: ns by what was waited for, `` where it ran
+        self.services: dict[str, Weighed] = {}  # by kind of role: counts by service time band
+        self.waits: dict[str, Weighed] = {}  # by role: ns by wait event, `` while running
         self._figures_ns = self._services_ns = self._waits_ns = 0
-        self._looked = False  # whether there are looks at waits; journals before schema 1.6 have none
+        self._looked = False  # whether waits were sampled; not before schema 1.6
 
     def read_figures(self, active: Callable[[int], tuple[int, float]]) -> dict[str, Series]:
-        """The machine's figures by their names; `active` gives a tick's place on the axis and its share of work."""
+        """Figures by name; `active` maps a tick to its place on the axis and its share of work."""
         newest_ns = self._figures_ns
         for t_ns, dt_ns, source, data in self._reader.samples(self._step, self._figures_ns, sources=SOURCES):
             newest_ns = max(newest_ns, t_ns)
@@ -106,7 +106,6 @@ class StepDetails:
         return self.figures
 
     def read_services(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
-        """Take in the sizes of service times."""
         for role, t_ns, dt_ns, counts in self._reader.services(self._step, self._services_ns):
             self._services_ns = t_ns
             if role in roles:
@@ -117,7 +116,6 @@ class StepDetails:
                 self.services.setdefault(roles[role].kind, Weighed()).add(active(t_ns)[0], dt_ns, found)
 
     def read_waits(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
-        """Take in what was waited for."""
         looks = self._reader.wait_seconds(self._step, self._waits_ns)
         self._looked = self._looked or bool(looks)
         for second in looks:
@@ -136,10 +134,10 @@ class StepDetails:
 
 @cache
 def band(bucket: int) -> int:
-    """The band of a histogram's bucket, by its lowest value: 0 for 1 us and less, 2 for 2 us, 4 for 4 us."""
+    """The band of a histogram's bucket, by its lowest value: 0 for up to 1 us, 2 for 2 us, 4 for 4 us."""
     return int(PER_OCTAVE * log2(max(1, histogram.bounds(bucket)[0])))
 
 
 def band_us(key: int) -> float:
-    """The least service time of a band."""
+    """The lowest service time of a band."""
     return float(2 ** (key / PER_OCTAVE))

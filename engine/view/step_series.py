@@ -1,7 +1,7 @@
 """One step in memory, as far as its charts need it: a series that grows while the engine records.
 
-Everything is read once and kept in plain columns, so that any moment of it can be shown; what only the moment itself
-needs (histograms, samples) is read for that moment.
+Everything is read once and kept in plain columns, so that any moment can be shown; histograms and samples are read only
+for that moment.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from engine.journal.rows import Count, EventRow, RoleRow, StepRow
 from engine.journal.totals import progress
 
 SECOND_NS = 1_000_000_000
-SLIVER = 0.5  # of the interval before it, or of a second
+SLIVER = 0.5  # fraction of the interval before it, or of a second
 
 
 def is_sliver(length_ns: float, before_ns: float = SECOND_NS) -> bool:
-    """Whether an interval is what the end of a step left over: too short for a rate of its own."""
+    """Whether an interval is a remainder at the end of a step: too short for a rate of its own."""
     return length_ns < SLIVER * min(before_ns, SECOND_NS)
 
 
 class Series:
-    """A rate over a step: each value held from `until - length` to `until`, in ns. Added to at its end."""
+    """A rate over a step: each value held from `until - length` to `until`, in ns. Appended to at its end."""
 
     def __init__(self) -> None:
         self.until: list[int] = []
@@ -34,18 +34,17 @@ class Series:
         self.value: list[float] = []
 
     def add(self, until: int, length: int, value: float) -> None:
-        """One more value, after those that are there."""
         self.until.append(until)
         self.length.append(length)
         self.value.append(value)
 
     def drop(self) -> None:
-        """Take out the newest value."""
+        """Remove the newest value."""
         for column in (self.until, self.length, self.value):
             column.pop()
 
     def halve(self) -> None:
-        """Make one of each two neighbours, with their mean over their time; of an odd number the last one stays."""
+        """Merge pairs of neighbours, with their time-weighted mean; an odd last one stays."""
         pairs = range(0, len(self.until) - 1, 2)
         odd = slice(2 * len(pairs), None)
         lengths = [self.length[at] + self.length[at + 1] for at in pairs]
@@ -58,52 +57,50 @@ class Series:
         self.length = [*lengths, *self.length[odd]]
 
     def at(self, t_ns: int) -> float | None:
-        """The value of the newest interval that had ended by a time."""
+        """Value of the newest interval that had ended by a time."""
         index = bisect_right(self.until, t_ns)
         return self.value[index - 1] if index else None
 
     def median(self, from_ns: int, until_ns: int) -> float | None:
-        """The median of the intervals that ended within a time."""
+        """Median of the intervals that ended in (from_ns, until_ns]."""
         values = self.value[bisect_right(self.until, from_ns) : bisect_right(self.until, until_ns)]
         return median(values) if values else None
 
     def mean(self, from_ns: int, until_ns: int) -> float | None:
-        """The mean over the intervals that ended within a time."""
+        """Time-weighted mean of the intervals that ended in (from_ns, until_ns]."""
         part = slice(bisect_right(self.until, from_ns), bisect_right(self.until, until_ns))
         length = sum(self.length[part])
         return sum(map(mul, self.value[part], self.length[part])) / length if length else None
 
 
 class StepSeries:
-    """A step as recorded so far. `catch_up` takes in what was committed since."""
+    """A step as recorded so far; `catch_up` adds what was committed since."""
 
     def __init__(self, reader: JournalReader, step: StepRow) -> None:
         self._reader = reader
         self.step = step
         self.roles: dict[int, RoleRow] = {}
-        self.rates: dict[str, Series] = {}  # kind of role: what it does per second, all connections together
-        self.slowest: dict[str, Series] = {}  # kind of role: longest service time that ended, in ms
+        self.rates: dict[str, Series] = {}  # kind of role: rate per second over all connections
+        self.slowest: dict[str, Series] = {}  # kind of role: longest completed service time, in ms
         self.events: list[EventRow] = []
-        self.active: dict[str, Series] = {}  # `rates` over the step's active time, from 0, instead of the clock
-        self.times = (
-            Series()
-        )  # of steps without a rate as they run: the ms of each transaction, held while it took them
+        self.active: dict[str, Series] = {}  # `rates` over active time from 0 instead of the clock
+        self.times = Series()  # for timed steps: ms of each transaction, held for its duration
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
         self._ends: list[int] = [step.started_ns]  # of ticks, after the step's start
-        self._worked_ns: list[int] = [0]  # up to each of them
+        self._worked_ns: list[int] = [0]  # up to each tick
         self._last: list[Count] = []  # the newest tick
-        self._short: list[Count] = []  # the one after it, where it is too short: either another follows, or it ended
-        self._joined = False  # those two are one
+        self._short: list[Count] = []  # the next one if too short: another follows, or the step ended
+        self._joined = False  # the two were merged
 
     @property
     def newest_ns(self) -> int:
-        """The end of the last tick that is known, or the step's start."""
+        """End of the last known tick, or the step's start."""
         return self._ends[-1]
 
     def catch_up(self) -> None:
-        """Read what is new: intervals, events, and whether the step has ended.
+        """Read new intervals, events, and whether the step has ended.
 
-        What its end left over is counted to the interval before.
+        A sliver at its end is merged with the interval before.
         """
         if self.step.state == "running":
             self.step = self._reader.step(self.step.id)
@@ -111,7 +108,7 @@ class StepSeries:
         counts = self._reader.counts(self.step.id, known_ns)
         if any(count.role_id not in self.roles for count in counts):
             self.roles = {role.id: role for role in self._reader.roles(self.step.id)}
-        for _, tick in groupby(counts, attrgetter("t_ns")):  # the engine reads those that end together in one go
+        for _, tick in groupby(counts, attrgetter("t_ns")):  # intervals that end together were read together
             self._take_short()
             self._short = list(tick)
             if not is_sliver(_length(self._short), _length(self._last)):
@@ -120,12 +117,12 @@ class StepSeries:
             self._join()
         if self.step.primary_metric is not None and not self.step.primary_metric.live:
             for each in self._reader.transactions(self.step.id, known_ns):
-                before_ns = self.times.until[-1] if self.times.until else 0  # one may be listed a second late
+                before_ns = self.times.until[-1] if self.times.until else 0  # may be listed a second late
                 self.times.add(max(each.ended_ns, before_ns), each.time_ns, each.time_ns / 1e6)
         self.catch_up_events()
 
     def catch_up_events(self) -> bool:
-        """Read new events, and those that lasted; whether there was any change."""
+        """Read new events, and those that lasted; return whether anything changed."""
         changed = False
         for place, known in enumerate(self.events):
             if known.ended_ns is None and (now := self._reader.event(known.id)) != known:
@@ -136,48 +133,48 @@ class StepSeries:
         return changed or bool(new)
 
     def tick_ns(self, t_ns: int) -> int:
-        """The end of the last tick that had ended by a time; the step's start before the first."""
+        """End of the last tick that had ended by a time; the step's start before the first."""
         return self._ends[self._place(t_ns)]
 
     def tick_started_ns(self, t_ns: int) -> int:
-        """When that tick began; what the step's end left over is of the one before."""
+        """Start of that tick, a merged sliver included."""
         return self._ends[self._begin(self._place(t_ns))]
 
     def worked_s(self, t_ns: int) -> float:
-        """The length of the ticks that had ended by a time, without the pauses of a server in slices."""
+        """Length of the ticks that had ended by a time, without a sliced server's pauses."""
         return self._worked_ns[self._place(t_ns)] / 1e9
 
     def active_share(self, t_ns: int) -> float:
-        """The part of the last tick that was not paused; 1 before the first."""
+        """Fraction of the last tick that was not paused; 1 before the first."""
         place = self._place(t_ns)
         begin = self._begin(place)
         length_ns = self._ends[place] - self._ends[begin]
         return min(1.0, (self._worked_ns[place] - self._worked_ns[begin]) / max(1, length_ns)) if place else 1.0
 
     def _place(self, t_ns: int) -> int:
-        """Of the last tick that had ended by a time; 0 before the first."""
+        """Index of the last tick that had ended by a time; 0 before the first."""
         return max(0, bisect_right(self._ends, t_ns) - 1)
 
     def _begin(self, place: int) -> int:
-        """The place of the end before a tick's."""
+        """Index of the end before a tick's."""
         return max(0, place - 1 - (self._joined and place == len(self._ends) - 1))
 
     def timed(self, t_ns: int) -> tuple[int, float] | None:
-        """How many of the transactions that are timed had ended by a time, and the ms of the last; None of none."""
+        """Number of timed transactions that had ended by a time, and ms of the last; None before any."""
         count = bisect_right(self.times.until, t_ns)
         return (count, self.times.value[count - 1]) if count else None
 
     def done(self, kind: str, t_ns: int) -> int:
-        """What the roles of a kind had done by a time: rows, or queries."""
+        """Rows or queries done by roles of a kind up to a time."""
         return int(self._done.get(kind, Series()).at(t_ns) or 0)
 
     def done_after(self, kind: str, worked_s: float) -> float | None:
-        """What the roles of a kind had done after so much active time; None where the step was not so long."""
+        """Work of roles of a kind after so much active time; None if the step was shorter."""
         done, active = self._done.get(kind), self.active.get(kind)
         return _between(active.until, done.value, worked_s * 1e9) if done and active else None
 
     def worked_for(self, kind: str, amount: float) -> float | None:
-        """The active time, in s, after which the roles of a kind had done so much; None where they never did."""
+        """Active time in s in which roles of a kind had done an amount; None if they never did."""
         done, active = self._done.get(kind), self.active.get(kind)
         worked_ns = _between(done.value, active.until, amount) if done and active else None
         return None if worked_ns is None else worked_ns / 1e9
@@ -188,7 +185,7 @@ class StepSeries:
             self._take(self._last)
 
     def _join(self) -> None:
-        """The newest tick and the shorter one after it are one."""
+        """Merge the newest tick and the sliver after it."""
         for kind in {self.roles[count.role_id].kind for count in self._last}:
             for series in (self.rates, self.slowest, self.active, self._done):
                 series[kind].drop()
@@ -199,7 +196,7 @@ class StepSeries:
         self._take(together + alone, _length(self._short))
 
     def _take(self, tick: list[Count], worked_ns: int | None = None) -> None:
-        """Add a tick, by whose end the server had worked for so much longer: its length, or what is given."""
+        """Add a tick, with the server's working time in it, by default its length."""
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
         self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])
@@ -222,7 +219,6 @@ def _length(tick: Iterable[Count]) -> int:
 
 
 def _added(one: Count, other: Count) -> Count:
-    """Two intervals of a connection, of which the other follows, as one."""
     return other._replace(
         dt_ns=one.dt_ns + other.dt_ns,
         statements=one.statements + other.statements,
@@ -232,7 +228,7 @@ def _added(one: Count, other: Count) -> Count:
 
 
 def _between(known: Sequence[float], values: Sequence[float], at: float) -> float | None:
-    """The value that belongs to `at`, between those of two neighbours of `known`, which rises from 0 as values do."""
+    """Interpolate the value at `at` between neighbours in `known`; both rise from 0."""
     index = bisect_left(known, at)
     if index == len(known):
         return None

@@ -1,6 +1,6 @@
-"""From points to columns of shares: how much of each sort fell into a column, where values cannot be averaged.
+"""From points to columns of shares by sort, for values that cannot be averaged.
 
-What overlaps several columns counts in each of them.
+A point that overlaps several columns counts in each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Sort = int | str
 
 
 class Tally:
-    """Columns over [start, end) that grow with the points, each of which has weights by their sort."""
+    """Columns over [start, end) that grow with the points, which carry weights by sort."""
 
     def __init__(self, start: float, end: float, columns: int) -> None:
         self.start = start
@@ -21,7 +21,7 @@ class Tally:
         self.columns: list[dict[Sort, float] | None] = [None] * columns
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[Mapping[Sort, float]]) -> None:
-        """Take in points; what lies outside the axis is left out."""
+        """Add points; parts outside the axis are ignored."""
         for until, length, weights in zip(untils, lengths, values, strict=True):
             if until <= self.start or until - length >= self.end:
                 continue

@@ -1,4 +1,4 @@
-"""What a screen shows of one moment of a run: one value that nothing changes afterwards."""
+"""What a screen shows of one moment of a run: an immutable value."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"
 
 @dataclass(frozen=True, slots=True)
 class RoleLine:
-    """One role in its last second, or over a step, all its connections together. Times are those of their processes.
+    """One role in its last second, or over a step, over all its connections. Times are those of their processes.
 
-    `cpu_us_per_op` divides by what the step counts, `rate_per_s` is the role's own: queries, or rows.
+    `cpu_us_per_op` is per operation of the step, `rate_per_s` the role's own: queries or rows.
     """
 
     name: str
     connections: int
-    backend_pid: int | None  # where there is one connection
+    backend_pid: int | None  # if there is a single connection
     rate_per_s: float
     cpu_percent: float | None
     cpu_us_per_op: float | None
@@ -45,9 +45,9 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server as a whole and the machine, in the last second or over a step; None where it was not sampled.
+    """The server as a whole and the machine, in the last second or over a step; None if not sampled.
 
-    Rates are per second. Those of a server in slices are per second of its active time.
+    Rates are per second, those of a sliced server per second of active time.
     """
 
     server_cpu_percent: float | None = None
@@ -60,12 +60,12 @@ class Machine:
     written_kb_per_s: float | None = None
     dirty_bytes: int | None = None
     engine_cpu_percent: float | None = None
-    workers: tuple[tuple[str, float], ...] = ()  # other server processes: their kind and CPU in percent
+    workers: tuple[tuple[str, float], ...] = ()  # other server processes: (kind, CPU in percent)
 
 
 @dataclass(frozen=True, slots=True)
 class Sla:
-    """How much of the wanted insert rate a query step has kept up so far, and whether that is enough."""
+    """Fraction of the target insert rate that a query step has kept up so far, and whether that is enough."""
 
     fraction: float
     passed: bool
@@ -73,7 +73,7 @@ class Sla:
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """A moment. Without a step the engine is starting a server, or has none to run."""
+    """A moment. Without a step, the engine is starting a server or has none to run."""
 
     run: str
     state: str  # running, finished, stopped, failed, replay
@@ -82,60 +82,57 @@ class ViewState:
     cells_failed: int
     cell: Cell | None = None
     repeats: int = 0
-    left_s: float | None = None  # until the run ends, while it runs and a cell has finished
+    left_s: float | None = None  # until the run ends; None until a cell has finished
     doing: str = ""
     at_ns: int = 0
     wall_ns: int = 0
     step: StepRow | None = None
     series: StepSeries | None = None
     length_s: float = 0.0  # of the step so far
-    over: bool = False  # the step has ended: its rate, roles and machine are means over it, not of its last second
+    over: bool = False  # the step has ended: rate, roles and machine are over all of it
     fraction: float | None = None
     eta_s: float | None = None
-    silent_s: float | None = None  # since the last interval, where the next is overdue: nothing is known of now
+    silent_s: float | None = None  # since the last interval if the next is overdue: the present is unknown
     primary_role: str = "insert"
     rate_per_s: float | None = None
     median_per_s: float | None = None
-    timed: bool = False  # the primary metric is a time, which is known at the end
+    timed: bool = False  # the primary metric is a time, known only at the end
     time_s: float | None = None
     base_s: float | None = None
     base: str = ""
     base_per_s: float | None = None
-    relative: float | None = None  # to the base at the same point of the step, the median of its cells
-    relatives: tuple[float, ...] = ()  # to each of its cells
+    relative: float | None = None  # to the base's cells at the same point of the step: median
+    relatives: tuple[float, ...] = ()  # to each of the base's cells
     relative_before: float | None = None  # a minute ago, or at half the step so far
     sla: Sla | None = None
     roles: tuple[RoleLine, ...] = ()
     machine: Machine = Machine()
-    frames: tuple[ProbeFrame, ...] = ()  # of probes, the newest of each and of each role among them
-    decisions: tuple[EventRow, ...] = ()  # how many repeats there are to be, and why
-    failures: tuple[Attempt, ...] = ()  # at cells that are not finished
+    frames: tuple[ProbeFrame, ...] = ()  # newest by probe and role
+    decisions: tuple[EventRow, ...] = ()  # on the number of repeats, with reasons
+    failures: tuple[Attempt, ...] = ()  # of unfinished cells
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
-    interleaved: InterleavedStep | None = None  # of a step in slices; everything else here is of the chosen side
-    external: bool = False  # an external server, of which only its own statistics are seen
-    stopping: bool = False  # it was asked to
-    speed: int | None = None  # of a replay; None live
+    interleaved: InterleavedStep | None = None  # of a sliced step; all else here is of the chosen side
+    external: bool = False  # an external server: only its own statistics are known
+    stopping: bool = False  # a stop was requested
+    speed: int | None = None  # of a replay; None if live
     playing: bool = True
 
     @property
     def stalled(self) -> tuple[EventRow, ...]:
-        """The stalls that last at this moment."""
         return tuple(stall for stall in self.stalls if lasts(stall, self.at_ns))
 
     @property
     def incidents(self) -> list[tuple[EventRow, ...]]:
-        """The stalls so far, those of one client that overlap together."""
+        """The stalls so far, grouped: those of one client that overlap form an incident."""
         return incidents_of(self.stalls)
 
     @property
     def incidents_now(self) -> list[tuple[EventRow, ...]]:
-        """Those that last at this moment."""
         return [found for found in self.incidents if any(lasts(stall, self.at_ns) for stall in found)]
 
     @property
     def unit(self) -> str:
-        """The unit of the primary metric."""
         own = self.step.primary_metric if self.step else None
         return UNITS.get(self.primary_role) or (own.unit if own else "ops/s")
 
@@ -147,9 +144,9 @@ def role_lines(
     counted: str,
     further: Collection[str] = (),
 ) -> tuple[RoleLine, ...]:
-    """The roles in one tick: `seconds` are its intervals, `counted` the kind of role whose progress is the step's.
+    """Roles in one tick: `seconds` are its intervals, `counted` the kind whose progress is the step's.
 
-    Operations of `further` loads are their own.
+    Operations of `further` roles are their own.
     """
     grouped: dict[str, list[RoleSecond]] = {}
     ops = 0
@@ -175,7 +172,7 @@ def _role_line(
 ) -> RoleLine:
     length_ns = max(second.dt_ns for second in seconds)
     max_us = max(second.max_us for second in seconds)
-    # A quantile is known as its bucket's bound, which may lie above the longest there was.
+    # A quantile is its bucket's upper bound, which may exceed the maximum.
     service = histogram.merge(map(service_counts, seconds))
     bounds = [histogram.quantile_us(service, q) for q in (0.5, 0.99)]
     p50, p99 = (None if bound is None else min(bound, max_us) for bound in bounds)
@@ -240,7 +237,6 @@ def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: flo
 
 
 def share_percent(value: float | None, length_ns: int) -> float | None:
-    """A time in ns as a percentage of an interval; None for none."""
     return None if value is None else 100.0 * value / length_ns
 
 
