@@ -1,13 +1,13 @@
 """The level of verdicts where the same pairs are judged more than once: interim analyses share the allowed error.
 
-Someone who reads "not known: 4 more pairs", measures these and judges all pairs together has analysed twice. At the
-same level each time, two equal servers would be called different in more than 5 % of such comparisons (Armitage,
-McPherson and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each one that was
-added later half of what is left. A run that may end early (`--until-known`) divides its part among its own analyses.
+Someone who reads "not known: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
+unchanged level, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
+and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each later one half of what is
+left. A run that may end early (`--until-known`) divides its part among its own analyses.
 
-What an analysis may spend is turned into a level by the distribution of the sum of log ratios, a random walk whose
-time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets,
-Biometrika 70, 1983; the recursion is that of Armitage and others, Journal of the Royal Statistical Society A 132).
+The distribution of the sum of log ratios turns what an analysis spends into a level. The sum is a random walk whose
+time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets, Biometrika
+70, 1983; the recursion is that of Armitage and others, Journal of the Royal Statistical Society A 132).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.analysis import statistics
 from engine.analysis.run_results import RunResult
 from engine.core.model import LEVEL, Manifest
 
-FIRST = 0.8 * LEVEL  # what the first run spends; it is judged at that, if nobody adds to it
+FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
 
 Analysis = tuple[int, float]  # the pairs so far, and the error that it spends
 
@@ -26,21 +26,21 @@ Analysis = tuple[int, float]  # the pairs so far, and the error that it spends
 def level(runs: Sequence[RunResult]) -> float:
     """Level of verdicts on the pairs of these runs together.
 
-    Runs of which one began before another had ended were planned without its result, and are one analysis. So are the
-    blocks that a farm measured.
+    Runs that overlap in time were planned without each other's results and count as one analysis, as do a farm's
+    blocks.
     """
     return statistics.spent_level(*_spent(runs)[0])
 
 
 def shrink(runs: Sequence[RunResult]) -> Callable[[int], float]:
-    """By what factor the level of these runs is smaller once another run adds pairs."""
+    """The factor by which these runs' level shrinks once another run adds pairs."""
     done, left = _spent(runs)
     now = statistics.spent_level(*done)
     return lambda more: statistics.spent_level(*done, (done[-1][0] + more, left / 2)) / now
 
 
 def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
-    """The analyses so far, and what of the error is left for later ones."""
+    """The analyses so far, and the error left for later ones."""
     done: list[Analysis] = []
     left, pairs = LEVEL, 0
     for together in _batches(runs):
@@ -55,7 +55,7 @@ def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
 def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
     """Analyses of a run up to the current one, after this number of pairs; together they spend `part`.
 
-    Those before are at the pairs that were planned, the last at the pairs that there are.
+    The last is at the actual number of pairs, those before at the planned ones.
     """
     parts = sum(look.level for look in manifest.interim_analyses)
     done: list[Analysis] = []
@@ -67,7 +67,7 @@ def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysi
 
 
 def _batches(runs: Sequence[RunResult]) -> list[list[RunResult]]:
-    """Runs in the order in which they began, those together that nobody could look at in between."""
+    """Runs in the order in which they began, grouped where nobody could look at results in between."""
     found: list[list[RunResult]] = []
     for run in sorted(runs, key=lambda run: run.span_ns):
         overlaps = found and (

@@ -1,7 +1,7 @@
 """The answer to what was asked, in a sentence for each subject: slower or faster, in which steps, by how much.
 
-The sentences rest on the verdicts: that a step differs holds for all that are named together, and so does that steps
-are the same; the intervals of the steps that differ are their joint bounds (`engine.analysis.verdicts`).
+The sentences rest on the verdicts: that steps differ holds for all steps named together, and so does that steps are the
+same; the intervals of the steps that differ are their joint bounds (`engine.analysis.verdicts`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED = 3  # steps that are named with their figures; others are counted
 
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
-    """A sentence for each subject that is compared with the base, controls left out; a second where the CPU differs."""
+    """A sentence for each subject compared with the base, except controls; a second one if the CPU differs."""
     found = []
     for subject in cells.others:
         if not subject.control:
@@ -47,7 +47,7 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a sentence says of whom: `16.3 is`, `than 12.11`, `as 12.11`."""
+    """The parts of a sentence that name its sides: `16.3 is`, `than 12.11`, `as 12.11`."""
 
     begin: str
     than: str
@@ -142,7 +142,7 @@ def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio])
 
 
 def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
-    """The sentence on server CPU per operation, where it says something else than the rates do."""
+    """The sentence on server CPU per operation, if it differs from what the rates say."""
     verdicts = {ratio.step: ratio.verdict for ratio in rates}
     changed = [ratio for ratio in costs if ratio.verdict in ("slower", "faster")]
     if all(ratio.verdict == verdicts.get(ratio.step) for ratio in changed):
@@ -157,7 +157,7 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
 
 
 def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
-    """The sentence on what planning a DELETE takes, where that differs."""
+    """The sentence on the planning time of a DELETE, if that differs."""
     changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
     ordered = sorted(changed, key=_size, reverse=True)
     named = [f"{ratio.ratio:.2f} times as long in {ratio.step} [{ratio.low:.2f}, {ratio.high:.2f}]"
@@ -177,14 +177,13 @@ def _effects(ratios: Sequence[Ratio]) -> str:
 
 
 def _widths(ratios: Sequence[Ratio]) -> str:
-    """Half the intervals' widths, the widest first."""
     ordered = sorted(ratios, key=_half, reverse=True)
     named = [f"{ratio.step} ±{_half(ratio):.1%}".replace("%", " %") for ratio in ordered[:NAMED]]
     return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
 
 
 def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
-    """What would settle the steps that are not known: pairs, and how long they take."""
+    """What would settle the unknown steps: pairs, and how long they take."""
     wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
     if not wanted:
         return "too much scatter, or too near the margin, for more pairs to help"
@@ -197,7 +196,7 @@ def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> s
 
 
 def _visible(unknown: Sequence[Ratio]) -> str:
-    """The least effects that would have shown."""
+    """The smallest effects that would have shown."""
     found = sorted((ratio.visible_effect, ratio.step) for ratio in unknown if ratio.visible_effect is not None)
     if not found:
         return ""

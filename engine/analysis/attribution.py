@@ -1,42 +1,40 @@
-"""What makes a step slower or faster: the difference in time per operation, taken apart by what the connections did.
+"""What makes a step slower or faster: the difference in time per operation, split by what the connections did.
 
-A connection does one thing at a time, so that of its time per operation,
+A connection does one thing at a time, so its time per operation,
 
     E = connections x seconds / operations,
 
-each part is where it was meanwhile: in its backend (on a CPU; ready, and waiting for one; waiting for something else),
-or in its client. The kernel counts CPU time and run-queue wait of both exactly (/proc/PID/schedstat). What backends
-waited for is known by looks at their wait events: of N that were seen, n waited for events of a class, so that the
-class took n / N of E (the usual estimate of a share from samples at random moments; its error is part of the scatter
-between cells).
+splits by where it was meanwhile: in its backend (on a CPU; ready, and waiting for one; waiting for something else), or
+in its client. The kernel counts CPU time and run-queue wait of both exactly (/proc/PID/schedstat). Wait events are
+sampled: if n of N samples showed events of a class, the class took n / N of E (the usual estimate of a share from
+samples at random moments; its error is part of the scatter between cells).
 
-A backend has its event until it runs again, so that times with an event hold some CPU time (reading what is in the page
-cache has an event) and some run-queue wait (after it was woken). Both are parts already. With w the time with any event
-and B = E - CPU time - run-queue wait R, the time in which the backend was blocked, x = w - B is there twice, of which
-at most R is run-queue wait and at least x - R is CPU time. Of x as much as R allows is taken from the waits for the
-client: each statement ends in one and is woken out of it, and what is left of it is what is known least. The rest is
-taken from all events in which a backend may work, in proportion, and only what is still left from those for locks and
-LWLocks: who waits for a lock sleeps until another releases it, however full the machine is. These waits keep the
-run-queue wait at their own ends, one for each, which is then missing between client and server.
+A backend has its event until it runs again, so times with an event hold some CPU time (reading what is in the page
+cache has an event) and some run-queue wait (after it was woken). Both are parts already. Let w be the time with any
+event and B = E - CPU time - run-queue wait R the time in which the backend was blocked. Then x = w - B is counted
+twice, and at most R of it is run-queue wait and at least x - R is CPU time. As much of x as R allows is taken from the
+waits for the client: each statement ends in one and is woken out of it, and their rest is the least certain part. The
+remainder is taken from all events in which a backend may work, in proportion, and only what is still left from those
+for locks and LWLocks: who waits for a lock sleeps until another releases it, however full the machine is. These waits
+keep the run-queue wait at their own ends, one for each, which is then missing between client and server.
 
-A phase of statements has that part of the backend's CPU time that it has of the samples of its stacks, or, where only
-the phases' times are known, of those. The time in which a client was waited for (ClientRead) is its CPU time, its
-run-queue wait, its limiter's sleep and its waits for a partner; what is left of it lies between the two (network, other
-connections of the same client). What is left of E is not accounted for; where the client works ahead of its server that
-can be less than nothing.
+The backend's CPU time is split by phases of statements in proportion to the samples of its stacks or, where only the
+phases' times are known, to these. The time in which a client was waited for (ClientRead) is its CPU time, its run-queue
+wait, its limiter's sleep and its waits for a partner; the rest lies between the two (network, other connections of the
+same client). What is left of E is not accounted for; it can be negative if the client works ahead of its server.
 
 In a step whose primary metric is its time, such as a timed command, waits of backends are not sampled: known are the
-CPU time and run-queue wait of all processes of the server and the CPU time of the command. What works beside others, as
-parallel workers do, can add up to more than the time; what is left is less than nothing then, too.
+CPU time and run-queue wait of all processes of the server and the CPU time of the command. Parallel workers and the
+like can add up to more than the time; then the remainder is negative, too.
 
-The ratio of two times is taken apart as its logarithm, as everywhere here: with d the difference of a part between the
-cells of a pair, it makes
+The ratio of two times is decomposed as its logarithm, as everywhere here: with d the difference of a part between the
+cells of a pair, the part makes
 
-    x = d / L,  L = (E' - E) / ln(E' / E)
+    x = d / L, L = (E' - E) / ln(E' / E)
 
-of ln(E' / E), the logarithmic mean L being the weight with which the x of all parts add up to it (B. W. Ang,
-Decomposition analysis for policymaking in energy, Energy Policy 32, 2004, p. 1131). The share of a part is sum x / sum
-ln(E' / E) over the pairs, a ratio estimator (`engine.analysis.statistics.share_interval`). A cell is one sample.
+of ln(E' / E); the logarithmic mean L is the weight with which the x of all parts add up to it (B. W. Ang, Decomposition
+analysis for policymaking in energy, Energy Policy 32, 2004, p. 1131). The share of a part is sum x / sum ln(E' / E)
+over the pairs, a ratio estimator (`engine.analysis.statistics.share_interval`). A cell is one sample.
 """
 
 from __future__ import annotations
@@ -57,21 +55,21 @@ from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`
 
-WIDEST = 0.5  # an interval of a share that is wider, within -1 and 1, says too little
-LEAST = 0.1  # what makes less of the difference is not named
+WIDEST = 0.5  # a wider interval of a share, within -1 and 1, says too little
+LEAST = 0.1  # share of the difference below which a part is not named
 MOST_NAMED = 2
-SHOWN = 0.005  # what is less is 0% where it is shown
+SHOWN = 0.005  # a smaller share is shown as 0%
 WORKING = (
     "client",
     "io",
     "wal",
     "other",
-)  # kinds of events in which a backend may use CPU: not when it waits for a lock
+)  # kinds of events in which a backend may use CPU: not while it waits for a lock
 LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 
 
 def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
-    """Of each step and subject whose rate or time is not the same as the baseline's, doubles left out."""
+    """For each step and subject whose rate or time differs from the baseline's, controls left out."""
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
     for ratio in ratios:
@@ -87,9 +85,9 @@ def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribu
 def attribution(
     step: str, subject: str, pairs: Sequence[tuple[StepResult, StepResult]], ratio: Ratio | None = None
 ) -> Attribution | None:
-    """What makes the difference between the cells of these pairs, the base's first; None where parts are not known.
+    """What makes the difference between the cells of these pairs, the base's first; None if parts are not known.
 
-    Whether there is a difference is what the `ratio` of rates or times says, or else the pairs' own.
+    The `ratio` of rates or times, or else the pairs' own, decides whether there is a difference.
     """
     every = [result for pair in pairs for result in pair]
     primary = every[0].totals.primary_metric
@@ -127,9 +125,9 @@ def attribution(
 
 
 def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> Parts | None:
-    """A cell's time per operation of a connection, in us by part; None where nothing is known of that.
+    """A cell's time per operation of a connection, in us by part, or None if unknown.
 
-    With `split` the server's CPU time is by phase, where phases are known; without `waits` no part of it is by looks.
+    With `split` the server's CPU time is by phase, if phases are known; without `waits`, no part rests on samples.
     """
     totals, count = result.totals, ops(result.kind, result.totals)
     primary, roles = totals.primary_metric, _roles(result)
@@ -176,7 +174,7 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
 
 
 def blocked(waited: Parts, off_cpu: float, runq: float) -> Parts:
-    """The times with an event, by kind, without the CPU time and run-queue wait in them: at most `off_cpu` in all."""
+    """The times with an event, by kind, less the CPU time and run-queue wait in them: at most `off_cpu` in all."""
     left, over = dict(waited), sum(waited.values()) - off_cpu
     for kinds, most in ((("client",), runq), (WORKING, math.inf), (tuple(waited), math.inf)):
         own = sum(left.get(kind, 0.0) for kind in kinds)
@@ -201,12 +199,12 @@ def _timed_parts(result: StepResult) -> Parts | None:
 
 
 def _adds_up(parts: Parts) -> bool:
-    """Whether the parts are numbers that something can be made of: a record may be damaged."""
+    """Whether the parts are plausible numbers: a record may be damaged."""
     return all(abs(value) <= MOST_US for value in parts.values()) and sum(parts.values()) >= LEAST_US
 
 
 def phases_of(result: StepResult) -> Mapping[str, float]:
-    """How the server CPU of the primary metric splits, as shares of 1; nothing where that is not known."""
+    """The phases' shares of the primary metric's server CPU, as fractions; empty if unknown."""
     roles = [name for name, role in result.totals.roles.items() if any(role is own for own in _roles(result))]
     figures = [result.figures["probes"].get(name, {}) for name in roles]
     if len(figures) != 1:  # of several roles only the shares of each are known
@@ -215,7 +213,7 @@ def phases_of(result: StepResult) -> Mapping[str, float]:
 
 
 def logs_of(pair: tuple[Parts, Parts], names: Sequence[str]) -> dict[str, float]:
-    """What each part makes of the logarithm of the ratio of the other's time to the base's; they add up to that."""
+    """Each part's contribution to the log ratio of the other's time to the base's; these add up to it."""
     base, other = pair
     before, after = sum(base.values()), sum(other.values())
     mean = (after - before) / math.log(after / before) if after != before else before
@@ -223,7 +221,7 @@ def logs_of(pair: tuple[Parts, Parts], names: Sequence[str]) -> dict[str, float]
 
 
 def _times(ratio: Ratio | None, logs: Sequence[Mapping[str, float]]) -> tuple[float | None, float | None]:
-    """Between which factors the time per operation differs."""
+    """The bounds of the factor by which the time per operation differs."""
     if ratio is not None and (not ratio.low or not ratio.high):
         return None, None
     if ratio is not None and ratio.low and ratio.high:
@@ -251,7 +249,7 @@ def _parts(
 
 
 def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
-    """By part the wait event whose share of the looks changed most."""
+    """By part, the wait event whose share of the samples changed most."""
     moved: dict[str, float] = {}
     for base, other in pairs:
         for sign, result in ((-1, base), (1, other)):
@@ -268,7 +266,7 @@ def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """The parts as `TITLES` has them, phases in place of all CPU."""
+    """The parts in the order of `TITLES`, phases in place of total CPU."""
     places = {name: place for place, name in enumerate(TITLES)}
     return sorted(dict.fromkeys(names), key=lambda name: places.get(name, places["server_cpu"]))
 

@@ -1,13 +1,13 @@
 """Which commit made a step slower: a binary search whose answers are uncertain.
 
 Commits are numbered from 1, after the good end, to n, the bad end. A priori each may be the first slow one. A judgement
-measures one of them beside both ends at once; of each pair of clusters it has the log ratios to the good end, x, of the
-commit and, r, of the bad end. 2x - r has the mean d where the commit is like the bad end and -d where it is like the
-good one, d being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements
-so far, and their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence
-that contradicts an earlier judgement makes the search go back. Commits that cannot be judged, as they do not
-build, are not told apart from the next one that can. What a judgement weighs may also come from counts of cells that
-failed: see `engine.analysis.failure_counts`.
+measures one of them beside both ends at once; each pair of clusters gives the log ratios to the good end: x of the
+commit, r of the bad end. 2x - r has the mean d if the commit is like the bad end and -d if it is like the good one, d
+being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements so far, and
+their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence that
+contradicts an earlier judgement makes the search go back. A commit that cannot be judged, because it does not build, is
+not told apart from the next one that can. A judgement's weight may also come from counts of failed cells: see
+`engine.analysis.failure_counts`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from itertools import pairwise
 
 LEAST_SPREAD = 0.002  # of a pair: no cluster repeats itself more exactly
 MOST_WEIGHT = math.log(1e4)  # of one judgement: clusters of one run have more in common than chance says
-# Behind what was found no longer stretch is left unlooked at, as a share of all behind it: a change that was mended
-# would be taken for the answer where the search had met it first. Of drawn histories of 30 commits with one such change
-# this leaves 2 of 100 wrong, and takes one judgement in five.
+# Behind the answer no stretch longer than this share of all commits there is left unchecked: otherwise a change that
+# was fixed later would be taken for the answer if the search had met it first. In simulated histories of 30 commits with
+# one such change, this leaves 2 of 100 wrong and takes one judgement in five.
 UNSEEN = 1 / 8
-BETWEEN = 20.0  # odds that are no more than a hint of what a commit is like
-LOOKS_BACK = 8  # commits that are looked at, at most; by how many the error of each must be less
+BETWEEN = 20.0  # smaller odds are only a hint of which end a commit is like
+LOOKS_BACK = 8  # most commits looked at behind the answer; divides the error allowed for each
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Commit `index` beside both ends: of each pair of clusters the log ratios of the commit and of the bad end."""
+    """Commit `index` beside both ends: for each pair of clusters the log ratios of the commit and of the bad end."""
 
     index: int
     pairs: tuple[tuple[float, float], ...]
@@ -44,18 +44,18 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How likely each commit after `after` is the first slow one: `first[k]` of commit `after` + 1 + k."""
+    """The probability of each commit after `after` to be the first slow one: `first[k]` for commit `after` + 1 + k."""
 
     after: int
     first: tuple[float, ...]
 
     def of(self, group: range) -> float:
-        """How likely it is one of these."""
+        """The probability that it is one of these."""
         return sum(self.first[index - self.after - 1] for index in group)
 
 
 def difference(ends: Ends, judgements: Sequence[Judgement]) -> float:
-    """The log ratio of the ends, of all pairs in which both were measured."""
+    """The log ratio of the ends, from all pairs in which both were measured."""
     every = [*ends.ratios, *(bad for each in judgements for _, bad in each.pairs)]
     return math.fsum(every) / len(every)
 
@@ -83,12 +83,11 @@ def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) ->
 
 
 def weighed(ends: Ends, judgements: Sequence[Judgement]) -> list[tuple[int, float]]:
-    """The commit and the weight of each judgement."""
     return [(each.index, weight(each, ends, judgements)) for each in judgements]
 
 
 def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
-    """The log likelihood ratio of bad to good of each commit that was judged, over all of its judgements."""
+    """The log likelihood ratio of bad to good of each judged commit, over all of its judgements."""
     found: dict[int, float] = {}
     for index, each in judged:
         found[index] = found.get(index, 0.0) + each
@@ -96,9 +95,9 @@ def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
 
 
 def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
-    """Whether a commit is like neither end but midway, so that two commits made a part of the difference each.
+    """Whether a commit is midway between the ends, so that two commits made a part of the difference each.
 
-    That is asked of what was judged twice or more, and came to no more than even odds of being like either.
+    Only for commits judged at least twice, whose odds are still below `BETWEEN` either way.
     """
     own = [each for each in judgements if each.index == index]
     if len(own) < 2 or abs(math.fsum(weight(each, ends, judgements) for each in own)) > math.log(BETWEEN):
@@ -111,14 +110,14 @@ def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
 
 
 def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> Belief:
-    """Of `count` commits, by what each judgement weighs.
+    """The belief about `count` commits, given the weight of each judgement.
 
-    What was judged up to `after` does not count: the search is for a change behind it.
+    Judgements up to `after` do not count: the search is for a change behind it.
     """
     logs = [0.0] * (count - after)
     for index, found in judged:
         for place in range(index - after):
-            logs[place] += found  # the first slow one is not behind it, if it is bad
+            logs[place] += found  # if it is bad, the first slow one is not behind it
     most = max(logs)
     likely = [math.exp(log - most) for log in logs]
     total = math.fsum(likely)
@@ -126,7 +125,7 @@ def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> B
 
 
 def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
-    """The commits that can be told apart: each that can be judged, with those before it that cannot; the last can."""
+    """The commits that can be told apart: each judgeable one with those before it that are not; the last is."""
     found, first = [], after + 1
     for index in range(after + 1, count + 1):
         if index not in broken or index == count:
@@ -136,13 +135,13 @@ def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
 
 
 def found_in(now: Belief, parts: Iterable[range], error: float) -> range | None:
-    """The group that is sure enough, if there is one."""
+    """The group that is certain enough, if any."""
     best = max(parts, key=now.of)
     return best if now.of(best) >= 1 - error else None
 
 
 def next_commit(now: Belief, parts: Sequence[range]) -> int:
-    """The commit that parts what is likely most evenly: the last of a group, not the bad end."""
+    """The commit that splits the likeliest ones most evenly: the last of a group, but not the bad end."""
     below, best, nearest = 0.0, parts[0][-1], math.inf
     for group in parts[:-1]:
         below += now.of(group)
@@ -152,11 +151,10 @@ def next_commit(now: Belief, parts: Sequence[range]) -> int:
 
 
 def to_look_back(found: range, count: int, broken: Collection[int], judged: Mapping[int, float]) -> int | None:
-    """The next commit between what was found and the bad end to be sure of; None where enough were judged.
+    """The next commit between the answer and the bad end to check; None if enough were judged.
 
-    `judged` are the weights of those that were. First one that is not known to be slow, the least likely one: a single
-    fast one says that what was found is not the answer. Then one in the middle of the longest stretch that nothing is
-    known of.
+    `judged` are weights. First the least likely commit not known to be slow: a single fast one refutes the answer. Then
+    one in the middle of the longest unknown stretch.
     """
     behind = {index: each for index, each in judged.items() if found[-1] < index < count}
     if behind and min(behind.values()) < math.log(BETWEEN):
@@ -178,5 +176,5 @@ def _leaning(judgement: Judgement) -> list[float]:
 
 
 def _student(value: float, freedom: int) -> float:
-    """The log density of Student's t but for what does not depend on the value."""
+    """The log density of Student's t, up to a constant."""
     return -(freedom + 1) / 2 * math.log1p(value * value / freedom)

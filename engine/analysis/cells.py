@@ -34,7 +34,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("system_s", "system time", "less"),
     Metric("memory_bytes", "peak memory", "less"),
 )
-NEGLIGIBLE = {  # where both sides are below it a ratio means nothing
+NEGLIGIBLE = {  # if both sides are below it, a ratio means nothing
     "user_s": 0.02,
     "system_s": 0.02,
     "server_cpu_us_per_op": 0.01,
@@ -66,7 +66,6 @@ class ComparedCells:
 
     @property
     def others(self) -> list[Subject]:
-        """All subjects but the base."""
         return [subject for subject in self.names if subject != self.base]
 
     @property
@@ -85,7 +84,6 @@ class ComparedCells:
         return baseline(subject, self.base, self.names)
 
     def of(self, subject: Subject, step: str) -> list[StepResult]:
-        """A step's results in all cells of a subject."""
         return [cell.steps[step] for cell in self.cells if cell.cell.subject == subject and step in cell.steps]
 
     def values(self, subject: Subject, step: str, metric: str) -> list[float]:
@@ -94,7 +92,7 @@ class ComparedCells:
         return [value for value in found if value is not None]
 
     def pairs(self, subject: Subject, step: str = "") -> list[Pair]:
-        """Cells of one repeat of one run, the baseline's first; those that have a step where one is named."""
+        """Cells of one repeat of one run, the baseline's first; only those with the step, if one is named."""
         found = pairs(self.cells, self.baseline_of(subject), subject)
         return [pair for pair in found if not step or all(step in cell.steps for cell in pair)]
 

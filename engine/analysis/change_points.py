@@ -2,14 +2,13 @@
 
 The likeliest place of a change of the mean is where the cumulated deviation from it is largest, in units of its
 standard error (CUSUM: Page 1955; its place: Hinkley 1970). How large that would be without any change is seen in the
-same seconds in random order (a permutation test): a step whose seconds do not depend on each other is flagged in at
-most `LEVEL` of cases. Further changes are looked for in both parts (binary segmentation: Scott and Knott 1974).
+same seconds in random order (a permutation test): a step whose seconds are independent is flagged in at most `LEVEL` of
+cases. Further changes are looked for in both parts (binary segmentation: Scott and Knott 1974).
 
-Seconds of a real server do depend on each other, and differ by more than chance: so levels must also be apart by
-`LEAST_GAP`, and by their own widths. Two levels are two where Ashman's D is above 2 (Ashman, Bird and Zepf 1994); here
-it has to be twice that, as widths look smaller than they are where a second is like the one before. How often a step is
-flagged for nothing is simulated in tests/perf/statistics_coverage.py: of steps each of whose seconds keeps half of the
-deviation of the one before, in 4 of 100 at most.
+Seconds of a real server are not independent, and differ by more than chance, so levels must also be apart by
+`LEAST_GAP`, and by their own widths. Two levels are two if Ashman's D is above 2 (Ashman, Bird and Zepf 1994); here it
+has to be twice that, as widths look too small if a second is like the one before. False flags are simulated in
+tests/perf/statistics_coverage.py: of steps whose seconds keep half the deviation of the one before, at most 4 in 100.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ Seconds = npt.NDArray[np.float64]
 
 
 def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
-    """The levels of a step's rates, each with when its second ended; one level where nothing changed, none of nothing.
+    """The levels of a step's rates, each rate with the end of its second; one if nothing changed.
 
-    Where two differ that are not clearly two, the change between them is no change.
+    Neighbouring levels that are not clearly two are joined.
     """
     if not rates:
         return ()
@@ -63,7 +62,7 @@ def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
 def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
     """A step's rate by second, over all connections of its primary metric: (seconds since the step began, rate).
 
-    The sliver that the step's end left over is left out.
+    The sliver at the step's end is left out.
     """
     primary = step.primary_metric
     kinds = {role.id: role_kind(role.name) for role in reader.roles(step.id)}
@@ -79,7 +78,6 @@ def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
 
 
 def _changes(values: Seconds, offset: int) -> Iterable[int]:
-    """The places of changes, counted from `offset`."""
     if len(values) < 2 * LEAST:
         return
     statistic = _statistic(values[None, :])[0]
@@ -98,7 +96,7 @@ def _changes(values: Seconds, offset: int) -> Iterable[int]:
 
 
 def _statistic(orders: Seconds) -> Seconds:
-    """Of each row, at each place where it may be parted: how far the parts' sum is from what is expected."""
+    """For each row and place to split it: the sum's deviation from its expectation, in standard errors."""
     count = orders.shape[1]
     places = np.arange(LEAST, count - LEAST + 1)
     summed = np.cumsum(orders - orders.mean(axis=1, keepdims=True), axis=1)[:, places - 1]

@@ -1,8 +1,8 @@
-"""Whether cells are comparable: what is checked, what was found, and what follows when it is not so.
+"""Whether cells are comparable: what is checked, what was found, and what follows if they are not.
 
-Different workloads are refused outright. Where the machine changed between the two cells of a pair, the pair is left
-out. Whatever else differs and was not the subject (binaries behind a label, settings behind a name, work, probes)
-leaves the numbers visible and withholds the verdict.
+Different workloads are refused outright. If the machine changed between the two cells of a pair, the pair is left out.
+Any other difference that was not the subject (binaries behind a label, settings behind a name, work, probes) leaves the
+numbers visible and withholds the verdict.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SHOWN: dict[tuple[str, str], tuple[str, str]] = {  # gauge -> its name, its unit
     ("state", "device_temperature_c"): ("disk temperature", "C"),
 }
 DIFFERENT_PROBES = "different probes"
-UNEQUAL = 0.05  # by how much amounts of work may differ
+UNEQUAL = 0.05  # largest difference between amounts of work
 T = TypeVar("T")
 
 
 def check_workloads(runs: Sequence[RunResult]) -> None:
-    """Raise UserError when runs have different workloads: say what differs, and between which runs."""
+    """Raise UserError if runs have different workloads: say what differs, and between which runs."""
     first = runs[0]
     for run in runs[1:]:
         ours, theirs = (measured_in(each) for each in (first, run))
@@ -63,7 +63,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def measured_in(run: RunResult) -> str:
-    """What takes turns in a run, and what else tells slices apart: how many servers there are, who is stopped."""
+    """What is interleaved in a run, and what else tells slices apart: number of servers, who is stopped."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
@@ -78,7 +78,7 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
     own = [run for run in runs if any((c.subject.build, c.subject.config) == place for c in run.manifest.cells)]
     reasons: dict[str, None] = {}
     for run in own[1:]:
-        # What differs between machines is part of what each makes of the difference: see `engine.analysis.pooling`.
+        # Differences between machines are part of each machine's effect: see `engine.analysis.pooling`.
         first = next(each for each in own if each.machine == run.machine)
         for sentence in drift(_lasting(first.manifest.environment), _lasting(run.manifest.environment)):
             reasons[f"between {first.name} and {run.name} {sentence}"] = None
@@ -91,17 +91,17 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
 
 
 def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
-    """How the machine differed between the two cells of a pair: as they began, and as they ended; if it was suspended.
+    """How the machine differed between the two cells of a pair, as they began and as they ended, or was suspended.
 
-    A cell's beginning is never held against an end: the one is idle and cool, the other is not. In a step in slices
-    only settings count: what lasts longer than a slice, such as a slower CPU clock, hits both servers alike.
+    A cell's beginning is never compared with an end: the one is idle and cool, the other is not. In an interleaved step
+    only settings count: what outlasts a slice, such as a slower CPU clock, hits both servers alike.
     """
     steady = not all(step in cell.steps and cell.steps[step].slices for cell in (base, other))
     first, second = (base, other) if base.cell.ordinal <= other.cell.ordinal else (other, base)
     moved = dict.fromkeys((*first.suspended, *second.suspended))
     for before, after in ((first.before, second.before), (first.after, second.after)):
         if before and after:
-            # Then the kernel is what is compared, with what it makes of memory and disks.
+            # Then the kernel is the subject, including its effect on memory and disks.
             unlike = base.cell.subject.kernel != other.cell.subject.kernel
             left_out = dict.fromkeys(("kernel", "memory", "storage") if unlike else ())
             records = (_own(record) | left_out for record in (before, after))
@@ -110,7 +110,7 @@ def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
 
 
 def steady(pairs: Iterable[Pair], step: str) -> list[Pair]:
-    """The pairs between whose cells the machine did not change: others are part of nothing."""
+    """The pairs between whose cells the machine did not change; others are not used at all."""
     return [pair for pair in pairs if not pair_drift(*pair, step)]
 
 
@@ -141,7 +141,6 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
 
 
 def probe_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
-    """Why two steps that were watched by different probes do not compare."""
     if set(base.totals.observers) == set(other.totals.observers):
         return []
     names = [", ".join(sorted(step.totals.observers)) or "none" for step in (base, other)]
@@ -149,7 +148,6 @@ def probe_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]
 
 
 def release_of(run: RunResult) -> str:
-    """The release of the host's kernel in a run."""
     return str(value(run.manifest.environment, "kernel", "release") or "host")
 
 
@@ -161,15 +159,15 @@ def releases_of(run: RunResult) -> Iterable[str]:
 
 
 def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
-    """What a manifest says of its workload (`identity`, `non_default`), as the type that it has.
+    """A manifest's record of its workload (`identity`, `non_default`), as its type.
 
-    Raises UserError where it is missing or makes no sense.
+    Raises UserError if it is missing or malformed.
     """
     return converted(record.get(member), of, f"manifest.json: workload: {member}")
 
 
 def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
-    """All checks of a subject against its baseline, with what was found; those that failed come first."""
+    """All checks of a subject against its baseline, with their findings; those that failed come first."""
     base, name = cells.baseline_of(subject), cells.names[subject]
     pairs = cells.pairs(subject)
     sides = [cell for cell in cells.cells if cell.cell.subject in (base, subject)]
@@ -245,7 +243,7 @@ def _machine(pairs: Sequence[Pair]) -> Iterable[Found]:
 
 
 def _gauges(cells: Sequence[CellResult]) -> Iterable[Found]:
-    """How far each gauge moved; of temperatures, which a load moves, as cells began and as they ended."""
+    """How far each gauge moved; temperatures, which a load moves, separately as cells began and as they ended."""
     before, after = ([record for cell in cells if (record := getattr(cell, side))] for side in ("before", "after"))
     for gauge in GAUGES:
         if (gauge.section, gauge.key) not in SHOWN:
@@ -261,7 +259,7 @@ def _gauges(cells: Sequence[CellResult]) -> Iterable[Found]:
 
 
 def _span(gauge: Gauge, records: Sequence[Environment]) -> tuple[float, float, bool] | None:
-    """The lowest and highest that a gauge showed, and whether that is as it should be; None where it showed nothing."""
+    """The lowest and highest value of a gauge, and whether that is acceptable; None without any."""
     values = [found for each in records if (found := number(each, gauge.section, gauge.key)) is not None]
     if not values or min(values) <= 0:
         return None
@@ -309,11 +307,11 @@ def _tolerated(rows: int, role: RoleTotals | None) -> float:
 
 
 def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Differences of two workloads: (what, ours, theirs); keys that only one has are passed over."""
+    """Differences of two workloads: (what, ours, theirs); keys that only one has are ignored."""
     for key in ("name", "clients"):
         if key in ours and key in theirs and ours[key] != theirs[key]:
             yield key, str(ours[key]), str(theirs[key])
-    # As it was in effect: the same whether it was asked for or is the workload's own default.
+    # As in effect: the same whether it was requested or is the workload's own default.
     identities = [of_workload(part, "identity", dict[str, Any]) for part in (ours, theirs)]
     for key in identities[0]:
         if key in identities[1] and identities[0][key] != identities[1][key]:
@@ -330,7 +328,7 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
 
 
 def _own(environment: Environment) -> Environment:
-    """Without what others do on the machine: that is noise, which shows in the interval, and a finding of its own."""
+    """Leave out what others do on the machine: that is noise, which shows in the interval, and a finding of its own."""
     state, client = environment.get("state") or {}, environment.get(CLIENT)
     quiet = {**environment, "state": {key: value for key, value in state.items() if key != "busy_share"}}
     if client and isinstance(client.get("state"), dict):

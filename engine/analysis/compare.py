@@ -1,4 +1,4 @@
-"""Comparing the cells of one run or several: `engine.results.comparison.Comparison` is what comes of it."""
+"""Compare the cells of one run or several, into an `engine.results.comparison.Comparison`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
     """Compare all finished cells of the runs with those of the base (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
-    verdicts, where it is another because this is not the only analysis of these runs. Raises UserError
-    when a path is no run, when the runs have different workloads, and when there is no such base.
+    verdicts, if this is not the only analysis of these runs. Raises UserError if a path is not a run, if workloads
+    differ, or if there is no such base.
     """
     from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
     from engine.analysis.findings import findings
@@ -72,7 +72,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
 
 
 def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
-    """The finished cells of the runs, which are of one workload. Raises UserError as `compare` does."""
+    """The finished cells of the runs, all of one workload. Raises UserError as `compare` does."""
     from engine.analysis import alpha_spending  # loads scipy
 
     runs = tuple(load(path) for path in dict.fromkeys(path.resolve() for path in paths))
@@ -103,7 +103,7 @@ def _base(wanted: str, names: dict[Subject, str]) -> Subject:
         both = f"{subject.build}/{subject.config}"
         return (names[subject], subject.build, subject.config, both, subject.kernel, subject.workload)
 
-    # A full name wins over a label that several subjects share; of those the first planned is meant.
+    # A full name wins over a label that several subjects share; among those the first planned is meant.
     for place in range(6):
         for subject in names:
             if subject.control == "" and calls(subject)[place] == wanted:

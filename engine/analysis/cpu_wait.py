@@ -1,4 +1,4 @@
-"""Where the time went by which one side is slower: what its connections waited for a CPU, as the kernel counted it."""
+"""How much of a side's slowness its connections spent waiting for a CPU, as the kernel counted it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from engine.analysis.cells import ComparedCells
 from engine.core.model import Subject
 from engine.results.time_parts import Attribution
 
-SLOWER = 1.05  # from here on the time per op is longer by so much that it is worth a sentence
-LEAST = 0.2  # a cause of less than this part of it is not named
+SLOWER = 1.05  # ratio of the times per op from which it is worth a sentence
+LEAST = 0.2  # share of it below which a cause is not named
 WAITS = {"server_runq": "backends", "client_runq": "clients"}  # parts of the time, and whose they are
 
 
 def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
-    """One sentence for each step and side that is slower than what it is compared with and waited longer for a CPU.
+    """A sentence for each step and side that is slower than its baseline and waited longer for a CPU.
 
-    Its figures are those of the attribution; of a difference that is not certain nothing is said.
+    Figures are the attribution's; uncertain differences are not mentioned.
     """
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
@@ -39,7 +39,7 @@ def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
 
 
 def _moved(cells: ComparedCells, base: Subject, subject: Subject, step: str) -> str:
-    """What a probe counted of it that the scheduler did: from how much to how much for an op."""
+    """The change in wake-ups and migrations per op, if a probe counted them."""
     parts = []
     for metric, what in (("wakeups_per_op", "wake-ups"), ("migrations_per_op", "migrations")):
         sides = [cells.values(side, step, metric) for side in (base, subject)]

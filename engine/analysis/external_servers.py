@@ -16,7 +16,7 @@ def unjudged(cells: ComparedCells) -> bool:
 
 
 def findings(cells: ComparedCells) -> list[str]:
-    """What must be said with the figures, a sentence each; nothing of servers of pgbed's own."""
+    """Warnings to go with the figures, a sentence each; none for pgbed's own servers."""
     attached = [run.manifest for run in cells.runs if run.manifest.external is not None]
     found = [sentence for manifest in attached for sentence in _of_run(manifest)]
     if attached and not unjudged(cells):

@@ -1,8 +1,8 @@
-"""Which commit made cells fail, or miss their SLA: what counts of such cells say, for `engine.analysis.bisection`.
+"""Which commit made cells fail, or miss their SLA: counts of such cells as weights for `engine.analysis.bisection`.
 
-A judgement measures a commit beside both ends and counts, of each, the cells in which it was seen. How likely a count
-is where the commit is like one of the ends follows from that end's own cells, of which the share is known as Jeffreys'
-prior and these have it: the count is beta-binomial. The ratio of both likelihoods multiplies the odds.
+A judgement measures a commit beside both ends and counts, for each, the cells with the failure. The likelihood of a
+count if the commit is like one of the ends follows from that end's own cells and Jeffreys' prior of their share: the
+count is beta-binomial. The ratio of both likelihoods multiplies the odds.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from dataclasses import dataclass
 
 from engine.analysis.bisection import MOST_WEIGHT
 
-PRIOR = 0.5  # Jeffreys', of cells in which it is seen, and of the others
+PRIOR = 0.5  # Jeffreys', for cells with the failure and for the others
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of cells in which it was seen, of all `cells`."""
+    """The number of cells with the failure, out of all `cells`."""
 
     seen: int
     cells: int
 
     @property
     def text(self) -> str:
-        """In words."""
         return f"{self.seen} of {self.cells} cells"
 
     def __add__(self, other: Count) -> Count:
@@ -34,7 +33,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted of both ends, and of the commit between them, if there is one."""
+    """The counts of both ends, and of the commit between them, if any."""
 
     good: Count
     bad: Count
@@ -42,7 +41,7 @@ class Counts:
 
 
 def p_value(good: Count, bad: Count) -> float:
-    """The probability that at least this many of the cells in which it was seen are of the bad end, if both are alike.
+    """The probability that at least this many of the failing cells are the bad end's, if both ends are alike.
 
     Fisher's exact test, one-sided.
     """
@@ -52,9 +51,9 @@ def p_value(good: Count, bad: Count) -> float:
 
 
 def weighed(ends: Counts, judged: Sequence[tuple[int, Counts]]) -> list[tuple[int, float]]:
-    """Of each judgement the commit, and the log likelihood ratio of bad to good: above 0 it is rather like the bad end.
+    """For each judgement the commit and the log likelihood ratio of bad to good: above 0 it is rather like the bad end.
 
-    What an end is like is known by its cells in all judgements.
+    The ends are known from their cells in all judgements.
     """
     good = sum((each.good for _, each in judged), ends.good)
     bad = sum((each.bad for _, each in judged), ends.bad)
@@ -63,7 +62,7 @@ def weighed(ends: Counts, judged: Sequence[tuple[int, Counts]]) -> list[tuple[in
 
 
 def _log_likelihood(count: Count, end: Count) -> float:
-    """Of a count where its cells are like those of an end, but for how many orders of cells there are."""
+    """The log likelihood of a count if its cells are like those of an end, up to the number of orders of cells."""
     seen, others = PRIOR + end.seen, PRIOR + end.cells - end.seen
     return _log_beta(seen + count.seen, others + count.cells - count.seen) - _log_beta(seen, others)
 

@@ -1,4 +1,4 @@
-"""What no ratio tells of a build: cells that have no result, steps that did nothing, SLAs that were missed."""
+"""What no ratio tells about a build: cells without a result, steps that did nothing, missed SLAs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ Fault = Literal["failed", "sla", "slower"]  # what may be wrong with a build
 Place = tuple[str, int]  # run and repeat: cells of one place are a pair
 
 FAILED = ("failed", "damaged")
-ALONE = "alone"  # such a cell did finish
+ALONE = "alone"  # the state of a cell that did finish
 
 
 def cells_of(comparison: Comparison, name: str) -> int:
-    """The cells that a subject was to have."""
+    """The number of cells a subject was to have."""
     finished = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == name}
     return len(finished) + len(_left_out(comparison, name))
 
 
 def failed(comparison: Comparison, name: str) -> list[LeftOutCell]:
-    """The cells of a subject that failed."""
     return [cell for cell in _left_out(comparison, name) if cell.state in FAILED]
 
 
 def lost(comparison: Comparison, name: str) -> list[LeftOutCell]:
-    """The cells of a subject without a result, where that is not so of the baseline's of the same repeat.
+    """The cells of a subject without a result, unless the baseline's of the same repeat lack one, too.
 
-    A cell that failed is excused by one that failed only; one that was not run, by any without a result.
+    A failed cell is excused only by a failed one; one that was not run, by any without a result.
     """
     base = {(cell.run, cell.repeat): cell.state for cell in _left_out(comparison, comparison.baseline_of(name))}
 
@@ -41,21 +40,21 @@ def lost(comparison: Comparison, name: str) -> list[LeftOutCell]:
 
 
 def without(comparison: Comparison, name: str, step: str) -> int:
-    """In how many finished cells of a subject a step is missing that the baseline's of the same repeat has."""
+    """Finished cells of a subject that lack a step which the baseline's of the same repeat have."""
     finished = {(cell.run, cell.repeat) for cell in comparison.cells if cell.subject == name}
     base = _by_place(comparison, comparison.baseline_of(name), step)
     return len(finished & (base.keys() - _by_place(comparison, name, step).keys()))
 
 
 def idle(comparison: Comparison, name: str, step: str) -> int:
-    """In how many cells of a subject nothing was done in a step, in which the baseline did something."""
+    """Cells of a subject in which a step did nothing, although the baseline did something."""
     metric, base = comparison.primary_metric(step), _by_place(comparison, comparison.baseline_of(name), step)
     own = _by_place(comparison, name, step)
     return sum(bool(base[place].figure(metric)) and not own[place].figure(metric) for place in own.keys() & base.keys())
 
 
 def slas(comparison: Comparison, name: str, step: str) -> dict[Place, Sla]:
-    """The SLA of a step in each cell of a subject, as far as the step has one."""
+    """The SLA of a step, if any, in each cell of a subject."""
     return {place: cell.sla for place, cell in _by_place(comparison, name, step).items() if cell.sla is not None}
 
 

@@ -12,7 +12,6 @@ from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio, Spread
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
-    """What a reader must know that the tables do not show, one sentence each."""
     found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
     found += [
         text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
@@ -29,7 +28,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += pooling.findings(cells, judged)
     found += external_servers.findings(cells)
     found += slice_verdicts.findings(cells)
-    if cells.level < 0.99 * alpha_spending.FIRST:  # which is found to six digits
+    if cells.level < 0.99 * alpha_spending.FIRST:  # found to six digits only
         found.append(
             f"verdicts are at {cells.level:.1%}, because these pairs may be judged more than once: all analyses "
             "together call equal servers different in at most 5% of comparisons"

@@ -1,7 +1,6 @@
-"""What others did on the machine while a step ran: the CPU time of the whole machine less that of the run itself.
+"""What others did on the machine while a step ran: the machine's CPU time less the run's own.
 
-What drives the run's slices and starts its clients (the conductor, the launchers) is not sampled, so its little is
-among the others'.
+The processes that drive slices and start clients (conductor, launchers) are not sampled, so their little is included.
 """
 
 from __future__ import annotations
@@ -21,21 +20,20 @@ OWN_SOURCES = ("server", "monitor")  # samples of a step whose CPU time is that 
 
 
 class Interval(NamedTuple):
-    """CPU time that was used between two times, in ns; taken for even in between."""
+    """CPU time used between two times, in ns; assumed uniform in between."""
 
     from_ns: int
     until_ns: int
     cpu_ns: float
 
     def within(self, from_ns: float, until_ns: float) -> float:
-        """The CPU time that falls between two times."""
         overlap_ns = min(self.until_ns, until_ns) - max(self.from_ns, from_ns)
         length_ns = self.until_ns - self.from_ns
         return self.cpu_ns * overlap_ns / length_ns if overlap_ns > 0 and length_ns > 0 else 0.0
 
 
 class MachineInterval(NamedTuple):
-    """About a second of the machine, in CPUs: what was busy, what of that is not of the run, what was stolen."""
+    """About a second of the machine, in CPUs: busy, busy with work not of the run, stolen."""
 
     from_ns: int
     until_ns: int
@@ -45,7 +43,7 @@ class MachineInterval(NamedTuple):
 
 
 def machine(reader: JournalReader, step: int, interleaved: Sequence[int]) -> list[MachineInterval]:
-    """The seconds of `step`, one of the `interleaved` ones; none where the host was not sampled.
+    """The seconds of `step`, one of the `interleaved` ones; empty if the host was not sampled.
 
     The sliver at the end is left out: its counters are read later than it ends. The run's own are the servers, clients
     and monitors of all these steps, and the engine, which is one process.
@@ -67,10 +65,7 @@ def machine(reader: JournalReader, step: int, interleaved: Sequence[int]) -> lis
 
 
 def mean(intervals: Sequence[MachineInterval], from_ns: float, until_ns: float) -> tuple[float, float] | None:
-    """The CPUs of others, and those stolen, between two times; None where nothing is known of them.
-
-    `intervals` are in order.
-    """
+    """The mean CPUs foreign and stolen between two times, from ordered `intervals`; None if unknown."""
     covered_ns = others = stolen = 0.0
     first = bisect_right(intervals, from_ns, key=attrgetter("until_ns"))
     for each in islice(intervals, first, None):
@@ -85,14 +80,14 @@ def mean(intervals: Sequence[MachineInterval], from_ns: float, until_ns: float) 
 
 def _interval(from_ns: int, until_ns: int, busy_ns: int, steal_ns: int, own_ns: float) -> MachineInterval:
     length_ns = until_ns - from_ns
-    # The kernel counts the machine in ticks of 10 ms, and processes exactly: the rest may come out below 0.
+    # The kernel counts the machine in ticks of 10 ms, and processes exactly: the difference may be negative.
     return MachineInterval(
         from_ns, until_ns, busy_ns / length_ns, max(0.0, busy_ns - own_ns) / length_ns, steal_ns / length_ns
     )
 
 
 def _of_cell(reader: JournalReader, step: int) -> Iterable[Interval]:
-    """What the processes of one cell used: its server, the engine's connection to it, its clients."""
+    """The CPU use of one cell's processes: its server, the engine's connection to it, its clients."""
     yield from _used(_samples(reader, step, OWN_SOURCES))
     from_ns = reader.step(step).started_ns
     for t_ns, cpu_ns in reader.clients_cpu(step):
@@ -101,7 +96,7 @@ def _of_cell(reader: JournalReader, step: int) -> Iterable[Interval]:
 
 
 def _samples(reader: JournalReader, step: int, sources: Sequence[str]) -> Iterable[tuple[int, int, dict[str, int]]]:
-    """The samples of some sources: from when, until when, counters. Raises UserError for what are no counters."""
+    """The samples of some sources: start, end, counters. Raises UserError for malformed counters."""
     where = f"{reader.run / 'journal.db'}: table sample: data"
     for t_ns, dt_ns, source, data in reader.samples(step):
         if source in sources:

@@ -21,7 +21,7 @@ FRAMES_SHOWN = 8
 def lines(role: str, snapshot: Mapping[str, Any] | None) -> list[str]:
     """A line for the backend, its lock's holders, its stacks (innermost first), its client, and what is not known.
 
-    Nothing where no snapshot was taken.
+    Empty without a snapshot.
     """
     if not snapshot:
         return []
@@ -40,7 +40,7 @@ def lines(role: str, snapshot: Mapping[str, Any] | None) -> list[str]:
 
 
 def _place(process: Mapping[str, Any]) -> str:
-    """`asleep in epoll_wait`."""
+    """Such as `asleep in epoll_wait`."""
     state = str(process.get("state") or "")
     words = STATES.get(state, f"in state {state}")
     call = process.get("syscall") or process.get("wchan")

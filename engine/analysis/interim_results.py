@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look found: the steps that are not known yet, and others whose verdicts no more pairs will give.
-
-    `level` is that of the verdicts.
-    """
+    """Steps that are not known yet, and others whose verdicts no more pairs will give, at `level`."""
 
     level: float
     unknown: tuple[str, ...]
@@ -26,11 +23,11 @@ class Seen:
 
 
 def look(run: Path) -> Seen:
-    """The steps whose rates are inconclusive for a subject, judged by the pairs that there are.
+    """The steps whose rates are inconclusive for a subject, judged by the pairs so far.
 
-    A step with too few pairs to judge is not known, nor is one whose verdict is withheld by what may be otherwise in
-    later pairs: the machine changed in each so far, or slices strayed. One that is withheld for another reason, or has
-    no ratio, will not be known by more pairs either. Doubles of the base are never asked for.
+    A step is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not
+    have: the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no
+    ratio, more pairs will not help. Controls are never considered.
     """
     from engine.analysis import verdicts  # loads scipy, between repeats only
     from engine.analysis.compare import compared_cells
@@ -54,7 +51,7 @@ def look(run: Path) -> Seen:
 
 
 def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
-    """Whether later pairs may well give the verdict that is withheld."""
+    """Whether later pairs may give the verdict that is withheld."""
     from engine.analysis.comparability import steady
     from engine.analysis.slice_verdicts import STRAYED
 
@@ -65,9 +62,9 @@ def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
 
 
 def scatter_between(run: Path) -> float:
-    """The standard deviation of log ratios in slices from one pair of clusters to the next, by the pairs so far.
+    """The standard deviation of interleaved log ratios between pairs of clusters, by the pairs so far.
 
-    Of several subjects the smallest, and where there are too few pairs the least that was ever seen.
+    Of several subjects the smallest; if pairs are too few, the least ever seen.
     """
     from engine.analysis.compare import compared_cells
     from engine.analysis.slice_estimates import pooled

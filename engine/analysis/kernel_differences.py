@@ -12,7 +12,7 @@ NAMED = 8  # options of a configuration that are named
 
 
 def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[str]:
-    """Why the kernels, or what they ran in, allow no verdict."""
+    """Why the kernels, or their guests, allow no verdict."""
     own = [run for run in runs if any(cell.subject in (base, subject) for cell in run.manifest.cells)]
     found: dict[str, None] = {}
     guests = [bool(_kernels(own, side)) for side in (base, subject)]
@@ -37,7 +37,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
 
 
 def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterable[tuple[str, bool, str]]:
-    """What was checked of the guests, whether it is as it should be, in words; nothing without guests."""
+    """Checks of the guests: what, whether it is as it should be, in words; none without guests."""
     ours, theirs = (_kernels(runs, side) for side in (base, subject))
     if not ours and not theirs:
         return
@@ -56,7 +56,7 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
 
 
 def difference(one: Kernel, other: Kernel) -> str:
-    """How two configurations differ in what moves processes about."""
+    """How two configurations differ in what affects scheduling."""
     if not one.options or not other.options:
         return "not known of both"
     names = [name for name in one.options if one.options[name] != other.options.get(name, "n")]
@@ -72,7 +72,7 @@ def _provenance(one: Kernel, other: Kernel) -> tuple[bool, str]:
 
 
 def _kernels(runs: Sequence[RunResult], subject: Subject) -> list[Kernel]:
-    """The records of a subject's kernel; none where that is the host's."""
+    """The records of a subject's kernel; none for the host's."""
     if subject.kernel == HOST:
         return []
     return [kernel for run in runs if (kernel := run.manifest.kernel(subject.kernel)) is not None]

@@ -136,8 +136,8 @@ class CellStep:
     of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's `wait_samples`.
     `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role `server` is
     every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what was not
-    counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's:
-    null if all stood still, and when interleaved (then see `compare --slices`).
+    counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's: 0
+    if they were stopped, null without any and when interleaved (then see `compare --slices`).
     """
 
     run: str
