@@ -30,7 +30,7 @@ like can add up to more than the time; then the remainder is negative, too.
 The ratio of two times is decomposed as its logarithm, as everywhere here: with d the difference of a part between the
 cells of a pair, the part makes
 
-    x = d / L, L = (E' - E) / ln(E' / E)
+    x = d / L,  L = (E' - E) / ln(E' / E)
 
 of ln(E' / E); the logarithmic mean L is the weight with which the x of all parts add up to it (B. W. Ang, Decomposition
 analysis for policymaking in energy, Energy Policy 32, 2004, p. 1131). The share of a part is sum x / sum ln(E' / E)

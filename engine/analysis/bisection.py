@@ -20,7 +20,7 @@ from itertools import pairwise
 LEAST_SPREAD = 0.002  # of a pair: no cluster repeats itself more exactly
 MOST_WEIGHT = math.log(1e4)  # of one judgement: clusters of one run have more in common than chance says
 # Behind the answer no stretch longer than this share of all commits there is left unchecked: otherwise a change that
-# was fixed later would be taken for the answer if the search had met it first. In simulated histories of 30 commits with
+# was fixed later would be taken for the answer if the search met it first. In simulated histories of 30 commits with
 # one such change, this leaves 2 of 100 wrong and takes one judgement in five.
 UNSEEN = 1 / 8
 BETWEEN = 20.0  # smaller odds are only a hint of which end a commit is like

@@ -1,8 +1,8 @@
 """From what was counted over a step to the figures that are published: pure arithmetic, one formula a line.
 
 The op of a step is a row inserted in l.i0, l.i1 and l.i2, a row indexed in l.x, and a query in query steps; every
-figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure
-that is not available (no block device, a step without ops) is None, never NaN.
+figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure that
+is not available (no block device, a step without ops) is None, never NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 OF_SERVER = ("ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op", "written_kb_per_op",
              "heap_bytes", "index_bytes", "instructions_per_op")  # what is counted of the cell's server  # fmt: skip
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
-SLIVER_NS = 500_000_000  # an interval shorter than this, such as a step's last one, has no rate of its own
+SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no rate of its own
 
 # The columns of the published line, in its order: unit and digits after the point.
 PUBLISHED: dict[str, tuple[str, int]] = {
@@ -54,7 +54,7 @@ PUBLISHED: dict[str, tuple[str, int]] = {
     "p50": ("per s", 0),
     "p99": ("per s", 0),
 }
-# What the reference counts but has in no column: lookups of the least key, deletes that missed rows.
+# What the reference counts without a column of its own: lookups of the least key, deletes that missed rows.
 UNPUBLISHED: dict[str, tuple[str, int]] = {
     "minlk": ("lookups", 0),
     "minlkms": ("ms each", 3),
@@ -76,17 +76,18 @@ class Second:
 def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     """The figures that are compared between builds, and others of the step.
 
-    rate_per_s is ops per second; time_s, and what goes with it, stands in its place where a step is judged by that.
-    Where each client does a fixed amount, first_end_s is when the first of them had done its, and full_rate_per_s the
-    rate until then, while all worked.
-    CPU, run-queue wait and switches are of all server processes; client_cpu of all client processes. read_kb is what
-    the server's processes had read from the device. written_kb is what they made dirty in the page cache, less what was
-    removed before it was written: the device sees it later, once for many changes. device_written_kb is what the device
-    that holds the database wrote, for whomever; None of steps in slices, in which that is others' work as well. plan_*,
-    phases, coverage and notes are probes', of the roles' own server processes: see `probes.figures.step_figures`.
+    rate_per_s is ops per second, replaced by time_s (and related figures) if the primary metric is a time. If each
+    client does a fixed amount, first_end_s is when the first had finished, and full_rate_per_s the rate until then,
+    while all worked.
 
-    What backends and clients of further loads did is left out; what server processes do for all, such as writing WAL,
-    and what the device does, cannot be parted, and is all in these figures. `background` are the further loads' own.
+    CPU, run-queue wait and switches cover all server processes; client_cpu all client processes. read_kb is what the
+    server's processes read from the device. written_kb is what they dirtied in the page cache, less what was removed
+    before it was written: the device sees it later, once for many changes. device_written_kb is what the database's
+    device wrote, for any process; None when interleaved, as it then includes others' work. plan_*, phases, coverage and
+    notes are the probes', for the roles' own server processes: see `probes.figures.step_figures`.
+
+    Backends and clients of background workloads are left out and have their own figures in `background`; what server
+    processes do for all, such as writing WAL, and what the device does, cannot be split and is all in these figures.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
     primary = totals.primary_metric
@@ -124,7 +125,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
 
 
 def _planning_us(totals: StepTotals, kind: str) -> float | None:
-    """What planning a statement took in the roles of a kind; None where it was not counted for all of the step."""
+    """Planning time per statement in the roles of a kind; None unless counted for all of the step."""
     names = [name for name in totals.roles if role_kind(name) == kind and name not in totals.background]
     seconds = totals.wall_seconds or totals.seconds
     plans = [figures.planning(totals.probes.get(name, {}), seconds) for name in names]
@@ -134,14 +135,14 @@ def _planning_us(totals: StepTotals, kind: str) -> float | None:
 
 
 def _instructions(totals: StepTotals, count: float) -> float | None:
-    """Of all server processes that server CPU is of; None where they were not counted."""
+    """Instructions per operation over the same processes as server CPU."""
     found = [counts["instructions"].count for role, counts in totals.counters.items()
              if role not in totals.background and "instructions" in counts]  # fmt: skip
     return _per(sum(found), count) if found else None
 
 
 def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
-    """Figures of a background workload: its rate, how long its transactions took, CPU time of its own backends each.
+    """Figures of a background workload: its rate, transaction times, CPU time of its own backends per transaction.
 
     Under a rate limit the time runs from when a transaction was due.
     """
@@ -157,7 +158,7 @@ def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]
 
 
 def _first_end(totals: StepTotals) -> dict[str, float | None]:
-    """When the first client had done its work, and the rate until then; None where that is not known, or all is one."""
+    """When the first client had finished, and the rate until then; None if unknown or the same for all."""
     told = totals.report.get("first_end")
     if told is None:
         return dict.fromkeys(("first_end_s", "full_rate_per_s"))
@@ -166,10 +167,10 @@ def _first_end(totals: StepTotals) -> dict[str, float | None]:
 
 
 def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
-    """Of a step that is judged by a time, that, and what its programs took; they are its clients, or its servers.
+    """In a step whose primary metric is a time, that time and what its programs (its clients or servers) took.
 
-    Where the cell's server had no part, what was counted of it is left out, and of the servers that had one only the
-    CPU time is known. Sizes of the database are no result of such steps.
+    If the cell's server had no part, its counts are left out; otherwise only its CPU time is known. Sizes of the
+    database are not a result of such steps.
     """
     found = time_s(kind, totals)
     if found is None:
@@ -187,7 +188,7 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
     }
     if totals.apart:
         figures |= dict.fromkeys(OF_SERVER)
-        if len(timing.times_s) > 1:  # what was prepared between its runs was written, too
+        if len(timing.times_s) > 1:  # preparation between its runs was written, too
             figures["device_written_kb_per_op"] = None
         figures["server_cpu_us_per_op"] = None if timing.server_cpu_s is None else 1e6 * timing.server_cpu_s
         figures["client_cpu_us_per_op"] = None
@@ -241,18 +242,16 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
 
 
 def quantile_name(q: float) -> str:
-    """`p50`, `p99`, `p999`."""
     return f"p{q * 100:g}".replace(".", "")
 
 
 def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> dict[str, float | None]:
-    """The reference's own line for one step, by its column names and formulas; `seconds` are for p50 and p99.
+    """The reference's own line for one step, by its column names and formulas, then the columns of `UNPUBLISHED`.
 
-    After it come those of `UNPUBLISHED`.
-
-    Rates and percentages of the host are over the whole step, so they lack the reference's sampling error of
-    `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of CPUs: (us+sy)/100 x ncpu x T
-    is the CPU time itself. A step in slices has none of what host and device count: they count other servers' work.
+    `seconds` are for p50 and p99. Rates and percentages of the host are over the whole step, so they lack the
+    reference's sampling error of `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of
+    CPUs: (us+sy)/100 x ncpu x T is the CPU time itself. An interleaved step has no counts of host and device: they
+    include other servers' work.
     """
     count, inserted, elapsed = ops(kind, totals), rows(kind, totals), totals.seconds
     host, device = ({}, {}) if totals.paused else (totals.host, totals.device)
@@ -289,10 +288,10 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
 
 
 def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
-    """The rate that was sustained in `percent` percent of the one-second intervals; connections are added up.
+    """The rate sustained in `percent` percent of the one-second intervals, all connections added up.
 
-    Of the rates in falling order the element number round(x / 100 x count), so the 99th is a low one. None with
-    fewer than ten intervals. A sliver, as the last interval often is, belongs to the one before it.
+    Of the rates in falling order, element number round(x / 100 x count), so the 99th is a low one. None for fewer than
+    ten intervals. A sliver, as the last interval often is, belongs to the one before it.
     """
     role = "query" if kind == "query" else "insert"
     end = attrgetter("t_ns")
@@ -310,7 +309,7 @@ def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[fl
 
 
 def bucket_percent(counts: Sequence[int]) -> dict[str, float]:
-    """The reference's ten response-time buckets as percentages of their sum; empty when nothing was counted."""
+    """The reference's ten response-time buckets as percentages of their sum; empty if nothing was counted."""
     total = sum(counts)
     if total == 0:
         return {}
@@ -319,7 +318,7 @@ def bucket_percent(counts: Sequence[int]) -> dict[str, float]:
 
 
 def bucket_text(percent: float) -> str:
-    """Three decimals as the reference prints them; `nonzero` for what would print as 0.000 and is not."""
+    """Three decimals as the reference prints them; `nonzero` for a positive value that would print as 0.000."""
     if percent == 0:
         return ""
     text = f"{percent:.3f}"
@@ -327,7 +326,7 @@ def bucket_text(percent: float) -> str:
 
 
 def published_text(value: float, digits: int) -> str:
-    """A published figure as printed: small ones of those with decimals have three."""
+    """A published figure as printed; values below 10 with decimals get three."""
     return f"{value:,.{max(digits, 3) if digits and abs(value) < 10 else digits}f}"
 
 
@@ -337,12 +336,12 @@ def saturated(totals: StepTotals) -> tuple[str, ...]:
 
 
 def spill_over_share(totals: StepTotals) -> float | None:
-    """CPU time of servers up beside, as a part of what the step's own server used; None without any."""
+    """CPU time of other servers that were up, as a share of the step's own server's; None without any."""
     return _part(totals.spill_over_ns, 1, totals.server_cpu_ns or 0)
 
 
 def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
-    """All figures of a step, by the names that `engine.results.comparison.CellStep` has for them."""
+    """All figures of a step, by the field names of `engine.results.cell_step.CellStep`."""
     return {
         "seconds": totals.seconds,
         "rows": rows(kind, totals),

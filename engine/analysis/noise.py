@@ -1,7 +1,7 @@
 """How small an effect a number of pairs can show on this machine, by the scatter of its last run of the same design.
 
-Whole cells: the last A/A run, whose ratios have the truth 1. Slices: the last run in slices, of whatever builds, as
-only the scatter of its ratios is used: from pair to pair, and within a pair.
+Whole cells: the last A/A run, whose ratios have the truth 1. Slices: the last interleaved run, of any builds, as only
+the scatter of its ratios is used, between pairs and within a pair.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Noise:
     """The smallest visible effect of each step's rate as a fraction, for `pairs` pairs: seen in four of five runs.
 
-    `run` is the run whose scatter it rests on, `aa_pairs` the fewest pairs that a step had there, `scale` its load.
-    `best_step_s` is how long a step in slices, all servers together, would make the best of the time by that run.
+    `run` is the run it rests on, `aa_pairs` the fewest pairs of a step there, `scale` its load. `best_step_s` is the
+    most efficient length of an interleaved step, all servers together, by that run.
     """
 
     run: str
@@ -44,15 +44,15 @@ class Noise:
 
     @property
     def effect(self) -> float:
-        """What shows in every step: the largest of the steps'."""
+        """The effect visible in every step: the largest of the steps'."""
         return max(self.steps.values())
 
 
 def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: int = 2) -> Noise | None:
-    """From the newest A/A run of this host below `out`; None if there is no such run, or `pairs` give no verdict.
+    """Effects from the newest A/A run of this host below `out`; None without one, or if `pairs` give no verdict.
 
-    Only of `steps`, unless the A/A run had none of them; their verdicts will be one family with those of all
-    `subjects`. The statistics are loaded only where such a run exists.
+    Only for `steps`, unless the A/A run has none of them; their verdicts will be one family with those of all
+    `subjects`. The statistics are loaded only if such a run exists.
     """
     return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, max(1, subjects - 1)))
 
@@ -60,7 +60,7 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: in
 def smallest_in_slices(
     out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2, level: float = LEVEL
 ) -> Noise | None:
-    """The same from the newest run in slices; of each step also how many active seconds of a server it is to have.
+    """The same from the newest interleaved run; `steps` maps each step to its planned active seconds per server.
 
     `level` is that of the verdicts after these pairs.
     """
@@ -79,7 +79,6 @@ def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], No
 
 
 def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> str:
-    """One line for people."""
     if pairs < MIN_PAIRS:
         return f"{pairs} repeat{'s give' if pairs > 1 else ' gives'} no verdict: at least {MIN_PAIRS} pairs are needed"
     if noise is None:
@@ -100,7 +99,7 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
 
 
 def _is_ours(manifest: Manifest, design: Interleave) -> bool:
-    """Whether a run of this host tells of runs of that design."""
+    """Whether a run is of this host and design."""
     environment = manifest.environment
     host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
@@ -164,7 +163,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
 
 
 def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float) -> float:
-    """How long a step in slices is best, all servers together; what a pair costs besides is shared by such steps."""
+    """The best length of an interleaved step, all servers together; such steps share a pair's other costs."""
     from engine.analysis.slice_estimates import best_blocks
 
     rows = [cell.steps[step].slices for pair in pairs for cell in pair]
@@ -175,7 +174,6 @@ def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float
 
 
 def _pairs(run: RunResult) -> Iterator[tuple[Subject, list[Pair]]]:
-    """Each subject but the base with its pairs."""
     from engine.analysis.cells import pairs
 
     finished = [cell for cell in run.cells if cell.state == "finished"]
@@ -194,11 +192,10 @@ def _steps(pairs: list[Pair]) -> list[str]:
 
 
 def _quotients(pairs: list[Pair], step: str) -> list[float]:
-    """The ratios of what a step is judged by."""
+    """The ratios of the primary metric."""
     judged = [[_headline(cell.steps[step]) for cell in pair] for pair in pairs]
     return [other / base for base, other in judged if base and other]
 
 
 def _headline(step: StepResult) -> float | None:
-    """The primary metric of a step."""
     return next((value for name in PRIMARY_METRICS if (value := step.figures[name]) is not None), None)

@@ -1,14 +1,14 @@
-"""Pairs that were measured on several machines: the machine is a random effect, and an interval covers machines.
+"""Pairs measured on several machines: the machine is a random effect, and an interval covers machines.
 
-A machine's mean log ratio is y = mu + m + e: m is what this machine makes of the difference (variance tau^2), e the
+A machine's mean log ratio is y = mu + m + e: m is the machine's effect on the difference (variance tau^2), e the
 scatter of its n pairs (s^2 / n, with s^2 pooled over the machines). tau^2 is DerSimonian and Laird's (Controlled
 Clinical Trials 7, 1986), the weights are 1 / (tau^2 + s^2 / n), and the error of the weighted mean is Hartung and
 Knapp's (Statistics in Medicine 20, 2001), held against Student's t with k - 1 degrees of freedom for k machines. It is
 never taken for smaller than 1 / the sum of weights (Roever, Knapp and Friede, BMC Medical Research Methodology 15,
 2015): machines that agree by chance do not narrow the interval.
 
-Whether machines differ is told by the F test of a one-way analysis of variance, and which one disagrees by Student's t
-of its mean against that of all others, at a level that is divided by the number of machines (Bonferroni). Loads scipy.
+Whether machines differ is tested by the F test of a one-way analysis of variance, and which one disagrees by Student's
+t of its mean against that of all others, at a level divided by the number of machines (Bonferroni). Loads scipy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def over_machines(
 ) -> tuple[Estimate, MachineEffect]:
     """The estimate over two or more machines from each one's log ratios, and how the machines differ.
 
-    A machine disagrees if it differs from the others by the `margin` or more, certainly at `level`.
+    A machine disagrees if it differs from the others by the `margin` or more, significantly at `level`.
     """
     groups = [_Group(name, len(own), fmean(own)) for name, own in logs.items()]
     pairs, machines = sum(group.count for group in groups), len(groups)
@@ -58,7 +58,7 @@ def over_machines(
 
 
 def _between(groups: Sequence[_Group], scatter: float) -> float:
-    """tau^2; where no machine has two pairs, or these are equal, all that the means scatter."""
+    """tau^2; if no machine has two pairs, or all pairs are equal, the whole scatter of the means."""
     if scatter <= 0:
         return variance([group.mean for group in groups])
     weights = [group.count / scatter for group in groups]
@@ -71,7 +71,7 @@ def _between(groups: Sequence[_Group], scatter: float) -> float:
 def _heterogeneity(
     groups: Sequence[_Group], scatter: float, degrees: int, margin: float, level: float
 ) -> tuple[float | None, tuple[str, ...]]:
-    """The p-value of all machines being alike, and who is not; None where no machine has two pairs to tell by."""
+    """The p-value of all machines being alike, and which are not; None if no machine has two pairs."""
     if not degrees or scatter <= 0:
         return None, ()
     pairs, machines = sum(group.count for group in groups), len(groups)
@@ -80,7 +80,7 @@ def _heterogeneity(
     p_value = f_tail(between / scatter, machines - 1, degrees)
     if p_value > level:
         return p_value, ()
-    # One that lies apart pulls the others' rest: only the farthest is named, of two of course both.
+    # One outlier shifts the others' rest: only the farthest is named, but both if there are two.
     apart = {group.name: _apart(group, centre, pairs) for group in groups}
     errors = {group.name: math.sqrt(scatter * pairs / (group.count * (pairs - group.count))) for group in groups}
     tails = {name: t_tails(apart[name] / error, degrees) for name, error in errors.items()}
@@ -99,7 +99,7 @@ def _apart(group: _Group, centre: float, pairs: int) -> float:
 
 
 def machines_of(cells: ComparedCells) -> dict[str, str]:
-    """The machine that each run was measured on; one for all where any run does not tell its own."""
+    """The machine of each run; one for all if any run did not record its own."""
     known = all(run.machine for run in cells.runs)
     return {run.name: run.machine if known else "unknown" for run in cells.runs}
 
@@ -135,7 +135,6 @@ def _sentence(runs: Mapping[str, int]) -> str:
 
 
 def _disagreement(step: str, effect: MachineEffect) -> str:
-    """Which machine disagrees, and by how much; empty if none does."""
     told = {name: f"{name} ({ratio - 1:+.1%})" for name, ratio in effect.ratios.items()}
     apart = [told[name] for name in effect.disagrees]
     rest = [text for name, text in told.items() if name not in effect.disagrees]

@@ -1,7 +1,7 @@
-"""What the probes cost here: the same cells with and without them, in pairs, on this very machine.
+"""What the probes cost on this machine: the same cells with and without them, in pairs.
 
-A build is compared with itself under probes, by the same cells, pairs and intervals as two builds are. What came
-out is kept per host, so that every later listing of a probe can show it.
+A build is compared with itself under probes, by the same cells, pairs and intervals as two builds are. The result is
+kept per host, so that every later listing of a probe can show it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cost:
 
 
 def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
-    """What a finished run of `with_probed_control` says, a row per step and metric."""
+    """The costs by a finished run of `with_probed_control`, a row per step and metric."""
     return tuple(
         Cost(
             platform.node(),
@@ -67,7 +67,7 @@ def keep(out: Path, found: Sequence[Cost]) -> None:
 
 
 def known(out: Path) -> tuple[Cost, ...]:
-    """What was measured on this host before; nothing where the file is missing or damaged."""
+    """Costs measured on this host before; empty if the file is missing or damaged."""
     try:
         path = out / FILE
         found = converted(parsed(read_plain(path), str(path)), tuple[Cost, ...], str(path))
@@ -77,7 +77,6 @@ def known(out: Path) -> tuple[Cost, ...]:
 
 
 def lines(costs: Sequence[Cost]) -> list[str]:
-    """Lines for a person, one per step and metric."""
     words = {RATE: "throughput", TIME: "time", CPU: "server CPU per operation"}
     found = []
     for cost in costs:

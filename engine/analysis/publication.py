@@ -1,4 +1,4 @@
-"""What was published of the plan that a run is of, next to what was measured: see `engine.results.published`."""
+"""What was published for the preset that a run is of, next to what was measured: see `engine.results.published`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Against = Literal["subject", "line"]
 
 
 def named(manifest: Manifest) -> Preset | None:
-    """The preset that a run is of; by the program's own files, not the record's."""
+    """The preset of a run, from the program's own files, not the record's."""
     options = _options(manifest)
     try:
         found = preset(str(options["preset"])) if options.get("preset") else None
@@ -49,7 +49,7 @@ def _options(manifest: Manifest) -> dict[str, Any]:
 def _table(
     comparison: Comparison, found: Preset, table: Table, against: Against, differs: tuple[str, ...]
 ) -> PublishedTable | None:
-    """None where there is nothing of ours to be seen in it."""
+    """None if no published subject matches ours."""
     matched = dict(_matched(comparison, found, table))
     if against == "subject":
         base = next((subject for subject in table.subjects if subject in matched), table.subjects[0])
@@ -60,7 +60,7 @@ def _table(
         shown = list(table.subjects)
     others = [each.name for each in comparison.subjects if not each.control and each.name not in matched.values()]
     if table.among == "build" and (base not in matched or any(subject in matched for subject in shown)):
-        others = []  # of other builds nothing was published: ours stand there where none has the name of one
+        others = []  # nothing was published of other builds: ours stand there if no name matches
     elif len({getattr(each, table.among) for each in comparison.subjects}) == 1 and against == "subject":
         return None
     columns = [PublishedColumn(matched.get(subject, ""), subject) for subject in shown]
@@ -76,7 +76,7 @@ def _table(
 
 
 def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tuple[str, str]]:
-    """The published subjects that we have, each with the name of ours: the first of its build, config or kernel."""
+    """The published subjects that we have, each with our name: the first of its build, config or kernel."""
     ours: dict[str, str] = {}
     for each in comparison.subjects:
         if not each.control:
@@ -120,13 +120,12 @@ def _line(
 
 
 def _value(comparison: Comparison, subject: str, step: str, figure: str) -> float | None:
-    """The median of a subject's cells."""
     values = [value for cell in comparison.of(subject, step) if (value := _figure(cell, figure.split("."))) is not None]
     return median(values) if values else None
 
 
 def _figure(record: Any, names: Sequence[str]) -> float | None:
-    """A number of a record of records; or None."""
+    """A number in nested records, or None."""
     for name in names:
         record = record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
         if not isinstance(record, (Mapping, int, float)) and not is_dataclass(record):
@@ -135,7 +134,7 @@ def _figure(record: Any, names: Sequence[str]) -> float | None:
 
 
 def _differences(comparison: Comparison, manifest: Manifest, found: Preset, table: Table) -> Iterable[str]:
-    """What is not as it was there: the machine, the size, the builds."""
+    """Differences from the published conditions: the machine, the size, the builds."""
     environment = manifest.environment
     cpu, memory = environment.get("cpu") or {}, environment.get("memory") or {}
     here = f"{cpu.get('model') or 'another CPU'}, {cpu.get('threads') or '?'} CPUs"

@@ -1,4 +1,4 @@
-"""The results of a run, read from its journal: cells with their steps, and what became of each cell."""
+"""The results of a run, read from its journal: cells with their steps, and the outcome of each cell."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from engine.journal.totals import StepTotals, progress
 from engine.results.cell_step import StallRecord
 
 Environment = dict[str, Any]
-MOST_FIGURE = 1e30  # nothing that can be measured is more, or less than one over it
+MOST_FIGURE = 1e30  # no measurement exceeds it, or is below its reciprocal
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A finished step: its totals, what they come to (`metrics.summary`), its stalls. `id` is the journal's."""
+    """A finished step: its totals, the figures from them (`metrics.summary`), its stalls. `id` is the journal's."""
 
     id: int
     name: str
@@ -34,7 +34,7 @@ class StepResult:
     slices: tuple[SliceRow, ...] = ()  # of interleaved cells
 
     def figure(self, metric: str) -> float | None:
-        """One of its figures; of a background workload as LOAD.FIGURE."""
+        """One of its figures; for a background workload as LOAD.FIGURE."""
         load, _, name = metric.rpartition(".")
         value: float | None = self.figures["background"].get(load, {}).get(name) if load else self.figures[name]
         return value
@@ -53,9 +53,8 @@ class StepResult:
 class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
-    A cell is `alone` if it finished and one of its repeat did not: from there on its steps were not interleaved.
-
-    `before` and `after` are the machine's records around the cell (`engine.host.environment`), where there are any.
+    A cell is `alone` if it finished and another of its repeat did not: from then on its steps were not interleaved.
+    `before` and `after` are the machine's records around the cell (`engine.host.environment`), if any.
     """
 
     run: str
@@ -66,18 +65,17 @@ class CellResult:
     before: Environment | None = None
     after: Environment | None = None
     drift: tuple[str, ...] = ()
-    suspended: tuple[str, ...] = ()  # each time that the machine was, during a step: a sentence
+    suspended: tuple[str, ...] = ()  # a sentence for each time the machine was suspended during a step
     seconds: float = 0.0  # that it took in all
 
     @property
     def environments(self) -> tuple[Environment, ...]:
-        """Those records of the machine that there are."""
         return tuple(record for record in (self.before, self.after) if record)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run: its manifest and its planned cells in order, without those that a run which ended early never began."""
+    """A run: its manifest and its planned cells in order, without those never begun because it ended early."""
 
     path: Path
     manifest: Manifest
@@ -86,7 +84,6 @@ class RunResult:
 
     @property
     def whole_repeats(self) -> int:
-        """The number of repeats whose cells have all finished."""
         unfinished = {cell.cell.repeat for cell in self.cells if cell.state != "finished"}
         return len({cell.cell.repeat for cell in self.cells} - unfinished)
 
@@ -97,19 +94,18 @@ class RunResult:
 
     @property
     def name(self) -> str:
-        """The run's name."""
         return self.manifest.run
 
     @property
     def machine(self) -> str:
-        """What tells the machine apart that it was measured on; empty where that was not recorded."""
+        """The identity of the machine; empty if not recorded."""
         return str((self.manifest.environment.get("host") or {}).get("machine") or "")
 
 
 def load(path: Path) -> RunResult:
-    """Read a run, finished or under way. Raises UserError if it is no run or cannot be read.
+    """Read a run, finished or under way. Raises UserError if it is not a run or cannot be read.
 
-    A cell whose records are damaged is not finished but `damaged`, with the place of the damage as its reason.
+    A cell with damaged records is `damaged` instead of finished, with the place of the damage as its reason.
     """
     with JournalReader(path) as reader:
         every = reader.attempts(origins=False)
@@ -143,7 +139,7 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
                 seconds = (
                     metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
                     for role in reader.roles(step.id)
-                    if role.client == 1  # as the reference, which takes percentiles of its first client
+                    if role.client == 1  # like the reference, which takes percentiles of its first client
                     for row in reader.role_seconds(role.id)
                 )
                 lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))
@@ -161,7 +157,7 @@ def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: 
     except UserError as error:
         return CellResult(run, cell, "damaged", str(error))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # What probes, samplers and snapshots write is free in form: whatever stands there may have been damaged.
+        # Probes, samplers and snapshots write in free form: any of it may have been damaged.
         text = f"{type(error).__name__}: {error}"
         return CellResult(run, cell, "damaged", f"{reader.run / 'journal.db'}: cell {cell.id}: {text}")
 
@@ -201,7 +197,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
 
 
 def _stall(event: EventRow, step: StepRow) -> StallRecord:
-    """A stall with both its ends: one that the engine could not close ends with its step."""
+    """A stall with both its ends; one that the engine could not close ends with its step."""
     ended_ns = event.ended_ns or step.ended_ns or event.started_ns
     record = {"role": "", **event.data, "started_ns": event.started_ns, "ended_ns": ended_ns}
     found = converted(record | ({"role": event.role} if event.role else {}), StallRecord, f"stall {event.id}")
@@ -209,7 +205,7 @@ def _stall(event: EventRow, step: StepRow) -> StallRecord:
 
 
 def _totals(row: StepRow, clients: int) -> StepTotals:
-    """The totals, with the rows that an index build covers taken from its plan when they were not counted."""
+    """The totals; uncounted rows of an index build are taken from its plan."""
     assert row.totals is not None
     if row.kind == "index" and row.totals.rows_indexed == 0:
         return replace(row.totals, rows_indexed=int(row.plan.get("rows_indexed", 0)) * clients)

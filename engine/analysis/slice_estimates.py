@@ -1,9 +1,9 @@
 """What slices show: servers up side by side, interleaved, compared within a pair of clusters and between pairs.
 
-Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that knows that blocks
-are alike when they are near in time. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
+Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that allows for the
+correlation of neighbouring blocks. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
 of all other steps, because three pairs say little of it. Slices check themselves: a ratio whose truth is 1 is formed
-of each server's own. All ratios are other / base, in natural logs; a variance is in squares of those.
+from each server's own. All ratios are other / base, in natural logs; a variance is in squares of those.
 
 Sources, besides those of `engine.results.slice_ratio`, which has the error of a ratio: Paule and Mandel 1982; moderated
 variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
@@ -26,7 +26,7 @@ from engine.results import slice_ratio
 from engine.results.slice_ratio import MIN_BLOCKS, MIN_TAU, LogRatio, Sums, ratio_of, variance_of_mean
 
 TRIMMED = 0.2  # of the blocks, at each end
-SUSPECT, WITHHELD = 1.5, 2.0  # of the slices' check on themselves: a finding; no verdict
+SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdict
 MOST_PRIOR_DEGREES = 12.0
 
 Floats = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """The trimmed mean of the blocks' log ratios, its variance, and how far the ratio of totals is from it.
+    """The trimmed mean of the blocks' log ratios, and its variance.
 
     `gap` is the log of the ratio of totals less this one, `gap_variance` the variance of that difference.
     """
@@ -56,17 +56,18 @@ class Typical:
     gap_variance: float
 
     def has_rare_events(self, level: float = ALPHA, inflation: float = 1.0) -> bool:
-        """Whether the two differ by more than their joint error, so that what happens in few blocks makes a part of
-        the total (stalls): true by chance with the probability `level`; `inflation` is the self-check's.
+        """Whether the gap exceeds its error at `level`: rare events (stalls) in few blocks then affect the total.
+
+        `inflation` is the self-check's.
         """
         return abs(self.gap) > _normal(1 - level) * math.sqrt(self.gap_variance * inflation)
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How much larger than promised the errors of ratios are whose truth is known: `f` is 1 where the promise is kept.
+    """How much larger than promised the errors of ratios with known truth are: `f` is 1 if the promise is kept.
 
-    `ratios` is how many it rests on; with none, nothing is known and `f` is 1.
+    `ratios` is their number; with none, nothing is known and `f` is 1.
     """
 
     f: float
@@ -74,26 +75,24 @@ class SelfCheck:
 
     @property
     def inflation(self) -> float:
-        """What all level-1 variances are to be multiplied by."""
+        """The factor for all level-1 variances."""
         return max(1.0, self.f**2)
 
     @property
     def suspect(self) -> bool:
-        """Whether a finding should say so."""
         return self.f > SUSPECT
 
     @property
     def withheld(self) -> bool:
-        """Whether verdicts are to be withheld."""
         return self.f > WITHHELD
 
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate:
-    """Level 2, one step and metric: what `judge`, `p_value` and `paired_interval` take, and the error within a pair.
+    """Level 2, one step and metric: the input of `judge`, `p_value` and `paired_interval`, and the error within a pair.
 
-    `within` is the level-1 standard error of one pair's log ratio, None where no pair has one. Never a verdict below
-    three pairs (`judge` sees to it); a single pair has `within` only.
+    `within` is the level-1 standard error of one pair's log ratio, None if no pair has one. There is never a verdict
+    below three pairs (`judge` sees to it); a single pair has `within` only.
     """
 
     estimate: Estimate
@@ -101,25 +100,26 @@ class StepEstimate:
 
     @property
     def error(self) -> float | None:
-        """The standard error of the mean log ratio; of a single pair, that within it."""
+        """The standard error of the mean log ratio; for a single pair, that within it."""
         return self.within if self.estimate.pairs == 1 else self.estimate.sd / math.sqrt(self.estimate.pairs)
 
     @property
     def holds_for(self) -> str:
-        """What the error speaks of, in words to follow a figure."""
+        """What the error covers, in words that follow a figure."""
         return "for these two clusters" if self.estimate.pairs == 1 else "for these builds"
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Level 2 of one metric: `tau` is the standard deviation of the log ratio from one pair of clusters to the next."""
+    """Level 2 of one metric: `tau` is the standard deviation of the log ratio between pairs of clusters."""
 
     tau: float
     steps: tuple[StepEstimate, ...]
 
 
 def log_ratio(base: Slices, other: Slices) -> LogRatio:
-    """Level 1: the ratio of the totals, and the variance of its log. Raises ValueError where a total is not positive.
+    """Level 1: the ratio of the totals, and the variance of its log. Raises ValueError for a total that is not
+    positive.
 
     Fewer than `MIN_BLOCKS` blocks give no variance.
     """
@@ -127,10 +127,10 @@ def log_ratio(base: Slices, other: Slices) -> LogRatio:
 
 
 def typical(base: Slices, other: Slices) -> Typical | None:
-    """The trimmed mean of the blocks' log ratios; None where it rests on fewer than `MIN_BLOCKS` blocks.
+    """The trimmed mean of the blocks' log ratios; None if it rests on fewer than `MIN_BLOCKS` blocks.
 
-    Blocks in which a side counted nothing above and below the line are left out. Its variance is that of its influence
-    function (winsorised values / (1 - 2 x `TRIMMED`), Huber 1981), with the same regard to neighbours as the totals'.
+    Blocks in which numerator and denominator of a side are 0 are left out. The variance is that of the influence
+    function (winsorised values / (1 - 2 x `TRIMMED`), Huber 1981), allowing for neighbours as for the totals.
     """
     sums = _sums(base), _sums(other)
     (base_x, base_y), (other_x, other_y) = np.array(sums)
@@ -166,7 +166,7 @@ def typical_of(pairs: Sequence[Typical]) -> Typical:
 
 
 def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] | None:
-    """The 95 % interval of a pair's ratio, for these two clusters; None where there is no variance."""
+    """The 95 % interval of a pair's ratio, for these two clusters; None without a variance."""
     if ratio.variance is None:
         return None
     half = _normal(CONFIDENCE) * math.sqrt(ratio.variance * inflation)
@@ -174,9 +174,9 @@ def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] 
 
 
 def own_ratio(server: Slices) -> LogRatio:
-    """A ratio whose truth is 1: of each two blocks a server's outer slices to its inner ones, (a1 + a4) / (a2 + a3).
+    """A ratio whose truth is 1: in each two blocks a server's outer slices to its inner ones, (a1 + a4) / (a2 + a3).
 
-    An odd last block is left out. Raises ValueError where a total is not positive.
+    An odd last block is left out. Raises ValueError for a total that is not positive.
     """
     count = len(server.numerators) // 2
     x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
@@ -185,18 +185,18 @@ def own_ratio(server: Slices) -> LogRatio:
 
 
 def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
-    """How well errors keep their promise, from `own_ratio` of all steps, pairs and servers: f^2 = mean theta^2 / v."""
+    """Check the promised errors on `own_ratio` of all steps, pairs and servers: f^2 = mean theta^2 / v."""
     squares = [each.theta**2 / each.variance for each in own_ratios if each.variance]
     return SelfCheck(math.sqrt(fmean(squares)) if squares else 1.0, len(squares))
 
 
 def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Pooled:
-    """Level 2: for every step the mean of its pairs, with a scatter that is tempered by that of all steps.
+    """Level 2: for every step the mean of its pairs, with a scatter moderated by that of all steps.
 
-    `steps` has the pairs of every sliced step of one metric; `inflation` is the self-check's. The scatter is
-    s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): that of the step itself (S^2, P pairs), and what
-    clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12.
-    A step without level-1 variances is judged by its own scatter alone. Raises ValueError for a step without pairs.
+    `steps` has the pairs of every interleaved step of one metric; `inflation` is the self-check's. The scatter is
+    s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
+    clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12. A
+    step without level-1 variances is judged by its own scatter alone. Raises ValueError for a step without pairs.
     """
     if not all(steps):
         raise ValueError("a step has at least one pair")
@@ -209,18 +209,18 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
 
 
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
-    """How many blocks of a step each pair should have, for the narrowest interval in a given time; at least 1.
+    """How many blocks of a step each pair should have for the narrowest interval in a given time; at least 1.
 
-    `pair_cost_s` is what a pair costs apart from slices, divided by its sliced steps; `sigma` the standard deviation of
-    the log ratio in one block, `tau` from one pair to the next. Kalibera and Jones: sqrt(C / c) sigma / tau.
+    `pair_cost_s` is what a pair costs apart from slices, divided by its interleaved steps; `sigma` the standard
+    deviation of the log ratio in one block, `tau` between pairs. Kalibera and Jones: sqrt(C / c) sigma / tau.
     """
     return max(1, round(math.sqrt(pair_cost_s / block_cost_s) * sigma / tau))
 
 
 def planned(tau: float, within: float, pairs: int) -> Estimate:
-    """The estimate to expect of this number of pairs where nothing differs, for `statistics.smallest_visible_effect`.
+    """The estimate to expect from this many pairs if nothing differs, for `statistics.smallest_visible_effect`.
 
-    `tau` and `within` are standard deviations of the log ratio: from pair to pair, and the level-1 error of one pair.
+    `tau` and `within` are standard deviations of the log ratio: between pairs, and the level-1 error of one pair.
     """
     return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
 
@@ -237,7 +237,7 @@ def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
 def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
     """tau^2 by Paule and Mandel's equation: the mean of S^2 / (tau^2 + v) over the steps is 1.
 
-    Steps count by their degrees of freedom, should pairs be missing in some. The mean falls and is convex in tau^2, so
+    Steps are weighted by their degrees of freedom, as some may lack pairs. The mean falls and is convex in tau^2, so
     Newton's steps from the lower end never pass the root.
     """
     scatters = [(_scatter(pairs), v, len(pairs) - 1) for pairs, v in steps if len(pairs) > 1]
@@ -268,7 +268,7 @@ def _scatter(pairs: Sequence[LogRatio]) -> float:
 
 
 def _prior_degrees(tau_squared: float, v: float) -> float:
-    """What slices know of the scatter is nearly certain, what clusters do to it is worth 2 degrees of freedom."""
+    """Degrees of freedom of the prior: the scatter from slices is nearly certain, that from clusters is worth 2."""
     return min(MOST_PRIOR_DEGREES, 2 * (tau_squared + v) / tau_squared)
 
 

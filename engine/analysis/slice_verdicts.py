@@ -1,6 +1,6 @@
 """What the slices of interleaved cells say of a step: ratios within each pair, and whether the slices can be trusted.
 
-`engine.analysis.slice_estimates` has the formulas; this takes the journal's rows to them and back to pairs of cells.
+`engine.analysis.slice_estimates` has the formulas; this module feeds them the journal's rows, by pairs of cells.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
-MOST_SPILL_OVER = 0.05  # CPU time used in others' slices or steps, as a part of what is used in a server's own
-MOST_IMBALANCE = 0.2  # of a server's slices, in which some of its clients had no work left and others had
+MOST_SPILL_OVER = 0.05  # share of a server's CPU time used in others' slices or steps
+MOST_IMBALANCE = 0.2  # share of slices in which some of a server's clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
 LEAST_CHECKS = 10  # ratios whose truth is 1: a few differ by chance
-MOST_EARLY = 0.02  # by which statements may take longer in the beginning of a slice's counted part than later
-LEAST_GAP = 0.001  # of logs: what differs by less is the same figure to a reader
+MOST_EARLY = 0.02  # by how much statements may be slower at the beginning of a slice's counted part
+LEAST_GAP = 0.001  # of logs: a smaller difference is the same figure to a reader
 
-# Time and statements of a slice's counted part: of its beginning, and of the rest.
+# Time and statements of a slice's counted part: its beginning, and the rest.
 EARLY: tuple[Callable[[SliceRow], int], ...] = (attrgetter("early_ns"), attrgetter("early_ops"))
 LATE: tuple[Callable[[SliceRow], int], ...] = (
     lambda row: row.counted_ns - row.early_ns,
@@ -43,7 +43,7 @@ Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of 
 
 
 def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """The log ratio of each pair that was sliced; none at all where none was, or one did nothing in its slices."""
+    """The log ratio of each interleaved pair; empty if no pair was, or one did nothing in its slices."""
     found = []
     for pair in alike(pairs, step)[0]:
         sides = _sides(pair, step, metric)
@@ -54,7 +54,7 @@ def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
 
 
 def typical(pair: Pair, step: str, metric: str) -> Typical | None:
-    """What is typical of a pair's blocks; None where it has too few, or did nothing in them."""
+    """What is typical of a pair's blocks; None if it has too few, or did nothing in them."""
     sides = _sides(pair, step, metric)
     return None if sides is None else slice_estimates.typical(*sides)
 
@@ -70,12 +70,11 @@ def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
 
 
 def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
-    """The slices' check on themselves over all of these pairs and steps."""
     return slice_estimates.self_check([ratio for pairs, step in steps for ratio in own_ratios(pairs, step, metric)])
 
 
 def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], str]]:
-    """The sliced steps of a subject with the pairs that count: those between whose cells the machine did not change."""
+    """The interleaved steps of a subject, with the pairs between whose cells the machine did not change."""
     found = []
     for step in cells.steps:
         sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
@@ -85,7 +84,7 @@ def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], s
 
 
 def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
-    """The pairs that may be pooled, and the others: those without slices, where the step was sliced in other pairs."""
+    """The pairs that may be pooled, and the others: those without slices, if others were interleaved."""
     by_slices: dict[bool, list[Pair]] = {True: [], False: []}
     for pair in pairs:
         by_slices[bool(whole_blocks(pair, step))].append(pair)
@@ -93,7 +92,7 @@ def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
 
 
 def reasons(pair: Pair, step: str) -> list[str]:
-    """Why a step of a pair bears no verdict: by its slices, or without slices, by what others did meanwhile."""
+    """Why a step of a pair bears no verdict: by its slices or, without slices, by other servers' work meanwhile."""
     counts = [len(cell.steps[step].slices) for cell in pair]
     if not any(counts):
         return _spilled_over(pair, step)
@@ -101,7 +100,7 @@ def reasons(pair: Pair, step: str) -> list[str]:
         return [f"pair {pair[0].cell.repeat}: only one of its servers was interleaved"]
     rows = [cell.steps[step].slices for cell in pair]
     spill_over = max(spill_over_share(own) or 0.0 for own in rows)
-    # Clients' parts are known by their mean: where their ends lie evenly, the last came half of the imbalance later.
+    # Only the mean of the clients' parts is known: with evenly spread ends, the last came half the imbalance later.
     imbalance = max(
         _part(sum(row.imbalance_ns for row in own), sum(row.counted_ns + row.imbalance_ns / 2 for row in own))
         for own in rows
@@ -137,9 +136,9 @@ def _tolerated(most: float) -> str:
 
 
 def findings(cells: ComparedCells) -> list[str]:
-    """What a reader must know of the slices: where rare events make a ratio, and where errors are larger than said."""
+    """Remarks on the slices: where rare events make a ratio, and where errors are larger than promised."""
     found = []
-    slow: dict[str, float] = {}  # by step, of the subject that shows most of it
+    slow: dict[str, float] = {}  # by step, for the subject that shows most of it
     subjects = {subject: steps_of(cells, subject) for subject in cells.others}
     tests = sum(len(steps) for steps in subjects.values())
     for subject, steps in subjects.items():
@@ -171,7 +170,7 @@ def findings(cells: ComparedCells) -> list[str]:
 
 
 def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
-    """By how much statements took longer just after the warm part of slices; None where it was long enough."""
+    """How much slower statements were just after the warm-up of slices; None if that was long enough."""
     ratios = []
     for side in (side for pair in pairs for side in _beginnings(pair, step)):
         with suppress(ValueError):  # too little was done
@@ -187,7 +186,7 @@ def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | 
 
 
 def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
-    """Of each server the time per statement: later in its slices, and in their beginnings, where those are known."""
+    """For each server the time per statement later in its slices, and in their beginnings, if known."""
     whole = whole_blocks(pair, step)
     for side in ([base for _, base, _ in whole], [other for _, _, other in whole]):
         rows = [block for block in side if all(0 < row.early_ns < row.counted_ns for row in block)]
@@ -201,7 +200,7 @@ def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
 
 
 def spill_over_share(rows: Iterable[SliceRow]) -> float | None:
-    """CPU time that a server used in others' slices as a part of what it used in its own; None where that is 0."""
+    """CPU time a server used in others' slices, as a share of that in its own; None if that is 0."""
     rows = list(rows)
     own_ns = sum(row.cpu_ns for row in rows)
     return sum(row.spill_over_ns for row in rows) / own_ns if own_ns else None
@@ -218,7 +217,7 @@ def whole_blocks(pair: Pair, step: str) -> list[Block]:
 
 
 def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
-    """Both sides' slices of the blocks that are whole, with something done on either side; None without any."""
+    """Both sides' slices in whole blocks, with work done on either side; None without any."""
     if metric not in PARTS or not (whole := whole_blocks(pair, step)):
         return None
     base, other = (

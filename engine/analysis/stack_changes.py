@@ -1,19 +1,20 @@
 """What changed between two sides' stacks by more than chance: frames with what they called, functions by themselves.
 
 A side's rate of a frame is p = sum x / sum m, with x its samples in a cell and m the cell's statements, or all its
-samples where those are unknown. By chance alone x scatters by its mean p m (a count), and a share of all samples by
-p m (1 - p). Samples of one cell are no independent ones, so that a cell is a cluster: besides, the cells of a side
-differ by a factor, the same for all frames, whose variance c^2 is estimated from all frames together by moments
-(var x = p m + c^2 p^2 m^2, as of the negative binomial distribution). A frame whose cells scatter by certainly more
+samples if those are unknown. By chance alone x scatters by its mean p m (a count), and a share of all samples by
+p m (1 - p). Samples within a cell are not independent, so a cell is a cluster: in addition, the cells of a side differ
+by a factor, the same for all frames, whose variance c^2 is estimated from all frames together by moments
+(var x = p m + c^2 p^2 m^2, as of the negative binomial distribution). A frame whose cells scatter significantly more
 than that is judged by their own scatter. The difference of both rates, less Yates' half sample, over its error is held
-against Student's t with Satterthwaite's degrees of freedom: as many as there are cells, less the two sides, for what
-cells add, and any number for chance.
+against Student's t with Satterthwaite's degrees of freedom: for the cells' part the number of cells less the two sides,
+for chance infinitely many.
 
-With one cell on each side nothing is known of clusters: chance is taken to be `ALONE` times as large then. Time off the
-CPU is no count of samples: its error is the scatter of cells alone, and without two on both sides nothing is certain.
+With one cell on each side nothing is known of clusters: chance is then taken to be `ALONE` times as large. Time off the
+CPU is not a count of samples: its error is the scatter of cells alone, and without two on both sides nothing is
+certain.
 
-Of the frames that are called changed one in twenty is not, on average (Benjamini and Hochberg 1995); of two equal
-sides' any is called so in one of twenty graphs. Frames with the same samples, as of a chain of calls, are one test.
+Of the frames called changed, one in twenty is not, on average (Benjamini and Hochberg 1995); of two equal sides, any
+frame is called changed in one of twenty graphs. Frames with the same samples, as in a chain of calls, are one test.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from engine.analysis import statistics
 
 LEAST = 10  # samples of both sides: fewer show nothing among thousands of frames
 ALONE = 2.0
-MANY = 1e6  # degrees of freedom of what is known
-UNLIKE = 0.05  # how improbable a frame's own scatter must be
+MANY = 1e6  # degrees of freedom of a known variance
+UNLIKE = 0.05  # p-value below which a frame's own scatter is used
 
 Folded = Mapping[str, int]
 
@@ -42,7 +43,7 @@ class CellStacks:
 
 
 def frames(folded: Folded) -> Counter[str]:
-    """Samples by frame, which is called by the functions on its way from the outermost one, with what it called."""
+    """Samples by frame (named by the functions from the outermost one on), with what it called."""
     found: Counter[str] = Counter()
     for line, count in folded.items():
         path = ""
@@ -67,7 +68,7 @@ def changed(
     *,
     timed: bool = False,
 ) -> frozenset[str]:
-    """The frames, or functions, that changed by more than chance; `timed`: what is counted is time off the CPU."""
+    """The frames, or functions, that changed by more than chance; `timed`: counts are time off the CPU."""
     per_statement = all(cell.statements for cell in (*base, *other))
     exposed = [
         [float(cell.statements or 0) if per_statement else float(sum(cell.folded.values())) for cell in side]
@@ -90,7 +91,7 @@ def changed(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A frame's samples in each cell of a side, and what those are held against."""
+    """A frame's samples in each cell of a side, and the totals they are compared with."""
 
     counts: Sequence[int]
     exposed: Sequence[float]
@@ -101,24 +102,24 @@ class _Side:
 
     @property
     def squares(self) -> float:
-        """The sum over cells of (x - p m)^2 / (p m): chance makes it as large as there are cells, less one."""
+        """The sum over cells of (x - p m)^2 / (p m); by chance, about the number of cells less one."""
         means = [self.rate * m for m in self.exposed]
         return sum((x - mean) ** 2 / mean for x, mean in zip(self.counts, means, strict=True) if mean)
 
     @property
     def weight(self) -> float:
-        """How much of c^2 is in these squares."""
+        """The weight of c^2 in these squares."""
         whole = sum(self.exposed)
         return sum(self.rate * m * (1 - m / whole) for m in self.exposed)
 
 
 def _chance(rate: float, per_statement: bool) -> float:
-    """The variance of a count, of its mean."""
+    """The variance of a count, divided by its mean."""
     return 1.0 if per_statement else max(0.0, 1.0 - rate)
 
 
 def _factor(tests: Sequence[Sequence[_Side]], per_statement: bool) -> float:
-    """c^2: how far the cells' factors scatter."""
+    """c^2, the variance of the cells' factors."""
     every = [side for both in tests for side in both if len(side.counts) > 1]
     over = sum(side.squares - (len(side.counts) - 1) * _chance(side.rate, per_statement) for side in every)
     weight = sum(side.weight for side in every)
@@ -127,7 +128,7 @@ def _factor(tests: Sequence[Sequence[_Side]], per_statement: bool) -> float:
 
 def _p(both: Sequence[_Side], factor: float, per_statement: bool) -> float:
     exposed = [sum(side.exposed) for side in both]
-    rate = sum(sum(side.counts) for side in both) / sum(exposed)  # as if it were the same
+    rate = sum(sum(side.counts) for side in both) / sum(exposed)  # as if both sides' were the same
     chance, degrees = _chance(rate, per_statement), sum(len(side.counts) - 1 for side in both)
     by_chance = sum(rate * chance / whole for whole in exposed)
     by_cells = sum(factor * sum((rate * m / sum(side.exposed)) ** 2 for m in side.exposed) for side in both)

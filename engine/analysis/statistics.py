@@ -1,11 +1,11 @@
 """What may be claimed from pairs of cells. The only module that imports scipy: import it late.
 
-A sample is a cell; cells of one repeat make a pair, and the ratio of the two is what is judged. Everything is done
-on log ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
-together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's
-paired t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. How well the
-intervals cover the truth, and how often a family errs, is simulated in tests/perf/statistics_coverage.py; what judging
-the same pairs again and again does to it, in tests/perf/interim_looks.py.
+A sample is a cell; cells of one repeat make a pair, and the ratio of the two is judged. Everything is done on log
+ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
+together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's paired
+t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. The coverage of the
+intervals and the error of a family are simulated in tests/perf/statistics_coverage.py; the effect of judging the same
+pairs again and again, in tests/perf/interim_looks.py.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CONFIDENCE = 1 - ALPHA
 SAME = ALPHA / 2  # at most, for `same`: then the 95 % interval, which is printed, lies inside the margin
 POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
 GRID = 401  # points of a density in `spent_level`; twice as many change no level by a thousandth of it
-MOST_LOG_EFFECT = 7.0  # a thousandfold: more than that says that nothing can be seen
-MOST_PAIRS = 200  # more than this is no advice
+MOST_LOG_EFFECT = 7.0  # a thousandfold: if only more would be visible, nothing is
+MOST_PAIRS = 200  # more than this is not advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Interval:
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
     def within(self, low: float, high: float) -> bool:
-        """Whether the bounds are known and strictly inside the ones given."""
+        """Whether the bounds are known and strictly inside the given ones."""
         return self.low is not None and self.high is not None and low < self.low and self.high < high
 
 
@@ -57,9 +57,9 @@ class Interval:
 class Judgement:
     """A verdict and what it rests on.
 
-    `faster` and `slower` are meant as the user feels it: where less is better (CPU per operation), fewer is
-    `faster`. `none`: one pair, a ratio without a verdict. `more_pairs` is set for `inconclusive`: how many further
-    pairs settle it four times in five, if mean and scatter are what they seem; None when more than `MOST_PAIRS`.
+    `faster` and `slower` are the user's view: where less is better (CPU per operation), less is `faster`. `none`: one
+    pair, a ratio without a verdict. With `inconclusive`, `more_pairs` is how many further pairs settle it four times in
+    five, if mean and scatter are what they seem; None above `MOST_PAIRS`.
     """
 
     verdict: Verdict
@@ -69,8 +69,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How the cells of a subject spread. `cv` is standard deviation / mean; `gap` the widest empty space between two
-    neighbours, as a fraction of the median; `gap_ratio` is that gap over the median gap (None below four cells).
+    """The spread of a subject's cells: `cv` is standard deviation / mean.
+
+    `gap` is the widest gap between two neighbours, as a fraction of the median; `gap_ratio` is that over the median gap
+    (None below four cells).
     """
 
     cv: float
@@ -85,8 +87,8 @@ class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, in addition to its own pairs - 1: 0 for
-    Student's plain t; `engine.analysis.slice_estimates` has more. Of several `machines` (`engine.analysis.pooling`) it
-    is these that count: then `sd` is the error of the mean times the root of the pairs.
+    Student's plain t; `engine.analysis.slice_estimates` has more. With several `machines` (`engine.analysis.pooling`),
+    their number counts: then `sd` is the error of the mean times the root of the pairs.
     """
 
     mean: float
@@ -97,15 +99,15 @@ class Estimate:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the t distribution that its mean is held against."""
+        """Degrees of freedom of the t distribution for its mean."""
         return self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
 
     def of(self, pairs: int) -> Estimate:
-        """The same mean and scatter from another number of pairs."""
+        """The same mean and scatter with another number of pairs."""
         return replace(self, pairs=pairs)
 
 
-Evidence = Sequence[float] | Estimate  # ratios (new / base), or what has been made of them
+Evidence = Sequence[float] | Estimate  # ratios (new / base), or an estimate from them
 
 
 def estimate(ratios: Sequence[float]) -> Estimate:
@@ -124,7 +126,7 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
-    """Student's t interval of the mean of pairs' differences; no bounds of fewer than two."""
+    """Student's t interval of the mean of pairs' differences; no bounds for fewer than two."""
     if len(values) < 2:
         return None, None
     half = _t(confidence, len(values) - 1) * stdev(values) / math.sqrt(len(values))
@@ -134,10 +136,10 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
 def share_interval(
     parts: Sequence[float], wholes: Sequence[float], confidence: float = CONFIDENCE
 ) -> tuple[float | None, float | None]:
-    """The interval of sum(parts) / sum(wholes), both of the same pairs: that of a ratio estimator.
+    """The interval of sum(parts) / sum(wholes), both from the same pairs, as a ratio estimator.
 
     Its error is that of the mean of part - share x whole, over the mean whole, with Student's t (W. G. Cochran,
-    Sampling Techniques, 1977, chapter 6). No bounds of fewer than two pairs, or where the wholes add up to nothing.
+    Sampling Techniques, 1977, chapter 6). No bounds for fewer than two pairs, or if the wholes add up to 0.
     """
     count, whole = len(parts), sum(wholes)
     if count < 2 or not whole:
@@ -149,10 +151,7 @@ def share_interval(
 
 
 def p_value(evidence: Evidence) -> float:
-    """How probable it is that pairs of equal sides differ by so much: Student's paired t, two-sided.
-
-    1 for a single pair, which shows nothing.
-    """
+    """P-value of Student's paired t test, two-sided; 1 for a single pair, which shows nothing."""
     found = _estimate(evidence)
     if found.pairs == 1 or found.mean == found.sd == 0:
         return 1.0
@@ -161,10 +160,7 @@ def p_value(evidence: Evidence) -> float:
 
 
 def same_p_value(evidence: Evidence, margin: float) -> float:
-    """How probable such pairs are, at most, if the sides differ by the margin or more: two one-sided t tests.
-
-    1 for a single pair.
-    """
+    """P-value of two one-sided t tests for a difference of the margin or more; 1 for a single pair."""
     found = _estimate(evidence)
     if found.pairs == 1:
         return 1.0
@@ -175,9 +171,9 @@ def same_p_value(evidence: Evidence, margin: float) -> float:
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """The level for each test of a family: rejected are those whose p-value is at most that (Holm 1979).
+    """The level for each test of a family: those with p-values at most that are rejected (Holm 1979).
 
-    With probability 1 - `alpha` none is rejected of which the two sides are equal, however the tests depend.
+    With probability 1 - `alpha` no pair of equal sides is rejected, however the tests depend on each other.
     """
     levels = [0.0] * len(p_values)
     level, stopped = 0.0, False
@@ -188,19 +184,19 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
 
 
 def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) -> float:
-    """The level for all tests of a family: of those at most that, `alpha` on average are wrong (1995)."""
+    """The level for all tests of a family: of those below it, a share of `alpha` is wrong on average (1995)."""
     ordered = sorted(p_values)
     return max((p for rank, p in enumerate(ordered, 1) if p <= alpha * rank / len(ordered)), default=0.0)
 
 
 @cache
 def spent_level(*analyses: tuple[int, float]) -> float:
-    """Two-sided level of the last of several analyses of pairs that grow in number, each of which spends an error.
+    """Two-sided level of the last of several analyses of a growing number of pairs, each of which spends an error.
 
-    `analyses` are pairs so far and the error spent, in order. If each is held against the level that this gives it,
-    equal sides are called different in any of them as often as the errors add up to. Between them the sum of log ratios
-    is a random walk with normal steps; its density, where no analysis has called it different, is known on a grid
-    (Armitage, McPherson and Rowe 1969). An analysis without new pairs is that before it.
+    `analyses` are pairs so far and the error spent, in order. If each is held against its level, equal sides are called
+    different in any of them as often as the errors add up to. Between analyses the sum of log ratios is a random walk
+    with normal steps; its density, as far as no analysis has called it different, is known on a grid (Armitage,
+    McPherson and Rowe 1969). An analysis without new pairs is the same as the one before.
     """
     before, level = 0, 1.0
     at: _Grid = np.zeros(1)  # values of the sum, in standard deviations of a pair
@@ -237,8 +233,8 @@ def judge(
     """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
 
     faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
-    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `shrink` says by what
-    factor both levels are smaller once that number of pairs is added.
+    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `shrink` gives the
+    factor by which both levels shrink once that number of pairs is added.
     """
     found = _estimate(evidence)
     interval = paired_interval(found)
@@ -262,8 +258,8 @@ def pairs_needed(
 ) -> int | None:
     """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
 
-    None when that is more than `MOST_PAIRS` in all, or for a single pair; and over several machines, of which there
-    would have to be more. The arguments are those of `judge`.
+    None if that is more than `MOST_PAIRS` in all, for a single pair, and over several machines, of which more would be
+    needed. The arguments are those of `judge`.
     """
     found = _estimate(evidence)
     if found.pairs < 2 or found.machines > 1:
@@ -288,10 +284,10 @@ def pairs_needed(
 def smallest_visible_effect(
     evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """The effect, as a fraction, that a number of pairs (default: as many as given) with this scatter would show.
+    """The effect, as a fraction, that this number of pairs (default: as many as given) would show with this scatter.
 
-    `power` is how often it would be called one by a test at `level`. None for fewer than two ratios, pairs too few
-    for a verdict, or so much scatter that nothing would show.
+    `power` is how often a test at `level` would detect it. None for fewer than two ratios, too few pairs for a verdict,
+    or so much scatter that nothing would show.
     """
     found = _estimate(evidence)
     if found.pairs < 2:
@@ -305,26 +301,26 @@ def smallest_visible_effect(
 
 
 def t_tails(t: float, degrees: float) -> float:
-    """How probable it is that Student's t lies so far from 0, on either side."""
+    """Two-sided tail probability of Student's t."""
     return 2 * float(special.stdtr(degrees, -abs(t)))
 
 
 def f_tail(f: float, between: float, within: float) -> float:
-    """How probable it is that Fisher's F, with these degrees of freedom, is as large."""
+    """Upper tail probability of Fisher's F."""
     return float(special.fdtrc(between, within, f))
 
 
 def noise_floor(of: Interval | Ratio) -> float | None:
-    """From the bounds of A/A pairs: how far from 1 the base against itself reaches, as a fraction; None without any."""
+    """How far from 1 the base against itself reaches in A/A pairs, as a fraction; None without bounds."""
     return None if of.low is None or of.high is None else max(of.high - 1, 1 / of.low - 1, 0.0)
 
 
 def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_gap: float = 5.0) -> Scatter | None:
     """Whether the cells of one subject are wide apart or bimodal; None for fewer than two or a mean of 0.
 
-    wide: CV above `most_cv`. bimodal: the widest gap between neighbours is more than `most_gap` times the median
-    gap, counted from four cells on (the two gaps of three cells can never be that unlike) and only when it is
-    wider than the margin: cells that lie within a hair of each other have chance gaps that mean nothing.
+    wide: CV above `most_cv`. bimodal: the widest gap between neighbours is more than `most_gap` times the median gap,
+    from four cells on (the two gaps of three cells can never be that unlike) and only if it is wider than the margin:
+    cells very close to each other have chance gaps that mean nothing.
     """
     if len(values) < 2 or fmean(values) == 0:
         return None
@@ -339,7 +335,7 @@ def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_
 
 
 def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Pairs of numbers, at least two, split where the first of them lie the furthest apart: the lower, the upper."""
+    """Pairs of numbers, at least two, split at the widest gap of their first ones: the lower, the upper."""
     ordered = sorted(values)
     place = max(range(1, len(ordered)), key=lambda place: ordered[place][0] - ordered[place - 1][0])
     return ordered[:place], ordered[place:]
@@ -349,12 +345,12 @@ _Grid = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def _integral(values: _Grid, at: _Grid) -> _Grid:
-    """The integral over the last axis; of a single point, all of whose weight is there, its value."""
+    """The integral over the last axis; a single point holds all the weight, and gives its value."""
     return values[..., 0] if len(at) == 1 else np.asarray(np.trapezoid(values, at, axis=-1))
 
 
 def _log_bounds(margin: float) -> tuple[float, float]:
-    """Logs of the ratios between which two sides are the same; with a margin of all or more nothing is below them."""
+    """Logs of the ratios between which two sides are the same; -inf is the lower one for a margin of 1 or more."""
     return math.log1p(-margin) if margin < 1 else -math.inf, math.log1p(margin)
 
 

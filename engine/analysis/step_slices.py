@@ -27,7 +27,7 @@ from workloads.base import COUNTED_IN_ROWS
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
     """Read the slices of a step in all finished pairs of the runs.
 
-    Raises UserError as `engine.analysis.compare.compare` does, and where the step was not sliced.
+    Raises UserError as `engine.analysis.compare.compare` does, and if the step was not interleaved.
     """
     cells = compared_cells(paths, base)
     known = [name for name in cells.steps if any(cell.steps[name].slices for cell in cells.cells if name in cell.steps)]
@@ -149,7 +149,7 @@ def _blocks(
 
 
 def _orders(pair: Pair, interleaved: Sequence[CellResult], step: str) -> Callable[[int], str]:
-    """Whose turn was when in a block: A is the baseline's, B the other's, further servers have further letters."""
+    """The order of turns in a block: A for the baseline's, B for the other's, further letters for further servers."""
     sides = [*pair, *(cell for cell in interleaved if cell not in pair)]
     turns: dict[int, list[tuple[int, str]]] = {}
     for letter, cell in zip(ascii_uppercase, sides, strict=False):
@@ -159,7 +159,7 @@ def _orders(pair: Pair, interleaved: Sequence[CellResult], step: str) -> Callabl
 
 
 def _side(rows: Sequence[SliceRow], in_rows: bool) -> SlicedSide:
-    """Slices count CPU by statements: each of them has the rows that it has on average in the counted parts."""
+    """Slices count CPU by statements: each statement gets its average rows in the counted parts."""
     statements, cpu_statements = sum(row.ops for row in rows), sum(row.cpu_ops for row in rows)
     per_statement = (_done(rows, in_rows) / statements if statements else 0.0) if in_rows else 1.0
     cpu_ops = cpu_statements * per_statement

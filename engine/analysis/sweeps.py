@@ -1,7 +1,4 @@
-"""Sweeps in a comparison: their steps, from the plan; where each subject peaks; and both in a sentence.
-
-And which of their steps, of which cells, had more than one rate.
-"""
+"""Sweeps in a comparison: their steps, where each subject peaks, both in a sentence, and steps with several rates."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ from engine.results.comparison import CHANGED, RATE, Ratio
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
 MIN_POINTS = 2
-MOST_LEVELS = 4  # that are told
+MOST_LEVELS = 4  # that are listed
 WORDS = {"faster": "faster", "slower": "slower", "same": "the same", "inconclusive": "inconclusive"}
 
 
 def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, str]) -> tuple[Sweep, ...]:
-    """The sweeps of the runs' steps that have been measured."""
     where = f"{cells.runs[0].path / 'manifest.json'}: workload: steps: sweep"
     found: list[tuple[str, str, Point]] = []
     for step in cells.runs[0].manifest.workload.get("steps", []):
@@ -39,7 +35,7 @@ def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, st
 
 
 def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
-    """What was published of the sweep, where the plan is of a preset that has such a table."""
+    """What was published of the sweep, if the plan's preset has such a table."""
     found = publication.named(cells.runs[0].manifest)
     values = {point.step: f"{point.value:g}" for point in points}
     for table in found.published if found is not None else ():
@@ -70,12 +66,12 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
 
 
 def _rate(per_s: float) -> str:
-    """Whole where that says enough: `31,190`, `0.646`."""
+    """Without decimals where that says enough: `31,190`, `0.646`."""
     return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
 def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
-    """A sentence for each step of a cell that had more than one rate, and how sure that is."""
+    """A sentence for each step of a cell that had more than one rate, and how certain that is."""
     told = tuple(_sentence(change, sweep.unit) for sweep in found for change in sweep.changes)
     often = round(1 / change_points.LEVEL)
     return (*told, f"of steps without a change of rate at most 1 in {often} is told to have one") if told else ()
@@ -91,7 +87,7 @@ def _sentence(change: RateChange, unit: str) -> str:
 
 
 def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChange]:
-    """Only where the rate means something while the step runs."""
+    """Only if the rate means something while the step runs."""
     for run in cells.runs:
         own = [cell for cell in cells.cells if cell.run == run.name]
         with JournalReader(run.path) as reader:
@@ -108,7 +104,7 @@ def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChan
 
 
 def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point]) -> list[Peak]:
-    """Where each subject peaks, with the ratio of that step's pairs where its baseline peaks in the same."""
+    """Where each subject peaks, with the ratio of that step's pairs if its baseline peaks there, too."""
     highest: dict[Subject, tuple[float, Point]] = {}
     for subject in cells.names:
         medians = [(rate, point) for point in points if (rate := _median(cells, subject, point.step)) is not None]
@@ -139,7 +135,7 @@ def _median(cells: ComparedCells, subject: Subject, step: str) -> float | None:
 
 
 def _verdicts(ratios: Sequence[Ratio], points: Sequence[Point]) -> str:
-    """In how many of the steps which verdict was given: `, slower at 2 of 13`."""
+    """How often each verdict was given among the steps: `, slower at 2 of 13`."""
     steps = {point.step for point in points}
     given = [ratio.verdict for ratio in ratios if ratio.metric == RATE and ratio.step in steps]
     counts = {word: given.count(verdict) for verdict, word in WORDS.items() if verdict in given}

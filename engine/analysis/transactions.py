@@ -24,7 +24,7 @@ class _Load(msgspec.Struct, frozen=True):
 
 
 def times(totals: StepTotals, step: StepRow, timed: Sequence[Transaction]) -> TransactionTimes | None:
-    """What the transactions of a step come to; None where none was timed. Raises UserError for a damaged record."""
+    """Summarise a step's timed transactions; None without any. Raises UserError for a damaged record."""
     if not timed or totals.seconds <= 0:
         return None
     load = converted(totals.report[LOAD], _Load, "a step's totals: report: load")

@@ -1,9 +1,9 @@
 """Figures of many runs over time or versions, and where they changed for good.
 
-What the finished steps of each run came to is kept in the folder of the runs, in one file, renewed for a run that has
+The figures of each run's finished steps are kept in one file in the folder of the runs and renewed for a run that has
 changed since: ten thousand cells are then read in the time of one file. Points of one series were measured alike:
 workload and its options, design, config, kernel, control, route and the machine. A point is the median of a run's cells
-of one build. How changes are told from chance is in `engine.analysis.trend_changes`.
+of one build. `engine.analysis.trend_changes` tells changes from chance.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"
 FORMAT = 3
 MAX_BYTES = 1 << 30
-COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.builds.source_tree has it, without changes
+COMMIT = re.compile("commit ([0-9a-f]{7,40})")  # as engine.builds.source_tree writes it, without changes
 RELEASE = re.compile(r"(\d+)(\.\d+|(?:beta|rc)\d+)")
 REVISION = re.compile("([^=]+)=git:(.+)@[^@]+")
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal")
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True):
-    """What one build's cells of one step came to in one run. `series` is all that points of a series share."""
+    """The figures of one build's cells of one step in one run. `series` is all that points of a series share."""
 
     series: str
     step: str
     build: str
     version: str
     base: bool
-    place: int  # among the builds of the run, that of the base being 0
+    place: int  # among the builds of the run, the base being 0
     cells: int
     figures: dict[str, float]
     workload: str
-    revision: str  # what git calls it: a commit, or a release's tag; empty for what git does not know
-    repository: str  # where the run had it from, as far as its request says
+    revision: str  # git's name: a commit, or a release's tag; empty if unknown to git
+    repository: str  # the run's source, as far as its request says
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -93,8 +93,8 @@ class Point(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means.
 
-    `p` is how often the series that are looked at together would have such a change anywhere by chance.
-    `bisect` is the command that finds the commit; empty where it became no slower, or git does not know both builds.
+    `p` is how often, by chance, the series examined together would show such a change anywhere. `bisect` is the command
+    that finds the commit; empty if it became no slower, or git does not know both builds.
     """
 
     before: Point
@@ -105,7 +105,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Points in order, and the changes among them. `changes` is None where there are too few points to say."""
+    """Points in order, and the changes among them; None if there are too few points to say."""
 
     series: str
     step: str
@@ -116,9 +116,9 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Entry]:
-    """The runs below a folder, by name. Those that cannot be read, or have nothing finished, are left out.
+    """The readable runs with finished cells below a folder, by name.
 
-    What is in the index and has not changed is not read again; `progress` hears how many of those to read have been.
+    Unchanged runs come from the index; `progress` hears how many of the others have been read.
     """
     known = _read(out / INDEX)
     seen = {run: _seen(run) for run in runs_in(out)}
@@ -128,7 +128,7 @@ def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: N
         progress(done, len(stale))
         try:
             runs[run.name] = _entry(load(run), seen[run])
-        except UserError:  # kept as one that has nothing, until it changes
+        except UserError:  # kept as one without figures, until it changes
             runs[run.name] = Entry(seen[run], "", ())
     if runs != known:
         _write(out / INDEX, runs)
@@ -144,7 +144,7 @@ def series(
     *,
     against_base: bool = False,
 ) -> list[Series]:
-    """One for each kind of measurement and step; by date each build of a run, first the base, is in one of its own.
+    """One for each kind of measurement and step; by date, each build of a run, counted from the base, has its own.
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
     """
@@ -213,7 +213,7 @@ def _changes(
 
 
 def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
-    """The command for what lies between two builds, if both are of one repository as far as is known."""
+    """The command for the range between two builds, if both are of one repository as far as is known."""
     known = {point.repository for point in (before, after)} - {""}
     if not before.revision or not after.revision or before.revision == after.revision or len(known) > 1:
         return ""
@@ -223,7 +223,7 @@ def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
 
 
 def _revision(build: Build) -> str:
-    """What git calls it, where nothing else was changed."""
+    """Git's name of the build's source, if nothing else was changed."""
     if match := COMMIT.fullmatch(build.source):
         return "" if build.initdb_args else match[1]
     match = RELEASE.fullmatch(build.version)
@@ -233,7 +233,7 @@ def _revision(build: Build) -> str:
 
 
 def _repository(build: Build, request: Mapping[str, Any]) -> str:
-    """The folder in `NAME=git:FOLDER@REVISION`, as the run was asked for."""
+    """The folder in the run's `NAME=git:FOLDER@REVISION`."""
     asked = request.get("builds")
     for spec in asked if isinstance(asked, Sequence) else ():
         if isinstance(spec, str) and (match := REVISION.fullmatch(spec)) and match[1] == build.label:
@@ -282,7 +282,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
 
 
 def _series(result: RunResult, cell: CellResult) -> str:
-    """What was measured, in words that end with a digest of all that the words leave out."""
+    """What was measured, in words that end with a digest of everything the words omit."""
     manifest, subject = result.manifest, cell.cell.subject
     workload = manifest.workload_of(subject)
     cpu = value(manifest.environment, "cpu", "model"), value(manifest.environment, "cpu", "threads")
@@ -323,7 +323,7 @@ def _seen(run: Path) -> tuple[tuple[int, int], ...]:
 
 
 def _read(path: Path) -> dict[str, Entry]:
-    """What the index holds; nothing where it is not there, or is not one of this format."""
+    """The index; empty if it is missing or of another format."""
     try:
         index = msgspec.msgpack.decode(read_plain(path, MAX_BYTES), type=Index)
     except (OSError, UserError, msgspec.MsgspecError):
@@ -332,9 +332,9 @@ def _read(path: Path) -> dict[str, Entry]:
 
 
 def _write(path: Path, runs: dict[str, Entry]) -> None:
-    """In a folder that only another user may write there is no index: they are read each time.
+    """Write the index, unless only another user may write in the folder; then runs are read each time.
 
-    The folder may be anybody's, so nothing that is there already is opened, least of all a symlink.
+    The folder may be anybody's, so nothing that exists is opened, least of all a symlink.
     """
     whole = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with contextlib.suppress(OSError):

@@ -1,13 +1,13 @@
 """Lasting changes of level in a series of points, with a stated rate of false ones.
 
 The strongest step, and the strongest stretch between a step and the step back, are looked for at all places, by the t
-of the difference of means (circular binary segmentation: Olshen et al. 2004). How strong the strongest is without any
-change is simulated, so p is that of the maximum, not that of a place that was chosen by it. Points drift: machines do
-not find back to their mean from one night to the next. Estimated from thirty points such a memory is a guess, and a low
-guess is a false change, so the simulated points always have `MEMORY`; those that remember less are flagged less often.
+of the difference of means (circular binary segmentation: Olshen et al. 2004). The strongest without any change is
+simulated, so p is that of the maximum, not of a place that was chosen by it. Points drift: machines do not return to
+their mean from one night to the next. Estimated from thirty points such a memory is a guess, and a low guess is a false
+change, so the simulated points always have `MEMORY`; those that remember less are flagged less often.
 
 `LEVEL` is for all series that are looked at together: each has an equal share (Bonferroni), and a part between two
-changes its share by length, so that looking further costs nothing. tests/perf/trend_false_changes.py simulates it.
+changes its share by length, so looking further costs nothing. tests/perf/trend_false_changes.py simulates it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 PROMISED = 0.05  # how often series that are looked at together may have any false change
-LEVEL = 0.03  # the rest is for tails heavier than normal ones, and for the error of what is simulated
-MEMORY = 0.5  # what a point may keep of the deviation of the one before (AR(1))
+LEVEL = 0.03  # the rest is for tails heavier than normal ones, and for the error of the simulation
+MEMORY = 0.5  # of the deviation of the point before (AR(1))
 LEAST = 3  # points of a level: one odd night is no change
-SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: what came to stay is wanted more than what came and went
+SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: a change that stayed is wanted more than one that went
 FEWEST = 2 * LEAST  # points of a series in which there can be one
 DRAWS = 40_000  # simulated series
 AT_ONCE = 2000  # of them
-WEAK = 16.0  # a squared t that is nothing, of however many points: nothing need be simulated for it
-LONGEST = 60  # simulated series need not be longer: t of the strongest hardly depends on it from there on
+WEAK = 16.0  # a squared t that is negligible for any number of points: nothing need be simulated
+LONGEST = 60  # longest simulated series: beyond that, t of the strongest hardly depends on the length
 
 Rows = npt.NDArray[np.float64]
 Place = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ def _p(strength: float, count: int, shape: str) -> float:
 
 @cache
 def _without(count: int, shape: str) -> Rows:
-    """The largest strengths that chance gives in as many points without a change, in order."""
+    """The largest strengths, sorted, by chance in as many points without a change."""
     random, found = np.random.default_rng(count), []
     for _ in range(DRAWS // AT_ONCE):
         rows = random.standard_normal((AT_ONCE, count))
@@ -95,7 +95,7 @@ def _without(count: int, shape: str) -> Rows:
 
 
 def _strongest(rows: Rows, shape: str) -> tuple[Rows, Place, Place]:
-    """Of each row the squared t of the strongest step or stretch, and its edges; that of a step is the second."""
+    """The squared t of each row's strongest step or stretch, and its edges; a step's edge is the second."""
     count, each = rows.shape[1], np.arange(len(rows))
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)

@@ -56,19 +56,19 @@ class _Sides:
     subject: Subject
     base: Subject
     pairs: list[Pair]
-    reasons: tuple[str, ...]  # why no figure bears a verdict
+    reasons: tuple[str, ...]  # why no figure has a verdict
     left_out: tuple[str, ...]  # pairs, and why
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A ratio before it is judged among its family: what its pairs say."""
+    """A ratio before it is judged among its family, with its pairs."""
 
     blank: Ratio
     metric: Metric
-    quotients: list[float]  # of pairs; none where there is nothing to judge, and `blank` is all that is said
+    quotients: list[float]  # of pairs; empty if there is nothing to judge: then `blank` is all that is said
     pairs: list[Pair] = field(default_factory=list)
-    by_slices: list[float] = field(default_factory=list)  # of pairs, where these were sliced
+    by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
     pooled: statistics.Estimate | None = None  # by slices
 
     @property
@@ -78,14 +78,14 @@ class _Measured:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Those that are judged together: a primary metric of all steps, or all causes; controls separately."""
+        """Ratios judged together: a primary metric of all steps, or all causes; controls separately."""
         figure = _figure(self.metric)
         return RATE if figure in PRIMARY_METRICS else figure if figure in FAMILIES else "", self.blank.control
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A ratio's place in its family: the levels at which it differs and at which it is the same, and of how many."""
+    """A ratio's place in its family: the levels for `differs` and `same`, and the number of tests."""
 
     differs: float
     same: float
@@ -93,7 +93,6 @@ class _Place:
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
-    """The ratio of every step, subject and metric."""
     metrics = cells.metrics
     measured = [
         each
@@ -143,7 +142,6 @@ def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pai
 
 
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
-    """The spread of each subject's cells in each metric."""
     metrics = cells.metrics
     return tuple(
         Spread(step, name, metric.name, **asdict(scatter))
@@ -182,7 +180,7 @@ def _named(cells: ComparedCells, pair: Pair) -> str:
 
 
 def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured | None:
-    """The ratios of a metric's pairs; None where a side has no figure."""
+    """The ratios of a metric's pairs; None if a side has no figure."""
     step, subject = sides.step, sides.subject
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
@@ -217,7 +215,9 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
 
 
 def _with_slices(measured: list[_Measured]) -> list[_Measured]:
-    """Give rates and CPU per operation of sliced steps what their slices say; all steps of a subject lend scatter."""
+    """Give rates and CPU per operation of interleaved steps the result of their slices, moderated by all steps'
+    scatter.
+    """
     ratios = {id(each): slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
     found = {id(each): each for each in measured}
     subjects = dict.fromkeys((each.blank.subject, each.metric.name) for each in measured if ratios[id(each)])
@@ -237,7 +237,7 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
 
 
 def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Measured]:
-    """Give those whose pairs are of several machines an estimate that covers machines."""
+    """Give ratios with pairs from several machines an estimate that covers machines."""
     machine_of = pooling.machines_of(cells)
     if len(set(machine_of.values())) < 2:
         return measured
@@ -290,7 +290,7 @@ def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Ca
 
 
 def _missing(measured: _Measured, interval: statistics.Interval, margin: float, place: _Place) -> str:
-    """What an interval that seems to say something lacks for a verdict; empty for one that says nothing."""
+    """What a seemingly clear interval lacks for a verdict; empty for an unclear one."""
     among = f"not sure among {place.tests}" if place.tests > 1 else "not sure"
     if interval.excludes_one():
         certain = statistics.p_value(measured.evidence) <= place.differs
@@ -299,7 +299,7 @@ def _missing(measured: _Measured, interval: statistics.Interval, margin: float, 
 
 
 def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Sequence[Pair]) -> list[str]:
-    """Why no figure of this step bears a verdict."""
+    """Why no figure of this step has a verdict."""
     both = (cells.baseline_of(subject), subject)
     reasons = [reason for side in both for reason in comparability.run_reasons(cells.runs, side)]
     for base, other in pairs:
@@ -320,12 +320,11 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
 
 
 def _figure(metric: Metric) -> str:
-    """The name of a metric without its background workload."""
     return metric.name.rpartition(".")[2]
 
 
 def _saturation(cells: ComparedCells, sides: _Sides, metric: Metric) -> list[str]:
-    """Whether clients of the load whose rate it is were CPU-bound."""
+    """Whether clients of the workload whose rate it is were CPU-bound."""
     reasons, load = [], metric.name.rpartition(".")[0]
     for side in (sides.base, sides.subject):
         found = cells.of(side, sides.step)
@@ -344,8 +343,8 @@ def _is_further(results: Sequence[StepResult], role: str) -> bool:
 def _modes(cells: ComparedCells, measured: _Measured) -> list[str]:
     """Two modes among the cells of a side (of each run separately) that could make the effect.
 
-    They could where the ratios of pairs in the one mode differ by as much from those in the other. Where both sides
-    change their mode together, as when the machine slows down midway, they do not, and the pairing has done its work.
+    They could if the ratios of pairs in one mode differ by as much from those in the other. If both sides change their
+    mode together, as when the machine slows down midway, they do not, and the pairing has done its work.
     """
     quotients = measured.by_slices or measured.quotients
     effect = max(abs(_geometric_mean(quotients) - 1), cells.margin)
