@@ -159,7 +159,7 @@ def resume(
     yes: bool = False,
 ) -> int:
     """Continue a run that this user began on this machine; return the exit code."""
-    own_folder(run)
+    run = own_folder(run)
     manifest = planned(run, signed=True)
     until_s = time.monotonic() + CLEARING_TIMEOUT_S
     while is_locked(run):

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import interface
+from engine.cli import interface, start
 from engine.core.model import Build
+from engine.plan import resumption
+from engine.report.console import PlainConsole
 from tests.support import smalltree
 from tests.support.benchcall import LONG, Bench
+from tests.support.journal import make_run
 from tests.support.realnix import wrapper_environment
 from tests.support.terminal import Terminal
 
@@ -26,6 +29,18 @@ def test_what_bench_starts_takes_no_module_from_the_folder_that_it_is_called_in(
     command, environment = [sys.executable, "-m", "engine", "--version"], interface.own_modules()
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("bench ")
+
+
+def test_a_run_is_continued_in_the_folder_that_was_checked_whatever_link_led_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", repeats=1, unfinished=range(2))
+    (tmp_path / "link").symlink_to(run)
+    spawned: list[Path] = []
+    monkeypatch.setattr(resumption, "check", lambda *_: {})
+    monkeypatch.setattr(start, "_spawn", lambda folder, *_, **__: spawned.append(folder))
+    start.resume(tmp_path / "link", PlainConsole(force_terminal=False), detach=True)
+    assert spawned == [run.resolve()]
 
 
 def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
