@@ -11,8 +11,8 @@ from workloads.combined.names import Part, parts_of
 from workloads.names import NotRegistered, pick
 from workloads.presets import preset
 
-# Each workload's name, the module that holds it, and, unless it is WORKLOAD, as what (MODULE:NAME). Those of
-# PGBED_WORKLOADS (NAME=MODULE, with commas between) are added.
+# Each workload's name and module, with its attribute unless that is WORKLOAD (MODULE:NAME). PGBED_WORKLOADS adds to it
+# (comma-separated NAME=MODULE).
 REGISTRY = {
     "insert": "workloads.insert.workload",
     "pgbench-select": "workloads.pgbench.workload:SELECT",
@@ -25,17 +25,16 @@ REGISTRY = {
 
 
 def modules() -> dict[str, str]:
-    """MODULE or MODULE:ATTRIBUTE of each workload, by its name."""
     added = os.environ.get("PGBED_WORKLOADS", "")
     return REGISTRY | dict(entry.split("=", 1) for entry in added.split(",") if "=" in entry)
 
 
 @cache
 def workload(name: str) -> Workload:
-    """A workload by its name, or one with background workloads: `insert+pgbench-select`.
+    """Look up a workload by its name, possibly with background workloads: `insert+pgbench-select`.
 
-    Raises UnknownName for another name, NotRegistered where its module holds none, ValueError for one that cannot run
-    in the background.
+    Raises UnknownName for an unknown name, NotRegistered if its module holds no workload, ValueError for one that
+    cannot run in the background.
     """
     if "+" in name and name not in modules():
         first, *others = name.split("+")
@@ -58,15 +57,13 @@ def workloads() -> tuple[Workload, ...]:
 
 
 def of_preset(name: str) -> str:
-    """The workload of a preset. Raises UnknownName."""
     return preset(name).workload
 
 
 def background_of(name: str) -> tuple[Part, ...]:
-    """The background workloads of a combined one."""
     return parts_of(name, modules())[1:]
 
 
 def joining() -> tuple[str, ...]:
-    """The workloads that can run in the background of another."""
+    """Workloads that can run in the background of another."""
     return tuple(each.name for each in workloads() if isinstance(each, BackgroundWorkload))

@@ -1,12 +1,11 @@
-"""What a workload is: all that the engine, the command line and the screens need to know of one.
+"""The interface of a workload: all that the engine, the command line and the screens need to know.
 
 A workload is an object with the members of `Workload`, named by one line of the registry in `workloads`. Its plan is a
-JSON object, the `record`, which stands in the manifest of a run; everything else derives from that record, so that a
-run can be resumed, shown and compared without the options that it was made from.
+JSON object, the `record`, in the manifest of a run; everything else derives from that record, so that a run can be
+resumed, shown and compared without the original options.
 
-Its clients are processes that a launcher of its own starts and that count in the shared page
-(`workloads.counter_page`). Where the client is a foreign program, the launcher reads what that writes and keeps the
-page's words: the engine reads the page either way.
+Its clients are processes that its launcher starts and that count in the shared page (`workloads.counter_page`). If the
+client is a foreign program, the launcher reads its output and fills the page: the engine always reads the page.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ import msgspec
 
 Record = Mapping[str, Any]
 
-# Where the age of a statement in flight comes from: the page, or the server's activity, where the client is a foreign
-# program. `session` counts a session that rests, too, as its client never does for long; `active` one at work.
+# Source of the age of a statement in flight: the page or, for a foreign client program, the server's activity.
+# `session` also counts idle sessions, for clients that never idle for long; `active` only those at work.
 Ages = Literal["page", "session", "active"]
 
-# With which the names of folders begin that a launcher makes in `Place.folder`: by it they are known after a crash.
+# Prefix of the folders that a launcher makes in `Place.folder`, by which they are recognised after a crash.
 CLIENT_FOLDER = "clients-"
 
-# Kinds of roles whose progress is rows; every other role's is statements.
+# Kinds of roles whose progress is rows; other roles' progress is statements.
 COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
 
 
 class Role(NamedTuple):
-    """One connection of a step: client 1, 2, ... and what it does there."""
+    """One connection of a step: its client (1, 2, ...) and what it does there."""
 
     client: int
-    name: str  # its kind, with a number for further workers of one client: query, query2
+    name: str  # kind, with a number for further workers of one client: query, query2
 
 
 def role_kind(name: str) -> str:
-    """What a role does: its name without the number of a further worker, `query` for `query2`."""
+    """A role's name without the number of a further worker: `query` for `query2`."""
     return name.rstrip("0123456789")
 
 
@@ -46,7 +45,7 @@ def role_kind(name: str) -> str:
 class PrimaryMetric:
     """The metric of a step that verdicts are first given for: the rate of all roles of one kind, in `unit`.
 
-    `live` is false where progress comes in lumps, so that a rate means nothing before the step has ended. By "time" it
+    `live` is false if progress comes in lumps, so that a rate means nothing before the end of the step. By "time" it
     is the mean time of these roles' statements in seconds, and less is better.
     """
 
@@ -58,7 +57,7 @@ class PrimaryMetric:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A background workload of a step. It has verdicts of its own, by its rate in `unit`.
+    """A background workload of a step, with a verdict on its own rate in `unit`.
 
     All its connections have one `role`, which no other workload has; `ages` and `threads` are theirs.
     """
@@ -73,22 +72,21 @@ class Background:
 class Step:
     """One step as the engine sees it. Amounts are over all clients.
 
-    `kind` groups steps of one kind (load, index, write, query, pause, or a workload's own). `roles` are its
-    connections in the order of their slots in the page; a step without any consists of its maintenance.
-    `connections` is the most that it holds open at once. `work` is what the rows of the insert role, if there is one,
-    count up to (0: unknown), `rate_per_s` the rate that those are limited to, `expected_s` a guess of its length.
+    `kind` groups steps (load, index, write, query, pause, or a workload's own). `roles` are its connections in the
+    order of their slots in the page; a step without roles consists of its maintenance. `connections` is the most that
+    it holds open at once. `work` is the final row count of the insert role, if any (0: unknown), `rate_per_s` the limit
+    of its rate, `expected_s` a rough length.
     `sliced` steps may be interleaved: their roles obey the gate (`workloads.client_gate`). By "time" if their length
-    is fixed: they then end when the page's END_NS says, once that is set. By "work" if their work is fixed, the same
+    is fixed: they then end at the page's END_NS, once that is set. By "work" if their work is fixed, the same
     for each client: the primary roles then obey the quota as well, and make one statement per round. Clients that are
-    not `gated` know no gate: they and their server processes are stopped between slices, and their launcher reports
-    later what was done in each (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
+    not `gated` ignore the gate: they and their server processes are stopped between slices, and their launcher reports
+    the work of each slice later (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
     other repeat, so that drift within cells cancels out. A client process that serves several roles has `threads`.
     Roles of `background` workloads follow those of the step itself.
 
-    `needs` are names of what a build must have (`engine.builds.features`) or of programs of the plan: the step is
-    left out of the cells of builds that lack it, and refused where it was `named` and no build has it. What is done
-    before its clients are ready takes `preparation_s`. A step that is `apart` makes clusters of its own, and the cell's
-    server has no part in it.
+    `needs` name build features (`engine.builds.features`) or programs of the plan: the step is left out of the cells
+    of builds that lack them, and refused if it was `named` and no build has them. Work before its clients are ready
+    takes `preparation_s`. A step that is `apart` makes clusters of its own and does not use the cell's server.
     """
 
     name: str
@@ -106,7 +104,7 @@ class Step:
     ages: Ages = "page"
     threads: int = 1
     gated: bool = True
-    makes_files: bool = False  # in the data folder, for the server: its clients run on the server's machine only
+    makes_files: bool = False  # in the data folder, for the server: its clients must run on the server's machine
     needs: tuple[str, ...] = ()
     named: bool = False
     preparation_s: float = 0.0
@@ -114,7 +112,7 @@ class Step:
     background: tuple[Background, ...] = ()
 
     def watched(self, role: str) -> tuple[Ages, int]:
-        """Where ages of a role's statements come from, and how many threads its client process has."""
+        """Source of the ages of a role's statements, and number of threads of its client process."""
         found = next((each for each in self.background if each.role == role), None)
         return (found.ages, found.threads) if found else (self.ages, self.threads)
 
@@ -123,9 +121,9 @@ class Step:
 class Maintenance:
     """SQL of a step. Statements of one group run at once, a session each; groups run one after another.
 
-    `groups` are what a step without roles consists of; it lasts at least `least_s`. `before` are done before a step
-    begins, unmeasured; `cold`: then the cluster's files are taken out of the page cache. `background`
-    groups are started before a step, `gap_s` apart; the step does not wait for them.
+    A step without roles consists of `groups` and lasts at least `least_s`. `before` runs unmeasured before a step;
+    `cold` then evicts the cluster's files from the page cache. `background` groups are started before a step, `gap_s`
+    apart; the step does not wait for them.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
@@ -138,29 +136,28 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What options come to: the manifest's `record`, and settings, probes and programs that go with them.
+    """The manifest's `record` of a set of options, with the settings, probes and programs that it needs.
 
     A record has at least `name`, `title` (a few words), `clients` and `steps`, each a JSON object with `name`. Steps
-    with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each
-    of `programs`, foreign ones that its clients are, the engine adds what it found to the record's table `programs`:
-    `path`, `version` as the program gives it, and `digest` of the file. `own_server` says why pgbed
-    must start the server; empty where an external server will do.
+    with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each foreign
+    program in `programs`, the engine adds to the record's table `programs`: `path`, `version` as the program prints it,
+    and `digest` of the file. `own_server` says why pgbed must start the server; empty if an external server will do.
     """
 
     record: dict[str, Any]
     settings: tuple[str, ...] = ()  # NAME=VALUE, on top of every config
-    probes: tuple[str, ...] = ()  # unless the user names others
+    probes: tuple[str, ...] = ()  # default probes
     programs: tuple[str, ...] = ()
     own_server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What a step that is `apart` makes clusters of the build under test with, as the engine makes the cell's.
+    """Tools for a step that is `apart` to make clusters of the build under test, as the engine makes the cell's.
 
     `programs` is the folder of `postgres` and `initdb`, `environment` all that these see. `initdb` are arguments for
     any cluster, `provider` those of this build's. `conf` goes to the end of postgresql.conf. `folder` lies on the disk
-    of the cell's cluster: each folder in it is a cluster, removed, and its server ended, with the cell at the latest.
+    of the cell's cluster: each folder in it is a cluster, removed with its server at the end of the cell at the latest.
     """
 
     programs: str
@@ -174,14 +171,13 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a step's clients run: against which database, counting in which page (an inherited descriptor).
+    """Environment of a step's clients: the database, and the page (an inherited descriptor).
 
-    `folder` is a private one that they may write to, removed with the cell; so is `data_folder`, which lies on the disk
-    of the database, for files that the server reads or keeps: empty on an external server. `found` is
-    what the report of the first step of the run that found something says of it (see `Launch`): the same for all cells.
-    `checkpoint`: the role may do one. `kit` is there for a step that is `apart`. Of a background workload, `first` is
-    its first slot in the page; its step ends when the roles of the slots below `until` are done, and its relations are
-    in a `schema` of its own.
+    `folder` is private and writable, removed with the cell; so is `data_folder`, on the disk of the database, for files
+    that the server reads or keeps: empty on an external server. `found` comes from the report of the first step of the
+    run that has it (see `Launch`): the same for all cells. `checkpoint`: the role may do one. `kit` is set for a step
+    that is `apart`. A background workload has its slots from `first` on; its step ends when the roles of the slots
+    below `until` are done, and its relations are in a `schema` of its own.
     """
 
     dsn: str
@@ -200,21 +196,23 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The launcher of a step's clients: its command line, and what it is given on standard input.
+    """The launcher of a step's clients: its command line and standard input.
 
-    It ends with code 0 when all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
+    It ends with code 0 if all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
-    Its `statements`, where there are any, are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`;
-    and `stop_ms` where the mean may be too long by so much, because clients were stopped by their launcher, or held;
-    or `error_ms`, its standard error where many such stops were taken off.
-    Its `first_end`, where each client does a fixed amount, says when the first of several had done its: `seconds` into
-    the step, and how many `transactions` all had done by then.
-    Its `found` is an object that later launches of the run are given: `Place.found`. Its `load` says what each
-    transaction loads: `bytes`, `rows` and `sha256` of a file. Then the page lists the time of each (`Page.add_time`),
-    and these are shown. Its `timing`, an object, says what the programs that it ran took: `user_s`, `system_s`,
-    `memory_bytes`, `floor_s` (how long they take to do nothing), `server_cpu_s` (of servers that are not the cell's);
-    of several runs these are means, of memory the most, and `times_s` are how long each took.
-    Of its `work`, amounts by their names, cells that are compared must have done the same.
+    Optional entries:
+    `statements` are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`; also `stop_ms`, the possible
+    excess of the mean because the launcher stopped or held clients, or `error_ms`, the mean's standard error if many
+    such stops were subtracted.
+    `first_end`, if each client does a fixed amount, is when the first of several finished: `seconds` into the step,
+    and the `transactions` of all clients by then.
+    `found` is an object passed to later launches of the run: `Place.found`.
+    `load` describes a transaction's load: `bytes`, `rows` and `sha256` of a file. The page then lists the time of each
+    (`Page.add_time`), and these are shown.
+    `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do
+    nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
+    `times_s` are the times of each run.
+    `work` are named amounts, which must be equal in compared cells.
     `starts` are the commands of further launchers that this one starts.
     """
 
@@ -223,19 +221,19 @@ class Launch:
     starts: tuple[tuple[str, ...], ...] = ()
 
 
-# What a schema that a load makes in a database of somebody else is commented with: it may be dropped again.
+# Comment of schemas that a background load makes in somebody's database, which marks them as safe to drop.
 SCHEMA_MARK = "pgbed: tables of a load beside another"
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The user's own scripts that a plan executes, by their files' names."""
+    """User-written scripts that a plan executes, by file name."""
 
     scripts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def together(cls, parts: Iterable[Written]) -> Written:
-        """What all of them execute. Raises ValueError where one name stands for two texts."""
+        """Merge all parts. Raises ValueError if one name stands for two texts."""
         scripts: dict[str, str] = {}
         for each in parts:
             for name, text in each.scripts.items():
@@ -246,10 +244,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The named sizes of a workload, as rows for `bench list workloads`; `columns` are those that a table shows.
+    """Named sizes of a workload, as rows for `bench list workloads`; `columns` are those that a table shows.
 
-    A row has `workload` and `steps` (names with spaces between), and may have any option's value by its name. `steps`
-    says what each step does.
+    A row has `workload` and `steps` (space-separated names), and any option's value by its name. `steps` describes each
+    step.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -259,8 +257,6 @@ class Listing:
 
 
 class Workload(Protocol):
-    """The members of a workload."""
-
     name: str
     description: str
 
@@ -270,15 +266,15 @@ class Workload(Protocol):
         ...
 
     def plan(self, options: Any) -> Plan:
-        """What an instance of `options` comes to. Raises UnknownName or ValueError, each in one line."""
+        """Plan from an instance of `options`. Raises UnknownName or ValueError, each in one line."""
         ...
 
     def check(self, record: Record) -> None:
-        """Looks whether the plan can be run with the programs that were found. Raises ValueError in one line."""
+        """Check that the plan can run with the programs that were found. Raises ValueError in one line."""
         ...
 
     def written(self, record: Record) -> Written:
-        """What the author of the plan wrote and clients execute: nobody should run another person's plan unread."""
+        """Text by the plan's author that clients execute: nobody should run another person's plan unread."""
         ...
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
@@ -287,26 +283,24 @@ class Workload(Protocol):
 
     def steps(self, record: Record) -> tuple[Step, ...]: ...
 
-    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
-        """The SQL of a step, for a server of that major version."""
-        ...
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance: ...
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch: ...
 
     def relations(self, record: Record, role: Role) -> frozenset[str]:
-        """The tables that a role works on: a vacuum of one of them may explain a stall of it."""
+        """Tables that a role works on: a vacuum of one of them may explain its stall."""
         ...
 
     def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
-        """The largest size that a cell's cluster is expected to have."""
+        """Largest expected size of a cell's cluster."""
         ...
 
     def identity(self, record: Record) -> dict[str, Any]:
-        """What must be equal for results to be compared, apart from clients and steps: the values in effect."""
+        """Effective values that must be equal for results to be compared, apart from clients and steps."""
         ...
 
     def non_default(self, record: Record) -> tuple[str, ...]:
-        """The options that are not as the workload's published form has them, in words: "placement paired"."""
+        """Options that differ from the workload's published form, in words: "placement paired"."""
         ...
 
     def sizes(self) -> Listing: ...

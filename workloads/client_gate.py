@@ -1,12 +1,12 @@
-"""The gate that lets a server's clients work: shut during slices of another server.
+"""The gate for a server's clients: shut during slices of another server.
 
-Statements are never cut: a role looks at the gate before it sends, and waits there. Active time is the monotonic clock
-less the server's pauses; limiters and intended starts go by it, so that nothing is owed for another server's slice.
+Statements are never cut: a role checks the gate before it sends, and waits there. Active time is the monotonic clock
+less the server's pauses; limiters and intended starts use it, so that no debt builds up during another's slice.
 Roles wait in the kernel (a futex on the page's word): waiting costs no CPU, and opening wakes all of them at once.
 
-Where slices have equal work, each role that does the work also has a quota: the number of rounds that it may begin,
-counted from the start of the step. A role that has used it up says so (`Word.QUOTA_USED`) and waits for a larger one,
-while the gate may stay open for the others.
+In slices of equal work, each role that does the work also has a quota: the number of rounds that it may begin, counted
+from the start of the step. A role that has used it up sets `Word.QUOTA_USED` and waits for a larger one, while the gate
+may stay open for the others.
 """
 
 from __future__ import annotations
@@ -27,49 +27,42 @@ class _Timespec(ctypes.Structure):
 
 
 def wait_while(page: Page, index: int, value: int, timeout_s: float) -> None:
-    """Block until a word of the page is woken or the time is over; return at once if it has another value."""
+    """Block until a word of the page is woken or the timeout expires; return at once if it has another value."""
     timeout, address = _Timespec(int(timeout_s), int(timeout_s % 1 * 1e9)), ctypes.c_void_p(page.address(index))
     # The kernel compares 32 bits: the word's lower half.
     _syscall(_SYS_FUTEX, address, FUTEX_WAIT, ctypes.c_uint32(value), ctypes.byref(timeout), None, 0)
 
 
 def wake(page: Page, index: int) -> None:
-    """Wake all that wait for a word to change."""
     _syscall(_SYS_FUTEX, ctypes.c_void_p(page.address(index)), FUTEX_WAKE, ALL, None, None, 0)
 
 
 def wait_while_shut(page: Page, timeout_s: float) -> None:
-    """Block until the gate opens or the time is over; return at once if it is open."""
     wait_while(page, Control.GATE, 0, timeout_s)
 
 
 def shut(page: Page) -> None:
-    """Let no role send from now on. Statements in flight end first: see `is_quiet`."""
+    """Stop roles from sending. Statements in flight end first: see `is_quiet`."""
     page.words[Control.GATE] = 0
 
 
 def is_quiet(page: Page) -> bool:
-    """Whether no statement of any role is in flight, with the gate shut.
-
-    A role marks its statement before it looks at the gate, so that none is missed.
-    """
+    """Whether no statement is in flight, with the gate shut. Roles mark a statement before they check the gate."""
     return not any(page.word(slot, Word.IN_FLIGHT_NS) or page.word(slot, Word.BUSY) for slot in range(page.roles))
 
 
 def pause(page: Page, since_ns: int) -> None:
-    """Stop active time at `since_ns`, until the gate opens."""
     page.words[Control.PAUSED_BEFORE_NS] = page.words[Control.PAUSED_NS]
     page.words[Control.PAUSED_SINCE_NS] = since_ns
 
 
 def allow(page: Page, rounds: int) -> None:
-    """Raise the quota to `rounds` since the step's start, and wake the roles that wait for it."""
     page.words[Control.QUOTA] = rounds
     wake(page, Control.QUOTA)
 
 
 def tell_change(page: Page) -> None:
-    """Wake the engine, as a role has ended: it would see that only at its next sample."""
+    """Wake the engine when a role has ended, which it would otherwise see only at its next sample."""
     page.words[Control.CHANGED_NS] = time.monotonic_ns()
     wake(page, Control.CHANGED_NS)
 

@@ -1,4 +1,4 @@
-"""One raw libpq connection: open it, send text with the simple protocol, turn a server's error into an exception."""
+"""A raw libpq connection: open it, send text with the simple protocol, turn a server's error into an exception."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TUPLES_OK = int(pq.ExecStatus.TUPLES_OK)
 
 
 class SqlError(Exception):
-    """A statement failed, or the connection did. The text is one line: sqlstate and message."""
+    """A failed statement or connection. The text is one line: sqlstate and message."""
 
     def __init__(self, sqlstate: str, message: str) -> None:
         super().__init__(f"{sqlstate} {message}")
@@ -21,10 +21,9 @@ class SqlError(Exception):
 
 
 def open_connection(dsn: str) -> abc.PGconn:
-    """A ready connection.
+    """Open a connection.
 
-    Connects in steps rather than by one blocking call: libpq's would keep the interpreter lock, and with it every
-    other thread of this process.
+    Connects in steps, because libpq's blocking call would hold the interpreter lock, and thus stop all threads.
     """
     connection = pq.PGconn.connect_start(dsn.encode())
     while (polled := connection.connect_poll()) in (pq.PollingStatus.READING, pq.PollingStatus.WRITING):
@@ -39,7 +38,7 @@ def open_connection(dsn: str) -> abc.PGconn:
 
 
 def execute(connection: abc.PGconn, sql: bytes) -> abc.PGresult:
-    """Runs one statement outside the measured path."""
+    """Run one statement outside the measured path."""
     result = connection.exec_(sql)
     if result.status not in (COMMAND_OK, TUPLES_OK):
         raise error_of(connection, result)
@@ -47,7 +46,7 @@ def execute(connection: abc.PGconn, sql: bytes) -> abc.PGresult:
 
 
 def scalar(connection: abc.PGconn, sql: bytes) -> int | None:
-    """The integer that a statement of one row and one column returns; None for NULL."""
+    """The integer result of a statement of one row and one column; None for NULL."""
     value = execute(connection, sql).get_value(0, 0)
     return None if value is None else int(value)
 
@@ -71,5 +70,4 @@ def error_of(connection: abc.PGconn, result: abc.PGresult) -> SqlError:
 
 
 def one_line(message: bytes) -> str:
-    """A server's message without its line breaks."""
     return " ".join(message.decode(errors="replace").split())

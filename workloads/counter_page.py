@@ -1,18 +1,18 @@
-"""The shared counters page: where a client process counts and the engine looks, without either waiting.
+"""The shared counters page: a client process counts in it and the engine reads it, without either waiting.
 
-One page serves one step. It is an anonymous memory file (`memfd`), so no write-back of the page can ever
-stall a client. All words are signed 64-bit integers of the machine's byte order; each has one writer, and
-an aligned word is read whole, so no lock is needed.
+One page serves one step. It is an anonymous memory file (`memfd`), so write-back can never stall a client. All words
+are signed 64-bit integers of the machine's byte order; each has one writer, and an aligned word is read whole, so no
+lock is needed.
 
-    words 0..63            the control block, written by the engine (`Control`)
-    then one slot per role `SLOT_WORDS` words, written by that role's process:
-        words 0..63        the role's counters (`Word`)
-        64..191            the text of its error, UTF-8, zero padded (1 KiB)
-        192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
-        256..3583          histogram of service time (send to last row), see `workloads.histogram`
-        3584..6911         histogram of response time from the intended start (rate-limited roles only)
-        6912..7935         the last 512 transactions whose times are listed: when each ended, how long it took
-    then the turns of a server whose clients know no gate, see `workloads.slice_times`
+words 0..63            the control block, written by the engine (`Control`)
+then one slot per role `SLOT_WORDS` words, written by that role's process:
+    words 0..63        the role's counters (`Word`)
+    64..191            the text of its error, UTF-8, zero padded (1 KiB)
+    192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
+    256..3583          histogram of service time (send to last row), see `workloads.histogram`
+    3584..6911         histogram of response time from the intended start (rate-limited roles only)
+    6912..7935         the last 512 transactions whose times are listed: end and duration of each
+then the turns of a server whose clients ignore the gate, see `workloads.slice_times`
 
 Times are CLOCK_MONOTONIC nanoseconds.
 """
@@ -33,8 +33,8 @@ RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
 TIMES_OFFSET = RESPONSE_OFFSET + histogram.BUCKETS
-TIMES = 512  # as many are listed, and later ones take the place of the first
-# The engine reads the counts this long after the full seconds of the step, at which the limiter releases its bursts: a
+TIMES = 512  # listed at most; later ones replace the first
+# The engine reads the counts this long after the full seconds of the step, when the limiter releases its bursts: a
 # burst that fell on a reading would be counted now in one second, now in the next.
 READ_OFFSET_NS = 100_000_000
 KEPT_TURNS, TURN_WORDS = 4096, 4  # turns of 50 ms: more than three minutes
@@ -44,29 +44,27 @@ UNLIMITED = 2**63 - 1  # as a quota
 class Control(IntEnum):
     """Words of the control block; the engine writes, every role reads.
 
-    STOP is an exception: a role that fails, and the launcher when a role dies, sets it too. It only ever goes
-    from 0 to 1. CHANGED_NS is another.
+    STOP and CHANGED_NS are exceptions: a role that fails, and the launcher when a role dies, also sets STOP, which
+    only ever goes from 0 to 1.
     """
 
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
     STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
-    RELEASE = 2  # 1: the end snapshot is taken, disconnect and exit
+    RELEASE = 2  # 1: the end snapshot has been taken, disconnect and exit
     GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.client_gate`
-    PAUSED_NS = 4  # how long the server was paused in all; written before the gate opens
-    PAUSED_SINCE_NS = 5  # since when it is paused: the gate is shut, and no statement in flight; else 0
-    QUOTA = 6  # how many rounds of the step, from its start, may have been begun: see `workloads.client_gate`
-    END_NS = 7  # length of the step in active time, as if it had been planned so; 0: as planned
-    PAUSED_BEFORE_NS = 8  # PAUSED_NS as it was when the pause that lasts began
-    TURNS = 9  # how many turns have begun, of clients that know no gate: see `workloads.slice_times`
-    ELSEWHERE = (
-        10  # 1: the client processes are another machine's; what its kernel counts of them stands in their slots
-    )
-    LATENCY_NS = 11  # how long an order to remote clients and its answer take
+    PAUSED_NS = 4  # total pause of the server; written before the gate opens
+    PAUSED_SINCE_NS = 5  # start of the present pause: the gate is shut, and no statement in flight; else 0
+    QUOTA = 6  # rounds of the step, from its start, that may be begun: see `workloads.client_gate`
+    END_NS = 7  # length of the step in active time; 0: as planned
+    PAUSED_BEFORE_NS = 8  # PAUSED_NS at the start of the present pause
+    TURNS = 9  # turns begun, with clients that ignore the gate: see `workloads.slice_times`
+    ELSEWHERE = 10  # 1: the client processes run on another machine; their kernel's counters are in their slots
+    LATENCY_NS = 11  # round trip of an order to remote clients
     CHANGED_NS = 12  # when a role last ended: set by roles, which wake the engine; see `client_gate.tell_change`
 
 
 class State(IntEnum):
-    """What a role is doing; `Word.STATE` holds one of these."""
+    """Activity of a role, as in `Word.STATE`."""
 
     STARTING = 0
     READY = 1  # connected, everything prepared, waiting at the barrier
@@ -77,8 +75,6 @@ class State(IntEnum):
 
 
 class Word(IntEnum):
-    """Words of a role's slot."""
-
     STATE = 0
     CLIENT_PID = 1
     BACKEND_PID = 2
@@ -87,10 +83,10 @@ class Word(IntEnum):
     STATEMENTS = 5  # finished statements
     ROWS = 6  # rows asked for: what the reference client counts (R per insert or delete, 10 per query)
     ROWS_ACTUAL = 7  # rows the server reported as inserted, deleted or returned
-    IN_FLIGHT_NS = 8  # when the statement in flight was sent; 0 when none is
+    IN_FLIGHT_NS = 8  # when the statement in flight was sent; 0 if none is
     SERVICE_NS = 9  # sum of service times
     MAX_NS = 10  # longest service time of the step
-    ROUNDS_MADE = 11  # insert role: rounds that limiter and lead have released
+    ROUNDS_MADE = 11  # insert role: rounds released by limiter and lead
     LOW_KEY = 12  # insert role: the published lower key bound
     MIN_LOOKUPS = 13
     MIN_LOOKUP_NS = 14
@@ -98,23 +94,23 @@ class Word(IntEnum):
     SHORT_DELETES = 16  # delete statements that removed a number of rows other than R
     LIMITED_NS = 17  # time slept by the rate limiter
     COUPLED_NS = 18  # time spent waiting for the partner stream
-    CONNECT_NS = 20  # time that connecting took
+    CONNECT_NS = 20
     LATE_MAX_NS = 21  # longest response time from the intended start
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun
-    LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being counted up
-    CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 when they are free
-    SERIALIZATION = 42  # transactions that failed: they could not be serialized
+    LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being updated
+    CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 if they are not bound
+    SERIALIZATION = 42  # transactions that failed: not serializable
     DEADLOCK = 43  # in a deadlock
     FAILED = 44  # for another reason
-    RETRIED = 45  # transactions that were tried more than once
-    RETRIES = 46  # further tries
-    SKIPPED = 47  # transactions that were due, and never begun
+    RETRIED = 45  # transactions that were retried
+    RETRIES = 46  # all retries
+    SKIPPED = 47  # transactions that were due but never begun
     LATE = 48  # transactions that took longer than the limit
     DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
     TIMED = 50  # transactions whose times were listed: see `Page.add_time`
-    BUSY = 25  # 1 while a statement runs that is not counted: a lookup, BEGIN, COMMIT
-    QUOTA_USED = 26  # rounds made when the role last came to the end of its quota, where it waits for a larger one
-    CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, as its kernel says; as these:
+    BUSY = 25  # 1 while an uncounted statement runs: a lookup, BEGIN, COMMIT
+    QUOTA_USED = 26  # rounds made when the role last used up its quota, and waited for a larger one
+    CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, by its kernel; the following, too:
     CLIENT_RUNQ_NS = 28
     CLIENT_VOLUNTARY = 29
     CLIENT_INVOLUNTARY = 30
@@ -122,7 +118,7 @@ class Word(IntEnum):
     BUCKET_0 = 32  # the reference's ten counters, `histogram.REFERENCE_BUCKETS`, words 32..41
 
 
-# What may become of a transaction but an end in time at the first try, as records call it.
+# Outcomes of transactions other than success in time at the first try, by their names in records.
 OUTCOMES = {
     word.name.lower(): word
     for word in (
@@ -141,7 +137,7 @@ OUTCOMES = {
 class Page:
     """A mapped counters page. `words` is a memoryview of signed 64-bit words.
 
-    Of a page that several launchers share each sees its own slots only, from `first` on, and counts them from 0.
+    On a page shared by launchers, each sees its own slots only, from `first` on, and counts them from 0.
     """
 
     def __init__(self, fd: int, roles: int, first: int = 0) -> None:
@@ -164,7 +160,7 @@ class Page:
         return page
 
     def address(self, index: int) -> int:
-        """Where a word of `words` is in this process, for the kernel."""
+        """Memory address of a word in this process, for the kernel."""
         return self._address + 8 * index
 
     def slot(self, role: int) -> int:
@@ -172,41 +168,39 @@ class Page:
 
     @property
     def turns(self) -> int:
-        """Where the turns begin."""
         return self.slot(self.roles)
 
     def word(self, role: int, word: Word) -> int:
         return self.words[self.slot(role) + word]
 
     def counters(self, role: int) -> list[int]:
-        """All counters of one role, by `Word`, without its histograms."""
         first = self.slot(role)
         return self.words[first : first + ERROR_OFFSET].tolist()
 
     def set_word(self, role: int, word: Word, value: int) -> None:
-        """Writes one counter of one role; for that role's process only."""
+        """Write a counter of a role; only that role's process may."""
         self.words[self.slot(role) + word] = value
 
     def add_time(self, role: int, ended_ns: int, time_ns: int) -> None:
-        """Lists a transaction that ended; for the role's process only."""
+        """List a transaction that ended; only the role's process may."""
         count = self.word(role, Word.TIMED)
         place = self.slot(role) + TIMES_OFFSET + 2 * (count % TIMES)
         self.words[place], self.words[place + 1] = ended_ns, time_ns
         self.set_word(role, Word.TIMED, count + 1)
 
     def times(self, role: int, known: int, count: int) -> list[tuple[int, int]]:
-        """From one of the listed transactions to another: (when it ended, how long it took). Some are lost if late."""
+        """Listed transactions `known` to `count`: (end, duration). Some are lost if read late."""
         first = self.slot(role) + TIMES_OFFSET
         places = (first + 2 * (number % TIMES) for number in range(max(known, count - TIMES + 1), count))
         return [(self.words[place], self.words[place + 1]) for place in places]
 
     def error(self, role: int) -> str:
-        """The error text of a failed role; empty if it has not failed."""
+        """The error text of a failed role, else empty."""
         start = (self.slot(role) + ERROR_OFFSET) * 8
         return bytes(self.bytes[start : start + ERROR_BYTES]).rstrip(b"\0").decode(errors="replace")
 
     def set_error(self, role: int, text: str) -> None:
-        """Stores an error's text, cut to what fits."""
+        """Store an error's text, truncated to fit."""
         start = (self.slot(role) + ERROR_OFFSET) * 8
         data = text.encode()[: ERROR_BYTES - 1]
         self.bytes[start : start + len(data)] = data

@@ -1,9 +1,9 @@
 """Latency histograms: HdrHistogram's log-linear layout with two significant digits, in microseconds.
 
-A histogram is a mapping from bucket index to count, so that two of them merge by adding. Values from 0 to
-2**32 - 1 us (71 minutes) fall into 3328 buckets; below 256 us every microsecond has its own, above that a
-bucket is at most 1/128 of its value wide. The arithmetic is that of HdrHistogram's CountsArrayIndex
-(http://hdrhistogram.org) for lowest value 1 and 256 sub-buckets.
+A histogram is a mapping from bucket index to count, so that histograms merge by adding. Values from 0 to 2**32 - 1 us
+(71 minutes) fall into 3328 buckets; below 256 us every microsecond has its own, above that a bucket's width is at most
+1/128 of its value. The arithmetic is that of HdrHistogram's CountsArrayIndex (http://hdrhistogram.org) for lowest value
+1 and 256 sub-buckets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFERENCE_BUCKETS: tuple[tuple[str, int | None], ...] = (
 
 
 def index(value_us: int) -> int:
-    """The bucket of a value in microseconds; values above `HIGHEST_US` count as that."""
+    """The bucket of a value in us; values above `HIGHEST_US` are clamped."""
     if value_us < 256:
         return value_us
     if value_us > HIGHEST_US:
@@ -43,10 +43,7 @@ def index(value_us: int) -> int:
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """The lowest and highest value in microseconds, both inclusive, that fall into a bucket.
-
-    Raises ValueError where there is no such bucket.
-    """
+    """The lowest and highest value of a bucket in us, both inclusive. Raises ValueError for an invalid bucket."""
     if bucket >= BUCKETS:
         raise ValueError(f"a histogram with a bucket beyond {BUCKETS - 1}")
     if bucket < 256:
@@ -57,7 +54,6 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 
 def merge(histograms: Iterable[Mapping[int, int]]) -> Counts:
-    """The sum of histograms: what one would have counted that saw all their values."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         total.update(histogram)
@@ -65,7 +61,7 @@ def merge(histograms: Iterable[Mapping[int, int]]) -> Counts:
 
 
 def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
-    """The smallest bucket's upper bound that at least the fraction `q` of values lie at or below, in us.
+    """Upper bound in us of the smallest bucket at or below which at least the fraction `q` of values lie.
 
     None for an empty histogram. `q` = 0.99 is the 99th percentile.
     """
@@ -73,7 +69,7 @@ def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
 
 
 def quantiles_us(histogram: Mapping[int, int], ascending: Sequence[float]) -> list[int | None]:
-    """Several of them, from the least to the greatest, for the price of one: see `quantile_us`."""
+    """Several quantiles, ascending, in one pass: see `quantile_us`."""
     total, seen = sum(histogram.values()), 0
     wanted = [max(1, -(-int(q * total * 1_000_000) // 1_000_000)) for q in ascending]
     found: list[int | None] = []
@@ -94,7 +90,7 @@ def pack(histogram: Mapping[int, int]) -> bytes:
 
 
 def unpack(blob: bytes) -> Counts:
-    """The histogram of its sparse form. Raises ValueError for what `pack` does not make."""
+    """Parse the sparse form. Raises ValueError for anything that `pack` does not make."""
     pairs = array("I")
     pairs.frombytes(blob)
     bounds(max(pairs[::2], default=0))

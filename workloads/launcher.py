@@ -1,8 +1,8 @@
 """Client processes of a step: one is forked for each role, watched, stopped when one dies, and waited for.
 
-The launcher has imported everything once before it forks. It prints nothing during a step; all information
-is in the counters page. Its exit code: 0 all roles did their work, 1 a role failed or died, 2 the step was
-stopped. SIGTERM and SIGINT set STOP.
+The launcher imports everything before it forks. It prints nothing during a step; all information is in the counters
+page. Its exit code: 0 all roles did their work, 1 a role failed or died, 2 the step was stopped. SIGTERM and SIGINT set
+STOP.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from workloads.connection import SqlError, execute, open_connection
 from workloads.counter_page import Control, Page, State, Word
 from workloads.process import Gates, Stopped, clock, die_with_parent, name_process, stop_on_signals
 
-START_MS = 2  # between two looks at whether the step has begun
-WATCH_MS = 100  # between two looks at STOP while roles work
-RELEASE_MS = 5  # between two looks at RELEASE once all roles are done
-CANCEL_AFTER_S = 1.0  # a statement still in flight so long after STOP is cancelled
-KILL_AFTER_S = 5.0  # a role still there so long after STOP is killed
+START_MS = 2  # between two checks whether the step has begun
+WATCH_MS = 100  # between two checks for STOP while roles work
+RELEASE_MS = 5  # between two checks for RELEASE once all roles are done
+CANCEL_AFTER_S = 1.0  # after STOP, a statement still in flight is cancelled
+KILL_AFTER_S = 5.0  # after STOP, a role still running is killed
 
-# What a role does on its open connection: slot, role, connection, gates; and what it owes others when it has ended.
+# A role's work on its open connection: slot, role, connection, gates; and its duty to others at its end.
 Work = Callable[[int, Role, abc.PGconn, Gates], None]
 Ended = Callable[[Role], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The roles of a step, the page that they count in, and what each of them does."""
+    """The roles of a step, their page, and the work of each."""
 
-    name: str  # of the processes, with role and client after it
+    name: str  # prefix of process names, before role and client
     roles: Sequence[Role]
     page: Page
     dsn: str
@@ -49,7 +49,7 @@ class Team:
 
 
 def run(team: Team, parent_pid: int) -> int:
-    """Forks the roles and waits for them; returns the exit code. Ends with the process that started it."""
+    """Fork the roles and wait for them; return the exit code. Dies with the parent process."""
     die_with_parent(parent_pid)
     name_process(f"{team.name} launcher")
     stop_on_signals(team.page)
@@ -57,7 +57,7 @@ def run(team: Team, parent_pid: int) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # hundreds of roles: a descriptor for each, and its wakers
     gates, openers = Gates.create()
     gc.collect()
-    gc.freeze()  # what is there now stays: the roles share its pages and never walk through it
+    gc.freeze()  # present objects stay: the roles share their pages and never traverse them
     launcher_pid = os.getpid()
     children: dict[int, int] = {}
     for slot, role in enumerate(team.roles):
@@ -81,10 +81,10 @@ def run(team: Team, parent_pid: int) -> int:
 
 
 def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
-    """One role's life in its own process; returns its exit code."""
+    """Run one role in its own process; return its exit code."""
     page = team.page
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to pass on, as STOP
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher passes Ctrl-C on as STOP
     name_process(f"{team.name} {role.name} {role.client}")
     gc.disable()
     page.set_word(slot, Word.CLIENT_PID, os.getpid())
@@ -98,7 +98,7 @@ def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
     except Stopped:
         state = State.STOPPED
     except Exception as error:
-        # Words of an error after STOP are those of a statement that was cancelled, or of a partner's end.
+        # Errors after STOP come from a cancelled statement, or from a partner's end.
         state = _fail(team, slot, str(error) if isinstance(error, SqlError) else f"{type(error).__name__}: {error}")
     page.set_word(slot, Word.IN_FLIGHT_NS, 0)
     if not page.word(slot, Word.ENDED_NS):
@@ -114,20 +114,20 @@ def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
 
 
 def _fail(team: Team, slot: int, text: str) -> State:
-    """Records a role's failure and stops all others; a failure caused by STOP does not count."""
+    """Record a role's failure and stop all others; a failure caused by STOP does not count."""
     page, role = team.page, team.roles[slot]
     if page.words[Control.STOP]:
         return State.STOPPED
     page.set_error(slot, " ".join(f"{text} (client {role.client} {role.name})".split()))
-    page.words[Control.STOP] = 1  # first, so that no partner takes the end of this role for a good one
+    page.words[Control.STOP] = 1  # first, so that no partner takes the end of this role for a success
     page.set_word(slot, Word.STATE, State.FAILED)
     return State.FAILED
 
 
 def _watch(team: Team, children: dict[int, int], openers: list[int]) -> int:
-    """Waits for all roles; opens the gates, sees to it that the others stop when one dies, and that STOP is obeyed.
+    """Wait for all roles; open the gates, stop the others if one dies, and enforce STOP.
 
-    `openers` are the writing ends of the gates, in the order in which they open: closing one wakes all who wait there.
+    `openers` are the writing ends of the gates, in the order in which they open: closing one wakes all waiting roles.
     """
     page, control = team.page, (Control.START_NS, Control.RELEASE)
     poller = select.poll()
@@ -171,7 +171,7 @@ def _watch(team: Team, children: dict[int, int], openers: list[int]) -> int:
 
 
 def _patience_ms(page: Page, shut: int) -> int:
-    """How long to sleep: shortly where many wait for a gate (`shut` are those that have not opened)."""
+    """How long to sleep: shortly while many wait for a gate (`shut` are those that have not opened)."""
     if shut == 2:
         return START_MS
     at_work = any(page.word(slot, Word.STATE) < State.DONE for slot in range(page.roles))
@@ -179,7 +179,7 @@ def _patience_ms(page: Page, shut: int) -> int:
 
 
 def _end_of(team: Team, slot: int, status: int) -> None:
-    """Looks at how a role's process ended; one that had no time to say so itself is recorded as failed."""
+    """Examine how a role's process ended; record a failure for one that could not do so itself."""
     page = team.page
     if page.word(slot, Word.STATE) in (State.DONE, State.FAILED, State.STOPPED):
         return
@@ -190,7 +190,7 @@ def _end_of(team: Team, slot: int, status: int) -> None:
 
 
 def cancel(dsn: str, page: Page, slots: Iterable[int]) -> None:
-    """Cancels the statements of roles that cannot see STOP, as they wait for the server."""
+    """Cancel the statements of roles that cannot see STOP because they wait for the server."""
     backends = [page.word(slot, Word.BACKEND_PID) for slot in slots]
     wanted = ",".join(str(pid) for pid in backends if pid)
     if not wanted:
@@ -200,4 +200,4 @@ def cancel(dsn: str, page: Page, slots: Iterable[int]) -> None:
         execute(connection, f"SELECT pg_cancel_backend(pid) FROM unnest(ARRAY[{wanted}]) AS pid".encode())
         connection.finish()
     except SqlError:
-        pass  # the server is gone, and the roles will notice; else they are killed
+        pass  # the server is gone, which the roles will notice; otherwise they are killed

@@ -1,8 +1,8 @@
-"""Rate limiters: when a stream may go on. Pure arithmetic over clock values that the caller brings.
+"""Rate limiters: when a stream may continue. Pure arithmetic over the caller's clock values.
 
-A limiter is asked once per round, `after` it was made, when the next one may be made. It answers with two
-times: `go_ns`, which the caller waits for, and `intended_ns`, when the next round would have started had nothing
-ever been late. Response times counted from the intended time do not hide what a stall kept from being sent.
+A limiter is asked once per round, `after` it was made, when the next one may be made. It answers with two times:
+`go_ns`, which the caller waits for, and `intended_ns`, when the next round would have started without any delay.
+Response times from the intended start include the statements that a stall prevented from being sent.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000
-REFERENCE_SLACK_NS = 950_000_000  # a check that comes at least this long after the last one does not sleep
+REFERENCE_SLACK_NS = 950_000_000  # a check at least this long after the previous one does not sleep
 
 
 class ReferenceLimiter:
-    """The reference client's: all rounds of a second in a burst at its start, lost time is never made up.
+    """The reference client's limiter: all rounds of a second in a burst at its start; lost time is never made up.
 
-    Round 0 is followed by a sleep too, so the first second carries one statement. The sleep ends at its due time
-    here; the reference adds its oversleep, well below a millisecond, to every second.
+    Round 0 is followed by a sleep too, so the first second carries one statement. The sleep ends at its due time here;
+    the reference adds its oversleep, well below a millisecond, to every second.
     """
 
     def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int) -> None:
@@ -55,7 +55,7 @@ LIMITERS: dict[str, type[Limiter]] = {"reference": ReferenceLimiter, "catch-up":
 
 
 def limiter(name: str, rate_per_s: int, rows_per_round: int, start_ns: int) -> Limiter | None:
-    """A limiter by name; None for rate 0, which means unlimited."""
+    """A limiter by name; None for rate 0 (unlimited)."""
     if rate_per_s == 0:
         return None
     return LIMITERS[name](rate_per_s, rows_per_round, start_ns)

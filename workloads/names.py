@@ -1,4 +1,4 @@
-"""Looking a name up in a table, with an error that says what else there was."""
+"""Look-up of a name in a table, with an error that lists the alternatives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NotRegistered(Exception):
 
 
 class UnknownName(KeyError):
-    """A name that is in no table: its kind ("step", "generation", "scale"), the name, and the names there are."""
+    """A name in no table: its kind ("step", "generation", "scale"), the name, and the known names."""
 
     def __init__(self, kind: str, name: str, choices: tuple[str, ...]) -> None:
         super().__init__(f"unknown {kind} '{name}'")

@@ -41,12 +41,11 @@ GROUPS = (COMPARE, WORKLOAD, SURENESS, CAUSES, WHERE, OUTPUT, KERNELS, EXTERNAL)
 class Option:
     """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
 
-    `group` is one of `GROUPS`; `brief` is the line of a short help, which leaves out options without one. A `rare`
-    option has no flag: the command line takes it as `-o NAME=VALUE`, and with `passed` also in another program's
-    words within one flag: ("--pgbench-init", "-F", "--fillfactor").
-    `unset` says what happens without the option, where the default is no value; `repeated` options are given once for
-    each item; `excludes` names options that cannot be given together with it. One option of a workload may be its
-    `argument`: WORKLOAD:VALUE. `unit` is the unit of a number without one.
+    `group` is one of `GROUPS`; `brief` is its line in the short help, which omits options without one. A `rare` option
+    has no flag: the command line takes it as `-o NAME=VALUE`, and with `passed` also in another program's words within
+    one flag: ("--pgbench-init", "-F", "--fillfactor"). `unset` says what happens without the option, if the default is
+    no value; `repeated` options are given once for each item; `excludes` names options that cannot be given together
+    with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a number without one.
     `least` and `most` are allowed, `above` is not.
     """
 
@@ -73,7 +72,7 @@ class Option:
 
     @property
     def words(self) -> str:
-        """What a value must be: "a whole number from 1 to 256"."""
+        """Description of valid values: "a whole number from 1 to 256"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         one, several = {"int": ("a whole number", "whole numbers"), "float": ("a number", "numbers"),
@@ -114,7 +113,6 @@ class Option:
         return ""
 
     def arguments(self, value: Any) -> tuple[str, ...]:
-        """The words of the command line for this value."""
         if self.rare:
             text = ",".join(map(str, value)) if self.many else str(value).lower() if self.kind == "bool" else str(value)
             return ("-o", f"{self.name}={text}")
@@ -182,7 +180,7 @@ def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> 
         if option.many and texts and isinstance(value, str):
             value = value.split(",")
         if option.kind in ("int", "float") and isinstance(value, str):
-            with suppress(ValueError):  # what it is not, is said below
+            with suppress(ValueError):  # the check below reports an invalid value
                 value = option.parsed(value)
         plain[name] = [value] if option.many and isinstance(value, int) else value  # a single number is a list of one
     try:

@@ -1,7 +1,7 @@
 """Presets: plans that answer a known question, as TOML files in the folder `presets` beside the workload that they use.
 
-A file's name is the preset's. Its tables are `Preset`'s fields; what it has of a plan is what a plan file has, and what
-it has of a publication stands beside what was measured here.
+A file's name is the preset's. Its tables are `Preset`'s fields: entries of a plan file, and those of a publication,
+which are shown beside the local results.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A published table. Only ratios of its values are used: the machine was another one.
+    """A published table. Only ratios of its values are used, since it is from another machine.
 
-    `figure` is one of a cell's step (`engine.results.comparison.CellStep`), with points for what is in another:
-    `roles.insert.cpu_s`. By "subject" values are set against the first subject's, by "line" against the first line's.
-    Its subjects are those of one kind; kernels and configs need not have the names of ours.
+    `figure` is one of a cell's step (`engine.results.comparison.CellStep`), with dots as in `roles.insert.cpu_s`.
+    By "subject" values are relative to the first subject's, by "line" to the first line's. Subjects are of one kind;
+    kernels and configs may have other names than ours.
     """
 
     title: Text
@@ -49,7 +49,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     figure: Name = "rate_per_s"
     against: tuple[Literal["subject", "line"], ...] = ("subject",)
     among: Literal["build", "config", "kernel"] = "build"
-    size: Text = ""  # at which it was measured
+    size: Text = ""  # of the measured data
     remark: Text = ""
 
     def __post_init__(self) -> None:
@@ -59,11 +59,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A preset. `builds` are the publication's, the base first; `instead` has others for those that cannot be had.
+    """A preset. `builds` are the publication's, the base first; `instead` replaces those that are not available.
 
-    `plan` are entries as in a plan file, and those of a `scale` on top of them. A preset with `steps` of its own has no
-    scales. With `newest` releases in place of builds, and a `title`, it is one of the Launch screen's ready plans, its
-    `place` there from 1, and takes `time`; `own_build` asks for an install of the user's.
+    `plan` are entries as in a plan file, and those of a `scale` are added to them. A preset with `steps` of its own has
+    no scales. With `newest` releases in place of builds, and a `title`, it is one of the Launch screen's ready plans:
+    `place` is its position, from 1, and `time` its length; `own_build` requests an install of the user's.
     """
 
     question: Text
@@ -97,7 +97,6 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def source(self) -> str:
-        """What was published, and when."""
         return ", ".join(filter(None, (self.publication, self.date)))
 
     @property
@@ -107,11 +106,10 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def probes(self) -> tuple[str, ...]:
-        """The probes that are attached unless others are asked for."""
         return tuple(map(str, self.plan.get("probes", ())))
 
     def entries(self, scale: str) -> dict[str, Any]:
-        """The entries of a plan file that it stands for at this scale. Raises UnknownName for another.
+        """The plan file entries of this preset at a scale. Raises UnknownName for an unknown scale.
 
         Settings and probes come with the workload's own plan.
         """
@@ -132,8 +130,8 @@ def parsed(name: str, text: str, folder: str = "") -> Preset:
 
 
 def presets() -> dict[str, Preset]:
-    """All that there are, by name. Raises ValueError for a file that holds none."""
-    from workloads import modules  # which needs this for its own `of_preset`
+    """All presets by name. Raises ValueError for an invalid file."""
+    from workloads import modules  # late, because `workloads` needs this module for `of_preset`
 
     return _read(tuple(dict.fromkeys(_folders(modules().values()))))
 
@@ -150,13 +148,13 @@ def _read(folders: tuple[Path, ...]) -> dict[str, Preset]:
 
 
 def shipped_scripts() -> frozenset[str]:
-    """The texts of the scripts that come with presets: they need nobody's consent."""
+    """Texts of the scripts that come with presets, which need no consent."""
     folders = dict.fromkeys(found.folder for found in presets().values())
     return frozenset(file.read_text("utf-8") for folder in folders for file in Path(folder).glob("*.sql"))
 
 
 def _folders(modules: Iterable[str]) -> Iterable[Path]:
-    """Those beside the modules; a module that is not there is complained of where its workload is asked for."""
+    """Folders beside the modules; a missing module is reported when its workload is requested."""
     for module in modules:
         try:
             spec = find_spec(module.partition(":")[0])

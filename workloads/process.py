@@ -1,4 +1,4 @@
-"""What every role's process does around its work: names itself, waits at the barrier, obeys STOP, counts.
+"""Common work of every role's process: it names itself, waits at the barrier, obeys STOP, counts.
 
 The measured path is `record`: a few words of shared memory, no allocation that outlives the statement.
 """
@@ -21,7 +21,7 @@ from psycopg.pq import abc
 from workloads import client_gate, histogram
 from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
-# Names what starts Python on a host where no Python is installed.
+# Variable that names the command for Python on a host without an installed Python.
 PYTHON = "PGBED_PYTHON"
 STOP_CHECK_S = 0.1
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
@@ -33,23 +33,23 @@ RecordFn = Callable[[int, int, int, int], None]
 
 
 class Stopped(Exception):
-    """STOP was set: give up, this is no failure."""
+    """STOP was set: give up; this is not a failure."""
 
 
 def name_process(name: str) -> None:
-    """Sets the name that `ps` and `top` show (15 bytes)."""
+    """Set the name that `ps` and `top` show (15 bytes)."""
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def die_with_parent(parent_pid: int, death: int = SIGKILL) -> None:
-    """Has the kernel kill this process when the one that started it ends, however it ends."""
+    """Have the kernel kill this process when its parent ends, however that ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, death, 0, 0, 0)
-    if os.getppid() != parent_pid:  # it ended before the request was made
+    if os.getppid() != parent_pid:  # the parent ended before the request was made
         os._exit(1)
 
 
 def stop_on_signals(page: Page) -> None:
-    """Has SIGTERM and Ctrl-C set STOP: a launcher ends its step in good order."""
+    """Let SIGTERM and Ctrl-C set STOP: a launcher ends its step in good order."""
 
     def stop(_signal: int, _frame: object) -> None:
         page.words[Control.STOP] = 1
@@ -59,7 +59,7 @@ def stop_on_signals(page: Page) -> None:
 
 
 def check_stop(page: Page) -> None:
-    """Raises `Stopped` when the step is to be given up."""
+    """Raises `Stopped` if the step is to be abandoned."""
     if page.words[Control.STOP]:
         raise Stopped
 
@@ -70,7 +70,7 @@ def active(page: Page) -> int:
 
 
 def await_slice(page: Page, slot: int) -> int:
-    """Waits at the gate, with no statement in flight; returns the time at which the next one begins, marked as such."""
+    """Wait at the gate, with no statement in flight; mark the next one as begun and return its start time."""
     words, in_flight = page.words, page.slot(slot) + Word.IN_FLIGHT_NS
     while True:
         words[in_flight] = 0
@@ -94,7 +94,7 @@ def await_quota(page: Page, slot: int, number: int) -> None:
 
 @contextlib.contextmanager
 def untimed(page: Page, slot: int) -> Iterator[None]:
-    """Around statements that are not counted: they, too, are sent in the server's own slices, and end in them."""
+    """For uncounted statements: they, too, are sent in the server's own slices, and end in them."""
     while True:
         page.set_word(slot, Word.BUSY, 1)
         if page.words[Control.GATE]:
@@ -109,7 +109,7 @@ def untimed(page: Page, slot: int) -> Iterator[None]:
 
 
 def sleep_until(page: Page, until_ns: int) -> None:
-    """Sleeps until a time of the active clock, in parts, so that STOP is seen."""
+    """Sleep until a time of the active clock, in parts, so that STOP is seen."""
     while (left_ns := until_ns - active(page)) > 0:
         check_stop(page)
         if page.words[Control.PAUSED_SINCE_NS]:
@@ -119,10 +119,10 @@ def sleep_until(page: Page, until_ns: int) -> None:
 
 
 def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
-    """Blocks until `wake_fd` (an eventfd) is written, active time is `until_ns`, or it is time to look at STOP."""
+    """Block until `wake_fd` (an eventfd) is written, active time is `until_ns`, or it is time to check STOP."""
     check_stop(page)
     if until_ns is not None and page.words[Control.PAUSED_SINCE_NS]:
-        client_gate.wait_while_shut(page, STOP_CHECK_S)  # the time does not come in a pause
+        client_gate.wait_while_shut(page, STOP_CHECK_S)  # the time cannot come during a pause
         return
     timeout_s = STOP_CHECK_S
     if until_ns is not None:
@@ -133,18 +133,18 @@ def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
 
 
 def wait_for(page: Page, ready: Callable[[], bool], wake_fd: int) -> None:
-    """Blocks until `ready()`, which is asked again whenever `wake_fd` is written."""
+    """Block until `ready()`, which is asked again whenever `wake_fd` is written."""
     while not ready():
         wait_once(page, wake_fd)
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Where a step's roles wait, without looking again and again: reading ends of two pipes.
+    """Where a step's roles wait without polling: reading ends of two pipes.
 
-    The launcher holds the writing ends, looks at the page for all roles, and closes an end when the engine opens the
-    barrier or releases the roles, or wants them to stop. Hundreds of processes that looked for themselves every few
-    milliseconds would keep the machine busy while others of them still have to connect.
+    The launcher holds the writing ends, watches the page for all roles, and closes an end when the engine opens the
+    barrier or releases the roles, or wants them to stop. Hundreds of polling processes would keep the machine busy
+    while others still have to connect.
     """
 
     start_fd: int
@@ -152,12 +152,12 @@ class Gates:
 
     @classmethod
     def create(cls) -> tuple[Gates, tuple[int, int]]:
-        """Gates, shut, and what opens them when it is closed: start, release."""
+        """Shut gates, and the descriptors that open them when closed: start, release."""
         start, release = os.pipe(), os.pipe()
         return cls(start[0], release[0]), (start[1], release[1])
 
     def await_start(self, page: Page, slot: int) -> int:
-        """Reports READY, waits for the engine to open the barrier, reports RUNNING; returns the step's start."""
+        """Report READY, wait for the engine to open the barrier, report RUNNING; return the step's start."""
         page.set_word(slot, Word.STATE, State.READY)
         select.select([self.start_fd], [], [])
         check_stop(page)
@@ -168,16 +168,15 @@ class Gates:
         return start_ns
 
     def await_release(self) -> None:
-        """Keeps the connection until the engine has taken its end snapshot, or the step is given up."""
+        """Keep the connection until the engine has taken its end snapshot, or the step is abandoned."""
         select.select([self.release_fd], [], [])
 
 
 def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int) -> None:
-    """Binds this process and its backend to one CPU, where that is possible: same host, same user.
+    """Bind this process and its backend to one CPU, where possible: same host, same user.
 
-    The two take turns, so neither loses by it; what is saved is waking another CPU from its sleep for every
-    message, which in a virtual machine costs more than a short query does. Places are dealt out over the CPUs from
-    the last one down, as the first often serves the interrupts.
+    The two alternate, so neither loses; it saves waking an idle CPU for every message, which in a virtual machine costs
+    more than a short query. Places are assigned to CPUs from the last one down, as the first often serves interrupts.
     """
     if not _is_on_this_machine(connection):
         return
@@ -192,7 +191,7 @@ def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int)
 
 
 def _is_on_this_machine(connection: abc.PGconn) -> bool:
-    """Whether the server is: by its socket, or by an address that is the client's own, too."""
+    """Whether the server runs here: by its socket, or by an address that is also the client's."""
     if connection.host.startswith(b"/"):
         return True
     with socket.socket(fileno=os.dup(connection.socket)) as ours:
@@ -202,8 +201,8 @@ def _is_on_this_machine(connection: abc.PGconn) -> bool:
 def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = False) -> RecordFn:
     """A function to call after every statement with (began_ns, ended_ns, rows_actual, intended_ns).
 
-    It clears the mark of the statement in flight and counts. `limited` roles also have a response time, from the
-    intended start. The counts are kept in locals and written through: this process is their only writer.
+    It clears the mark of the statement in flight and counts. `limited` roles also have a response time from the
+    intended start. Counts are kept in locals and written through: this process is their only writer.
     """
     words = page.words
     base = page.slot(slot)
@@ -217,11 +216,11 @@ def recorder(page: Page, slot: int, rows_per_statement: int, *, limited: bool = 
     def record(began_ns: int, ended_ns: int, rows_actual: int, intended_ns: int) -> None:
         nonlocal statements, rows, actual, service_ns, longest_ns, late_ns
         took_ns = ended_ns - began_ns
-        words[last_ended] = 0  # until counts and time belong together again
+        words[last_ended] = 0  # invalid until counts and time belong together again
         words[counters] = statements = statements + 1
         words[rows_word] = rows = rows + rows_per_statement
         words[last_ended] = ended_ns
-        words[in_flight] = 0  # last, so that a role that is seen quiet has counted its statement
+        words[in_flight] = 0  # last, so that a role that looks quiet has counted its statement
         words[actual_word] = actual = actual + rows_actual
         words[service_word] = service_ns = service_ns + took_ns
         if took_ns > longest_ns:

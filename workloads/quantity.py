@@ -1,7 +1,6 @@
 """Numbers as people write them: `400k`, `20M`, `1e6`, `100 000`; times such as `1h` or `90s`; shares such as `2%`.
 
-The one parser of the command line, of plan files and of the Launch screen. It lies here, below the engine, since the
-workloads' own options are read by it too.
+The only parser of command line, plan files and Launch screen; below the engine, since workloads' options use it too.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from fractions import Fraction
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?"
 _PART = re.compile(rf"({_NUMBER})([a-z%]*)", re.IGNORECASE | re.ASCII)
-# Between groups of three digits, and around a unit; `1 2` is rather a list without its comma.
+# Between groups of three digits, and around a unit; `1 2` may rather be a list without its comma.
 _GAPS = re.compile(
     r"(?<=\d)[ _,'](?=\d{3}(?!\d))|(?<=\d)_(?=\d)|(?<=\d) +(?=[a-z%])|(?<=[a-z]) +(?=\d)", re.ASCII | re.I
 )
@@ -30,7 +29,7 @@ EXAMPLES = {"": "400k or 20M", "s": "90s, 30m or 2h", "min": "90m or 2h", "ms": 
 
 
 def figure(text: str, unit: str = "") -> Fraction:
-    """What a text stands for, in a unit of `UNITS`: a count, ms, s, minutes, a share, percent. Raises ValueError."""
+    """The value of a text in a unit of `UNITS`: a count, ms, s, minutes, a share, percent. Raises ValueError."""
     packed = _GAPS.sub("", text.strip()).lower()
     parts = _PART.findall(packed) if len(packed) <= MOST_DIGITS else []
     if not parts or "".join(number + suffix for number, suffix in parts) != packed:
@@ -45,7 +44,7 @@ def figure(text: str, unit: str = "") -> Fraction:
 
 
 def _time(parts: list[tuple[str, str]], unit: str, text: str) -> Fraction:
-    """`1h30m`; a bare number is in the unit itself."""
+    """`1h30m`; a bare number is in `unit` itself."""
     if len(parts) == 1 and not parts[0][1]:
         return Fraction(parts[0][0])
     if any(suffix not in SECONDS for _, suffix in parts) or any(number[0] in "+-" for number, _ in parts[1:]):

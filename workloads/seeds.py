@@ -1,4 +1,4 @@
-"""Seeds of random streams: derived from what a stream is for, never from the clock."""
+"""Seeds of random streams: derived from a stream's purpose, never from the clock."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 def stream(plan_seed: int, *names: str | int) -> np.random.Generator:
     """The generator of one purpose, for example (seed, step, repeat, client, role).
 
-    Two purposes that differ in any part are independent; the same purpose gives the same numbers with every
-    server build, which is what makes a pair of cells comparable.
+    Purposes that differ in any part are independent; the same purpose gives the same numbers with every server build,
+    which makes a pair of cells comparable.
     """
     key = "/".join(str(part) for part in (plan_seed, *names))
     digest = hashlib.sha256(key.encode()).digest()

@@ -1,9 +1,9 @@
-"""Slices of a server whose clients know no gate: when each began and ended, and how much had been done by its end.
+"""Slices of a server whose clients ignore the gate: begin and end of each, and the work done by its end.
 
-Such clients are stopped between the slices of their server. Their progress is known from what they write, which comes
-later than a slice's end. So the conductor records when slices begin and end, and the clients' launcher adds how many
-statements had been done by then, once it knows. Slices count from 0; the newest `KEPT_TURNS` are kept. Each word of a
-slice has one writer, and is written before the word that announces it.
+Such clients are stopped between the slices of their server. Their progress is known from their output, which arrives
+after a slice's end. So the conductor records begin and end, and the clients' launcher adds the number of statements
+done by then, once it knows. Slices count from 0; the newest `KEPT_TURNS` are kept. Each word of a slice has one writer,
+and is written before the word that announces it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ class _Place(IntEnum):
 
 
 class SliceTime(NamedTuple):
-    """When a slice began and ended; `closed_ns` is 0 while it lasts."""
+    """Begin and end of a slice; `closed_ns` is 0 while it lasts."""
 
     opened_ns: int
     closed_ns: int
 
 
 def begun(page: Page) -> int:
-    """How many slices have begun."""
     return page.words[Control.TURNS]
 
 
@@ -52,7 +51,6 @@ def end(page: Page, closed_ns: int) -> None:
 
 
 def slice_time(page: Page, number: int) -> SliceTime:
-    """One of the slices that are kept."""
     place = _place(page, number)
     return SliceTime(page.words[place + _Place.OPENED_NS], page.words[place + _Place.CLOSED_NS])
 
@@ -72,14 +70,14 @@ def active_ns(page: Page, t_ns: int) -> int:
 
 
 def tell(page: Page, number: int, done: int) -> None:
-    """Record how many statements, from the start of the step, had been done when a slice ended. For the launcher."""
+    """Record the statements done, from the start of the step, by the end of a slice. For the launcher."""
     place = _place(page, number)
     page.words[place + _Place.DONE] = done
     page.words[place + _Place.TOLD] = number + 1
 
 
 def told(page: Page, number: int) -> int | None:
-    """How many statements had been done when a slice ended; None while that is not known, or no longer kept."""
+    """Statements done by the end of a slice; None while unknown, or if no longer kept."""
     if number < 0:
         return 0
     place = _place(page, number)

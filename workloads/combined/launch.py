@@ -1,6 +1,6 @@
-"""The launcher of several loads at once: starts the launcher of each on one page, and waits for all.
+"""The launcher of a workload with background workloads: starts each one's launcher on one page, and waits for all.
 
-They see the same barrier, STOP and RELEASE, so that all begin at once, and all are given up when one fails.
+They share barrier, STOP and RELEASE, so that all begin at once and all stop if one fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workloads.process import PYTHON, die_with_parent, name_process, stop_on_sig
 
 
 def main() -> int:
-    """Ends as the worst of them does; prints the main one's report, with those of the others in `background`."""
+    """Exit with the worst child's code; print the main one's report, with the others' in `background`."""
     die_with_parent(os.getppid())
     name_process("loads launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
@@ -31,7 +31,7 @@ def main() -> int:
         running: dict[int, int] = {}
         for place, (part, output) in enumerate(zip(spec.parts, outputs, strict=True)):
             command = (os.environ.get(PYTHON, part.command[0]), *part.command[1:])
-            # What this one was given, the page and a password, is handed on.
+            # Pass on this process's own input, the page and a password.
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, close_fds=False)
             running[process.pid] = place
             assert process.stdin is not None
@@ -39,7 +39,7 @@ def main() -> int:
                 process.stdin.write(part.stdin.encode())
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # it has ended: that is seen below
+                pass  # it has ended, which is handled below
         codes = _wait(spec, page, running)
         if not any(codes):
             report, *others = [_report(output) for output in outputs]
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _wait(spec: Spec, page: Page, running: dict[int, int]) -> list[int]:
-    """Waits for all parts; one that ends badly stops the others. Their exit codes, 1 for one that was killed."""
+    """Wait for all parts and return their exit codes (1: killed); one that fails stops the others."""
     codes = [0] * len(spec.parts)
     while running:
         pid, status = os.wait()
@@ -67,7 +67,7 @@ def _report(output: IO[bytes]) -> dict[str, msgspec.Raw]:
 
 
 def _fail(page: Page, slot: int, part: PartSpec, code: int) -> None:
-    """Records the end of a launcher that had no time to say so itself."""
+    """Record the failure of a launcher that could not do so itself."""
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
     page.set_error(slot, f"the client launcher of {part.name} ended: {ended}")
     page.set_word(slot, Word.STATE, State.FAILED)

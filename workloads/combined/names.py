@@ -1,7 +1,7 @@
-"""Names of workloads that run at once, `insert+pgbench-select+pgbench:my.sql`, and lists of them, taken apart.
+"""Names of combined workloads, `insert+pgbench-select+pgbench:my.sql`, and lists of them, taken apart.
 
-A plus or a comma may also be part of what stands behind a workload's colon, such as a script's name: what follows it
-begins a further workload only where it is the name of one.
+A plus or comma may also be part of the argument after a workload's colon, such as a script's name: it begins a further
+workload only if a workload's name follows.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """A workload by its name, and what stands behind that: `pgbench`, `my.sql`; empty where nothing does."""
+    """A workload's name and the argument after its colon: `pgbench`, `my.sql`; empty without argument."""
 
     name: str
     argument: str = ""
 
     @property
     def text(self) -> str:
-        """As it was written."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
     @property
     def label(self) -> str:
-        """The same with files by their names alone."""
+        """The text, with file names instead of paths."""
         files = (file.rpartition("/")[2] for file in self.argument.split(","))
         return f"{self.name}:{','.join(files)}" if self.argument else self.name
 
@@ -38,7 +37,7 @@ def parts_of(text: str, known: Collection[str]) -> tuple[Part, ...]:
 
 
 def variants_of(pieces: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
-    """The names of a list that was cut at its commas."""
+    """The names of a list that was split at its commas."""
     return tuple(_rejoined(pieces, ",", known))
 
 

@@ -1,4 +1,4 @@
-"""What the launcher of several loads is given on its standard input, as JSON."""
+"""JSON input of the launcher of a combined workload."""
 
 from __future__ import annotations
 

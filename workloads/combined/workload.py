@@ -1,11 +1,10 @@
 """A workload with background workloads, as a workload: see `workloads.base`.
 
 The main workload gives the steps, their lengths and their primary metrics. The others run in the background of each
-step whose primary metric is a rate that is known while it runs, except loads of tables, and end with it. Their tables
-are made before all other steps, in a schema of their own; names that are not found there are looked up in the main
-workload's schema.
+step whose primary metric is a live rate, except loads of tables, and end with it. Their tables are made before all
+other steps, in a schema of their own; other names are looked up in the main workload's schema.
 
-In its record, `parts` are the records of all of them, the main workload's first.
+In its record, `parts` are all their records, the main workload's first.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ class Combined:
         return self.joined(self.main.plan(options), [_background(each).background_plan({}) for each in self.background])
 
     def joined(self, main: Plan, background: Sequence[Plan]) -> Plan:
-        """The plan of all parts, from the plans of each."""
         plans, parts = (main, *background), [main.record, *(plan.record for plan in background)]
         others = "; ".join(f"{part['name']} {part['title']}, {_clients(part)}" for part in parts[1:])
         record = {
@@ -118,7 +116,7 @@ class Combined:
         for (part, own), each in zip(others, step.background, strict=False):
             load = part.steps(own)[-1]
             where = replace(place, found={}, first=first, until=len(main.roles), schema=_schema(each.role))
-            # Its name is what the keys that it draws follow from: other ones in each step.
+            # Its name seeds the keys that it draws, which must differ between steps.
             launches[each.role] = part.launch(own, replace(load, name=f"{step.name}.{load.name}"), where)
             first += len(load.roles)
         if not step.background:
@@ -156,24 +154,23 @@ class Combined:
         return self.main.sizes()
 
     def _parts(self, record: Record) -> list[tuple[Workload, Record]]:
-        """Each part with its record; the programs that were found are of all of them."""
+        """Each part with its record, which gets all programs that were found."""
         programs = {"programs": record["programs"]} if "programs" in record else {}
         owners = (self.main, *self.background)
         return [(part, {**own, **programs}) for part, own in zip(owners, record["parts"], strict=True)]
 
     def _roles(self, record: Record) -> tuple[str, ...]:
-        """The roles of the background workloads: their names, unless the main workload has a role of that name."""
+        """Roles of the background workloads: their names, unless the main workload has a role of that name."""
         taken = {role_kind(role.name) for step in self.main.steps(record["parts"][0]) for role in step.roles}
         return tuple(f"{part.name}-beside" if part.name in taken else part.name for part in self.background)
 
     def _preparing(self, record: Record) -> Iterator[tuple[Step, Workload, Record, Step, str]]:
-        """The steps that prepare background workloads: step, workload, its record, its own step, its role."""
+        """Steps that prepare background workloads: step, workload, its record, its own step, its role."""
         for (part, own), role in zip(self._parts(record)[1:], self._roles(record), strict=True):
             for step in part.steps(own)[:-1]:
                 yield replace(step, name=f"{step.name}.{role}"), part, own, step, role
 
     def _joined(self, record: Record, step: Step) -> Step:
-        """A step of the main workload, with its background workloads if it has any."""
         if step.primary_metric is None or not step.primary_metric.live or step.kind in ALONE:
             return replace(step, sliced="")
         roles, loads, connections = list(step.roles), [], step.connections
@@ -195,7 +192,6 @@ class Combined:
         return next(each for each in self.main.steps(of_main) if each.name == step.name)
 
     def _firsts(self, record: Record, step: Step) -> Iterator[int]:
-        """The first slot of each background workload."""
         for each in step.background:
             yield next(slot for slot, role in enumerate(step.roles) if role.name == each.role)
 

@@ -2,8 +2,8 @@
 
 The insert role makes the rounds (`workloads.insert.maker`). It writes each into a ring in its slot of the counters
 page and counts it in `Word.ROUNDS_MADE`; the delete role reads it from there. Both count the statements that they
-have begun in `Word.ROUNDS_STARTED`. Those words alone carry the truth; an eventfd only wakes the partner, so going
-on costs one non-blocking system call and waiting costs no CPU.
+have begun in `Word.ROUNDS_STARTED`. Only those words are authoritative; an eventfd merely wakes the partner, so
+continuing costs one non-blocking system call and waiting costs no CPU.
 
     word 192 + 3 * (round % 16)    go_ns, intended_ns, low_key
 """
@@ -36,18 +36,18 @@ class Partners:
 
 
 class PartnerEnded(Exception):
-    """The other stream has finished and this generation does not drain."""
+    """The other stream has finished, and this generation does not drain."""
 
 
 class StreamEnded(Exception):
-    """The step is shorter than it was planned: this round is no part of it."""
+    """The step is shorter than planned, and ends before this round."""
 
 
 class LowKeyLookup:
-    """Looks up the smallest key while the insert stream continues, on its own connection, in its own thread.
+    """Look up the smallest key while the insert stream continues, on its own connection, in its own thread.
 
-    The reference's maker waits for a lookup, but its queues keep both streams going meanwhile. `kept`: one
-    connection for all lookups; otherwise each opens one. In slices a lookup is sent, and ends, in the server's own.
+    The reference's maker waits for a lookup, but its queues keep both streams going meanwhile. `kept`: one connection
+    for all lookups; otherwise each opens one. In slices, a lookup begins and ends in the server's own slice.
     """
 
     def __init__(self, dsn: str, sql: str, kept: bool, wake_fd: int, page: Page, slot: int) -> None:
@@ -58,13 +58,13 @@ class LowKeyLookup:
         self._running: Future[tuple[int, int]] | None = None
 
     def now(self) -> tuple[int, int]:
-        """(low key, ns that it took); 0 for an empty table."""
+        """(low key, duration in ns); the key is 0 for an empty table."""
         with untimed(self._page, self._slot):
             began_ns = clock()
             return lookup(self._kept, self._dsn, self._sql), clock() - began_ns
 
     def poll(self) -> tuple[int, int] | None:
-        """Starts a lookup, or gives the result of the one that was started; None while it runs."""
+        """Start a lookup, or return the result of the one under way; None while it runs."""
         if self._running is None:
             self._running = self._lookups.submit(self.now)
             self._running.add_done_callback(lambda _: os.eventfd_write(self._wake_fd, 1))
@@ -76,13 +76,13 @@ class LowKeyLookup:
 
 
 class InsertGate:
-    """What the insert role passes before each of its statements; makes the rounds on the way."""
+    """Admits each statement of the insert role; makes the rounds on the way."""
 
     def __init__(
         self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None, rounds_in: Callable[[int], int]
     ) -> None:
         self._page, self._words = page, page.words
-        self._rounds_in = rounds_in  # the rounds of a step of that many ns
+        self._rounds_in = rounds_in  # rounds of a step of that many ns
         self._partners, self._maker, self._lookup = partners, maker, lookup
         self._base = base = page.slot(partners.insert_slot)
         self._ring = base + RING_OFFSET
@@ -92,7 +92,7 @@ class InsertGate:
         self._round = 0
 
     def enter(self, number: int) -> int:
-        """Waits until the insert statement of this round may start; returns its intended start in active time."""
+        """Wait until the insert statement of this round may start; return its intended start in active time."""
         self._round = number
         if not self._ready():
             self._wait()
@@ -106,7 +106,7 @@ class InsertGate:
         return intended_ns
 
     def finish(self) -> None:
-        """Makes what is left to make: the last delete statements."""
+        """Make the remaining rounds, for the last delete statements."""
         if self._maker.rounds_made < self._maker.rounds:
             wait_for(self._page, self._all_made, self._partners.wake_insert)
         if self._partner is not None:
@@ -127,7 +127,7 @@ class InsertGate:
             words[ring], words[ring + 1], words[ring + 2] = made.go_ns, made.intended_ns, made.low_key
             words[self._made] = made.number + 1
         if self._partner is not None and 0 < self._round <= maker.rounds_made:
-            # Also where the round's lookup ended later: point queries would search for deleted keys until the next.
+            # Also if the round's lookup ended later: point queries would search for deleted keys until the next one.
             words[self._low_key] = words[self._ring + 3 * ((self._round - 1) % RING_ROUNDS) + 2]
         if maker.lookup_due and self._lookup is not None and (found := self._lookup.poll()) is not None:
             maker.looked_up(found[0])
@@ -138,7 +138,7 @@ class InsertGate:
                 os.eventfd_write(self._partners.wake_delete, 1)
 
     def _go_ns(self) -> int:
-        """When this round's insert statement is in its queue."""
+        """Time at which this round's insert statement is in its queue."""
         if self._maker.rounds_made > self._round:
             return self._words[self._ring + 3 * (self._round % RING_ROUNDS)]
         return self._maker.go_ns
@@ -155,12 +155,12 @@ class InsertGate:
         return go_ns == 0 or active(self._page) >= go_ns
 
     def _shorten(self, end_ns: int) -> int:
-        """Takes note of the step's end, which has come nearer; returns how many rounds there are."""
+        """Adopt an earlier end of the step; return the number of rounds."""
         self._maker.rounds = self._rounds_in(end_ns)
         return self._maker.rounds
 
     def _wait(self) -> None:
-        """Waits for the partner, then for the limiter, and counts which of them it was."""
+        """Wait for the partner, then for the limiter, and count the time of each."""
         began_ns = active(self._page)
         while not self._ready():
             held = self._maker.rounds_made < self._round

@@ -10,7 +10,7 @@ INSERT_COLUMNS = ("dateandtime", "cashregisterid", "customerid", "productid", "p
 
 
 def table_name(client: int) -> str:
-    """The table of client 1, 2, ...; every connection of the client uses only this one."""
+    """The table of client 1, 2, ...; all connections of the client use only this one."""
     return f"pi{client}"
 
 
@@ -65,7 +65,7 @@ def prepare_insert(generation: Generation, table: str, rows: int) -> str:
 def delete_template(form: str, table: str, rows: int) -> str:
     """A delete statement of the `range` or `subselect` form with `%(lo)d` (and `%(hi)d`) to fill in.
 
-    Both remove the `rows` rows with the smallest keys from `lo` on; the range form only where no key is missing.
+    Both remove the `rows` rows with the smallest keys from `lo` on; the range form only if no key is missing.
     """
     if form == "range":
         return f"DELETE FROM {table} WHERE transactionid >= %(lo)d AND transactionid < %(hi)d"
@@ -76,17 +76,17 @@ def delete_template(form: str, table: str, rows: int) -> str:
 
 
 def min_key(table: str) -> str:
-    """The lookup of the smallest key; NULL on an empty table."""
+    """Look up the smallest key; NULL on an empty table."""
     return f"SELECT min(transactionid) FROM {table}"
 
 
 def max_key(table: str) -> str:
-    """The lookup of the greatest key; NULL on an empty table."""
+    """Look up the greatest key; NULL on an empty table."""
     return f"SELECT max(transactionid) FROM {table}"
 
 
 def range_query(generation: Generation, table: str, kind: int, start: str) -> str:
-    """Range query number 0 (market), 1 (register) or 2 (pdc) from `start` on: an index-only scan of that index.
+    """Range query 0 (market), 1 (register) or 2 (pdc) from `start` on: an index-only scan of that index.
 
     `register` is strict, so the greatest register finds nothing.
     """
@@ -114,7 +114,7 @@ def point_query(table: str, keys: str) -> str:
 def prepare_point(table: str, wide_keys: bool) -> str:
     """PREPARE of the point query; executed as `EXECUTE point(...)`.
 
-    The reference declares its keys `int` although the column is bigint; that holds until keys pass 2**31.
+    The reference declares its keys `int` although the column is bigint; that works until keys pass 2**31.
     """
     types = ",".join(["bigint" if wide_keys else "int"] * QUERY_ROWS)
     return f"PREPARE point({types}) AS {point_query(table, ','.join(f'${n + 1}' for n in range(QUERY_ROWS)))}"

@@ -1,4 +1,4 @@
-"""About how long and how large the Insert Benchmark's steps are: guesses, and called so where they are shown."""
+"""Rough lengths and sizes of the Insert Benchmark's steps, shown as such."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from workloads.insert.steps import Step
 
-ROUGH_ROWS_PER_S = {"load": 80_000, "index": 250_000, "write": 8_000}  # of a small machine
+ROUGH_ROWS_PER_S = {"load": 80_000, "index": 250_000, "write": 8_000}  # on a small machine
 
 # Bytes on disk per live row, heap and indexes, measured on a table of a million rows: after l.x, and when
 # l.i1 and l.i2 have replaced every row once (355 to 375; freed space is reused only after vacuum).
@@ -16,20 +16,19 @@ ROW_WRITTEN_BYTES = 375
 ROW_WAL_LOADED_BYTES = 400
 ROW_WAL_WRITTEN_BYTES = 4000
 CLUSTER_BYTES = 64 << 20  # a fresh cluster with its first WAL segments, log included
-SLACK = 1.15  # the WAL limit is a soft one, and a run that ends at the last byte has failed
+SLACK = 1.15  # the WAL limit is a soft one, and a run that fills the disk at the very end has failed
 
 
 def expected_seconds(step: Step, clients: int) -> float:
-    """About how long a step takes on a small machine."""
     work = step.rows_indexed or step.rows
     return max(step.seconds, work * clients / ROUGH_ROWS_PER_S.get(step.kind, 1e12))
 
 
 def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> int:
-    """The largest size of a cell's cluster over its steps.
+    """Largest size of a cell's cluster over its steps.
 
-    Rows that a step inserts without deleting stay; where it deletes as many, the table grows only by what
-    vacuum cannot give back in time. WAL is what the rows make, but no more than the server keeps.
+    Rows that a step inserts without deleting stay; with as many deletes, the table grows only by what vacuum cannot
+    reclaim in time. WAL is that of the rows, but no more than the server keeps.
     """
     live = replaced = made = 0
     for step in steps:

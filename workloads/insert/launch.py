@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core that nobody uses
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start an unused thread per core
 
 import sys
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def partners_of(roles: tuple[Role, ...], drains: bool) -> dict[int, Partners]:
-    """For each client its streams' slots, and two eventfds that its roles inherit."""
+    """For each client, its streams' slots and two eventfds that its roles inherit."""
     slots = {role: slot for slot, role in enumerate(roles)}
     flags = os.EFD_NONBLOCK | os.EFD_CLOEXEC
     return {

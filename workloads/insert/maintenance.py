@@ -1,4 +1,4 @@
-"""What is done around the steps: the pause between load and queries, g22's background vacuums. Text only."""
+"""Maintenance around the steps: the pause between load and queries, g22's background vacuums. Text only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from workloads.base import Maintenance
 from workloads.insert.ddl import table_name
 from workloads.insert.steps import Generation, Step
 
-FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM knows the option
+FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM has the option
 
-# g22, before each query step but the first: two vacuums per table in the background, so far apart, and the step
-# starts so long after the second without waiting for either.
+# g22, before each query step but the first: two vacuums per table in the background, this far apart; the step starts
+# this long after the second without waiting for either.
 BACKGROUND_VACUUMS = 2
 BACKGROUND_VACUUM_GAP_S = 5.0
 
@@ -26,7 +26,7 @@ def maintenance(form: Generation, clients: int, step: Step, server_major: int) -
 
 
 def vacuum_statement(form: Generation, table: str, server_major: int) -> str:
-    """The vacuum of one table, for a server of that major version; the tables' run at once."""
+    """The vacuum of one table, for a server of that major version; those of all tables run at once."""
     options = ["VERBOSE"]
     if form.vacuum_analyze:
         options.append("ANALYZE")

@@ -1,9 +1,9 @@
-"""The maker: which rounds of insert and delete statements exist, and from when on. Pure, no clock, no process.
+"""The maker: decides which rounds of insert and delete statements exist, and from when on. Pure: no clock, no process.
 
-The reference client has a maker process that puts, for each round, one insert statement into a queue of capacity 8
-and then one delete statement into another. Both queues block when full, so neither stream gets further ahead of the
-other than a queue plus one statement in flight. Here the queues are only counted: the maker is given how many
-statements of either stream have been started, and says how many rounds have been made.
+For each round, the reference client's maker process puts one insert statement into a queue of capacity 8 and then one
+delete statement into another. Both queues block when full, so neither stream gets further ahead of the other than a
+queue plus one statement in flight. Here the queues are only counted: given the number of statements that each stream
+has started, the maker returns the number of rounds made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUEUE_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round made: from when on its statements may start, when that was meant to be, and its lower key bound."""
+    """A round: the earliest start of its statements, their intended start, and its lower key bound."""
 
     number: int
     go_ns: int
@@ -29,8 +29,8 @@ class Maker:
     """Makes rounds 0 .. rounds - 1 in order; `rounds` may be lowered on the way.
 
     `rounds_made` counts the rounds whose two statements are both in their queues. `go_ns` and `intended_ns` belong to
-    the round that is being made: its insert statement is in the queue from `go_ns` on. The low key
-    is looked up again every `resync_rounds` plus one rounds; 0 is never. `first_low` None asks for a lookup in round 0.
+    the round in progress: its insert statement is in the queue from `go_ns` on. The low key is looked up again every
+    `resync_rounds` plus one rounds; 0 is never. `first_low` None requests a lookup in round 0.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Maker:
         self._deletes = deletes
         self._resync_every = resync_rounds + 1 if deletes and resync_rounds > 0 else 0
         self._low = first_low
-        self._looked_up = -1  # the round that the last lookup was made for
+        self._looked_up = -1  # round of the last lookup
 
     def make(self, inserts_started: int, deletes_started: int, now_ns: int) -> Round | None:
         """The next round if it can be made now, else None. Call again until None.
 
-        A limited round is made ahead of its time, with `go_ns` in the future, when nothing but the limiter would
-        hold it: the reference's maker would make it then whatever the two streams do meanwhile. A round with a
-        lookup is not, as the lookup must see the table of that time.
+        A limited round is made ahead of its time, with `go_ns` in the future, if only the limiter holds it: the
+        reference would make it then whatever the two streams do meanwhile. A round with a lookup is not, because it
+        must see the table of that time.
         """
         number = self.rounds_made
         if number >= self.rounds or number >= inserts_started + QUEUE_ROUNDS:

@@ -1,4 +1,4 @@
-"""What may be varied about the Insert Benchmark; recorded with the result, as each of it can change the result."""
+"""Options of the Insert Benchmark; recorded with the result, since each can change it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workloads.options import Clients, PresetName, Steps, about, checked
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
-# Options that the steps of a plan already say, so that they are not compared by themselves.
+# Options that the steps of a plan imply, so that they are not compared by themselves.
 SHAPE = ("generation", "scale", "rows", "rows_written", "query_seconds", "preset", "steps", "clients")
 
 
@@ -106,21 +106,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def effective_lookup_connection(self) -> str:
-        """Whether lookups use a new or a kept connection: this option's or the generation's."""
+        """Whether lookups use a new or a kept connection: this option's value or the generation's."""
         return self.form.lookup_connection if self.lookup_connection == "generation" else self.lookup_connection
 
     @property
     def effective_resync_rounds(self) -> int:
-        """How many rounds pass between two lookups of the low key: this option's or the generation's."""
+        """Rounds between two lookups of the low key: this option's value or the generation's."""
         return self.form.resync_rounds if self.resync_rounds is None else self.resync_rounds
 
     def rows_per_statement_of(self, step: Step) -> int:
-        """The rows of a statement: this option's or the step's, never more than a rate limit allows in a second."""
+        """Rows per statement: this option's value or the step's, at most one second's worth of the rate limit."""
         rows = self.rows_per_statement or step.rows_per_statement
         return min(rows, step.rate_per_s) if step.rate_per_s else rows
 
     def effective(self) -> dict[str, Any]:
-        """All options but those that the steps say, with what the generation says in place of what stands for it."""
+        """All options except those that the steps imply, with the generation's values filled in."""
         plain = msgspec.to_builtins(self)
         return {name: value for name, value in plain.items() if name not in SHAPE} | {
             "delete_form": self.effective_delete_form,
@@ -129,11 +129,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         }
 
     def non_default(self) -> tuple[str, ...]:
-        """What is not as the generation has it, in words: "placement paired", "query workers 2"."""
+        """Differences from the generation, in words: "placement paired", "query workers 2"."""
         usual, ours = Options(generation=self.generation).effective(), self.effective()
         return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
 
 
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options of a plan by its record. Raises UnknownName or ValueError for a record that makes no sense."""
+    """The options in a plan's record. Raises UnknownName or ValueError for an invalid record."""
     return checked(Options, record["options"])

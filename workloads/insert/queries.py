@@ -1,4 +1,4 @@
-"""Query statements: drawn and put into text in blocks, handed out one by one."""
+"""Query statements: drawn and rendered in blocks, handed out one by one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def range_prepares(generation: Generation, table: str, protocol: str) -> list[st
 def range_blocks(
     generation: Generation, table: str, protocol: str, generator: np.random.Generator
 ) -> Callable[[], list[bytes]]:
-    """A function that draws the next block of range queries: kind uniform, then the start value of that kind.
+    """Make a function that draws the next block of range queries: kind uniform, then that kind's start value.
 
-    There are few distinct queries (11 500, or 202 000 with prices in cents), so all their texts are made beforehand
-    and drawing one is drawing its number.
+    There are few distinct queries (11 500, or 202 000 with prices in cents), so all texts are made in advance, and only
+    their numbers are drawn.
     """
     real_price = generation.price_type == "real"
     columns = [columns[0] for _, columns in generation.indexes]
@@ -51,7 +51,7 @@ def range_blocks(
     def draw() -> list[bytes]:
         kinds = generator.integers(0, KINDS, BLOCK_QUERIES)
         values = (generator.random(BLOCK_QUERIES) * cardinality[kinds]).astype(np.int64)
-        if real_price:  # from the same formula as the rows' prices
+        if real_price:  # by the same formula as the rows' prices
             cents = draw_cents(generator, generator.integers(0, CUSTOMERS, BLOCK_QUERIES, dtype=np.uint32))
             values = np.where(is_cents[kinds], cents, values)
         block: list[bytes] = statements[first[kinds] + values].tolist()
@@ -74,9 +74,9 @@ def point_prepares(table: str, protocol: str, max_key: int) -> list[str]:
 
 
 def point_statements(table: str, protocol: str, generator: np.random.Generator) -> Callable[[int, int], bytes]:
-    """A function that gives the next point query for the keys [lo, hi): ten keys, uniform and independent.
+    """Make a function that returns the next point query for the keys [lo, hi): ten keys, uniform and independent.
 
-    The uniform numbers are drawn in blocks; the bounds are applied when the query is made, as the low key moves.
+    Uniform numbers are drawn in blocks; the bounds are applied to each query, since the low key moves.
     """
     keys = ",".join(["%d"] * ddl.QUERY_ROWS)
     template = (ddl.point_query(table, keys) if protocol == "simple" else f"EXECUTE point({keys})").encode()

@@ -43,14 +43,12 @@ from workloads.process import (
 
 GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
 QUOTA, END_NS = int(Control.QUOTA), int(Control.END_NS)
-CUT_CHECK_NS = 100_000_000  # between two looks at whether the step is to be shorter
-QUERIES_PER_CHECK = 8  # range queries between two looks at STOP and at the streams; the reference looks every 16
+CUT_CHECK_NS = 100_000_000  # interval between checks for a shortened step
+QUERIES_PER_CHECK = 8  # range queries between checks for STOP and the streams' ends; the reference checks every 16
 
 
 @dataclass(frozen=True, slots=True)
 class RoleContext:
-    """Where a role sits: its step, its slot, its connection and its partners of the same client."""
-
     spec: StepSpec
     role: Role
     page: Page
@@ -82,7 +80,7 @@ class RoleContext:
         return self.spec.step.rounds_of(self.rows_per_statement)
 
     def rounds_in(self, ns: int) -> int:
-        """The rounds of the step, were it so long."""
+        """Rounds the step would have in `ns`."""
         return self.spec.step.rounds_in(ns, self.rows_per_statement)
 
     def set(self, word: Word, value: int) -> None:
@@ -93,14 +91,14 @@ class RoleContext:
         return seeds.stream(spec.seed, spec.step.name, spec.repeat, self.role.client, self.role.name)
 
     def ready(self) -> int:
-        """Pairs with the backend if wanted, then waits at the barrier; returns the step's start."""
+        """Pair with the backend if requested, then wait at the barrier; return the step's start."""
         if self.options.placement == "paired":
             pair_with_backend(self.page, self.slot, self.connection, self.place)
         return self.gates.await_start(self.page, self.slot)
 
 
 def insert(context: RoleContext) -> None:
-    """Inserts the step's rows; in steps with deletes it makes the rounds of both streams."""
+    """Insert the step's rows and, in steps with deletes, make the rounds of both streams."""
     spec, options, page, form = context.spec, context.options, context.page, context.form
     per_statement, rounds = context.rows_per_statement, context.rounds
     if spec.step.kind == "load":
@@ -139,9 +137,9 @@ def insert(context: RoleContext) -> None:
 
 
 def _create_table(context: RoleContext) -> None:
-    """Makes the client's empty table, on a connection of its own as the reference does.
+    """Make the client's empty table, on a separate connection as the reference does.
 
-    It matters: a backend that made the table itself then spends a sixth more CPU on every insert (measured on 16).
+    Otherwise the backend would spend a sixth more CPU on every later insert (measured on 16).
     """
     options = context.options
     connection = open_connection(context.spec.dsn)
@@ -177,7 +175,7 @@ def _insert_rounds(
 
 
 def _uncoupled(page: Page) -> Callable[[int], int]:
-    """The gate of a stream that is never held: only STOP is checked."""
+    """The gate of an uncoupled stream: only STOP is checked."""
     words, stop = page.words, int(Control.STOP)
 
     def enter(_: int) -> int:
@@ -189,7 +187,7 @@ def _uncoupled(page: Page) -> Callable[[int], int]:
 
 
 def _low_key(context: RoleContext) -> tuple[LowKeyLookup | None, int | None]:
-    """The lookup of the lowest key and, where it is made before the start, its first result."""
+    """The low-key lookup and, if made before the start, its first result."""
     if not context.spec.step.deletes:
         return None, 0
     kept = context.options.effective_lookup_connection == "kept"
@@ -204,7 +202,7 @@ def _low_key(context: RoleContext) -> tuple[LowKeyLookup | None, int | None]:
 
 
 def delete(context: RoleContext) -> None:
-    """Removes as many rows as the insert role adds, a round behind or ahead within the bounds of the queues."""
+    """Delete as many rows as the insert role adds, a round behind or ahead within the bounds of the queues."""
     page, words, partners = context.page, context.page.words, context.partners
     per_statement, rounds = context.rows_per_statement, context.rounds
     template = ddl.delete_template(context.options.effective_delete_form, context.table, per_statement).encode()
@@ -233,7 +231,7 @@ def delete(context: RoleContext) -> None:
             wait_for(page, partial(made_or_ended, number), partners.wake_delete)
             context.set(Word.COUPLED_NS, page.word(context.slot, Word.COUPLED_NS) + active(page) - began_ns)
             if words[made] <= number:
-                check_stop(page)  # the other stream may have ended because of it
+                check_stop(page)  # the other stream may have ended because of STOP
                 return
         entry = ring + 3 * (number % RING_ROUNDS)
         go_ns, intended_ns, low_key = words[entry], words[entry + 1], words[entry + 2]
@@ -260,7 +258,7 @@ def delete(context: RoleContext) -> None:
 
 
 def query(context: RoleContext) -> None:
-    """Queries back to back until the insert or the delete stream has finished."""
+    """Run queries back to back until the insert or the delete stream has finished."""
     if context.spec.step.query == "point":
         _point_queries(context)
     else:
@@ -268,7 +266,7 @@ def query(context: RoleContext) -> None:
 
 
 def _streams_ended(context: RoleContext) -> Callable[[], bool]:
-    """Whether the insert or the delete stream has ended; raises `Stopped` on STOP."""
+    """A check whether the insert or the delete stream has ended; raises `Stopped` on STOP."""
     words, stop = context.page.words, int(Control.STOP)
     inserts, deletes = context.partners.insert_slot, context.partners.delete_slot
     first = context.page.slot(inserts) + Word.STATE
@@ -280,7 +278,7 @@ def _streams_ended(context: RoleContext) -> Callable[[], bool]:
             raise Stopped
         if words[first] < done and words[last] < done:
             return False
-        check_stop(context.page)  # a stream may have ended because of it
+        check_stop(context.page)  # a stream may have ended because of STOP
         return True
 
     return ended
@@ -342,12 +340,12 @@ def _point_queries(context: RoleContext) -> None:
 
 
 def index(context: RoleContext) -> None:
-    """Builds the client's indexes one after another, once its inserts are done."""
+    """Build the client's indexes one after another, once its inserts are done."""
     statements = ddl.create_indexes(context.form, context.table, context.options.indexes)
     words, base = context.page.words, context.page.slot(context.slot)
     inserts = context.page.slot(context.partners.insert_slot) + Word.STATE
     rows_indexed = context.spec.step.rows_indexed
-    # Never paired: parallel workers of a build are the server's choice.
+    # Never paired: the server chooses the parallel workers of a build.
     context.gates.await_start(context.page, context.slot)
     wait_for(context.page, lambda: words[inserts] >= State.DONE, context.partners.wake_delete)
     record = recorder(context.page, context.slot, 0)
@@ -356,12 +354,12 @@ def index(context: RoleContext) -> None:
         words[base + Word.IN_FLIGHT_NS] = began_ns = clock()
         execute(context.connection, sql.encode())
         record(began_ns, clock(), 0, 0)
-        # Counted once although several indexes are built; in parts, so that progress is seen.
+        # Counted once although several indexes are built; in parts, to show progress.
         words[base + Word.ROWS] = rows_indexed * number // len(statements)
 
 
 def transaction(context: RoleContext) -> None:
-    """Holds a transaction open with a snapshot taken, commits, and repeats until the streams end."""
+    """Hold a transaction open with a snapshot taken, commit, and repeat until the streams end."""
     ended = _streams_ended(context)
     hold_ns = int(context.options.open_transaction_s * 1e9)
     record = recorder(context.page, context.slot, 1)

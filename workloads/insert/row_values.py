@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 REGISTERS, PRODUCTS, CUSTOMERS, MAX_PRICE = 1000, 10_000, 100_000, 500
 SHORTEST, LONGEST = 10, 20
 TEXT_BYTES = 4 << 20
-CENTS = MAX_PRICE + CUSTOMERS  # g22: price in cents lies below this
-BLOCK_ROWS = 2000  # about: filling a block takes a fifth of a millisecond, between two statements
+CENTS = MAX_PRICE + CUSTOMERS  # upper bound (exclusive) of g22's price in cents
+BLOCK_ROWS = 2000  # approximately: filling a block takes a fifth of a millisecond, between two statements
 
 Words = NDArray[np.uint64]
 Statements = Callable[[], bytes]
 
 
 def random_length(length: int) -> int:
-    """How many of a text's characters are random: 0.75 is an allowance for base64, 0.50 the random share."""
+    """Number of random characters in a text: 0.75 is an allowance for base64, 0.50 the random share."""
     return int(length * 0.75 * 0.50)
 
 
@@ -44,19 +44,19 @@ def text_buffer(generator: np.random.Generator) -> bytes:
 
 
 def _cells(texts: Iterable[str], words: int = 1) -> Words:
-    """A table of NUL-padded texts, each as that many 64-bit words."""
+    """NUL-padded texts, each as `words` 64-bit words."""
     table = np.array([text.encode() for text in texts], dtype=f"S{words * 8}").view(np.uint64)
     return table.reshape(-1, words) if words > 1 else table
 
 
 class Tables:
-    """Every value's text, made once. One set serves every client of a step."""
+    """The texts of all values, shared by all clients of a step."""
 
     def __init__(self, price_type: str) -> None:
         self.registers = _cells(f",{value}," for value in range(REGISTERS))
         self.customers = _cells(f"{value}," for value in range(CUSTOMERS))
         self.products = _cells(f"{value}," for value in range(PRODUCTS))
-        # Two decimals even where the column is integer, as the reference sends them.
+        # Two decimals even if the column is integer, as the reference sends them.
         self.prices = (
             _cells(f"{value // 100}.{value % 100:02d}," for value in range(CENTS))
             if price_type == "real"
@@ -64,7 +64,7 @@ class Tables:
         )
         lengths = range(SHORTEST, LONGEST + 1)
         self.fillings = _cells(("'" + "a" * (n - random_length(n)) for n in lengths), words=2)
-        # The random characters are cut out of eight by a mask, and the closing quote is put after them.
+        # A mask cuts the random characters out of eight, and the closing quote is added after them.
         self.masks = np.array([(1 << 8 * random_length(n)) - 1 for n in lengths], dtype=np.uint64)
         self.quotes = _cells("\1" * random_length(n) + "'" for n in lengths)
         self.quotes &= ~self.masks
@@ -72,12 +72,11 @@ class Tables:
 
 @functools.cache
 def tables(price_type: str) -> Tables:
-    """The tables for prices of that type; shared by every caller."""
     return Tables(price_type)
 
 
 class RowBlock:
-    """A matrix of row texts that is filled again and again with new draws."""
+    """A matrix of row texts that is refilled with new draws."""
 
     def __init__(self, generator: np.random.Generator, text: bytes, price_type: str, rows: int) -> None:
         self.rows = rows
@@ -91,7 +90,7 @@ class RowBlock:
         self.bytes = self._words.data.cast("B")
 
     def fill(self) -> None:
-        """Draws all rows anew; the dates are left as they are."""
+        """Draw all rows anew, except the dates."""
         draw, cells, words, n = self._generator.integers, self._tables, self._words, self.rows
         words[:, 3] = cells.registers[draw(0, REGISTERS, n, dtype=np.uint32)]
         words[:, 5] = cells.products[draw(0, PRODUCTS, n, dtype=np.uint32)]
@@ -107,7 +106,7 @@ class RowBlock:
         words[:, 9] = (tails & cells.masks[lengths]) | cells.quotes[lengths]
 
     def date(self, first: int, text: str) -> None:
-        """Puts a date into the rows from number `first` on."""
+        """Set the date of the rows from number `first` on."""
         self._words[first:, 0:3] = np.frombuffer(f"),('{text}'".encode(), dtype=np.uint64)
 
 
@@ -117,7 +116,7 @@ def draw_cents(generator: np.random.Generator, customers: NDArray[np.uint32]) ->
 
 
 def block_rows(rows_per_statement: int) -> int:
-    """How many rows a block should have: whole statements, about `BLOCK_ROWS`."""
+    """Rows of a block: whole statements, about `BLOCK_ROWS`."""
     return rows_per_statement * max(1, BLOCK_ROWS // rows_per_statement)
 
 
@@ -129,11 +128,11 @@ def insert_statements(
     flat: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Statements:
-    """A function that gives the next insert statement: `head`, the value tuples, a parenthesis.
+    """Make a function that returns the next insert statement: `head`, the value tuples, a parenthesis.
 
-    `flat` leaves the parentheses around the tuples out, for the parameters of an EXECUTE. The date is the local
-    time to the second, formatted once per second and thus once per statement. The block's rows must be a multiple
-    of the statement's.
+    `flat` omits the parentheses around the tuples, for the parameters of an EXECUTE. The date is the local time,
+    formatted once per second and thus constant within a statement. The block's rows must be a multiple of the
+    statement's.
     """
     if block.rows % rows_per_statement:
         raise ValueError("a block must hold whole statements")
@@ -141,7 +140,7 @@ def insert_statements(
     block_bytes = block.rows * 80
     rows = block.bytes
     deleted = b"\0()" if flat else b"\0"
-    skipped = 1 if flat else 2  # the first row's leading "),", or "," when its parenthesis is gone
+    skipped = 1 if flat else 2  # the first row's leading "),", or "," without its parenthesis
     position = block_bytes
     second = -1
 
@@ -151,7 +150,7 @@ def insert_statements(
         if position == block_bytes:
             block.fill()
             position = 0
-            second = -1  # the rows before the last change of date still carry the one before
+            second = -1  # rows before the last change of date still carry the previous one
         if now != second:
             block.date(position // 80, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)))
             second = now

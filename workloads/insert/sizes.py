@@ -1,4 +1,4 @@
-"""How much a cell loads, writes and queries: the named scales of every generation."""
+"""Amounts that a cell loads, writes and queries: the named scales of every generation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from workloads.names import pick
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Amounts per client. `pause_scale` multiplies the pause's length; `full_index_rows` is false where l.x's
-    extra rows (g22: 100 000) would outweigh a small load."""
+    """Amounts per client. `pause_scale` multiplies the pause's length; `full_index_rows` is false if l.x's extra rows
+    (g22: 100 000) would outweigh a small load.
+    """
 
     rows_loaded: int  # N1: l.i0
     rows_written: int  # N2: l.i1 and l.i2 together
@@ -35,7 +36,7 @@ SCALES: dict[str, dict[str, Sizes]] = {
         "g24b": Sizes(800_000_000, 5_000_000, 1800),
     },
 }
-# Sizes that are nobody's but this project's: (scale, generation), and why they are what they are.
+# This project's own sizes: (scale, generation), and the reasons for them.
 OWN_SIZES = {
     ("io", generation): (
         "the posts of 2024 do not state their IO-bound sizes; 800M rows are this project's own choice: some 160 GB "
@@ -47,10 +48,7 @@ DEFAULT_SCALE = "quick"
 
 
 def sizes_of(generation: str, scale: str | int) -> Sizes:
-    """The sizes of a named scale, or those that suit a number of loaded rows (N1).
-
-    These are in proportion to `quick`, up to what the `cached` scale has.
-    """
+    """The sizes of a named scale, or for a number of loaded rows (N1): in proportion to `quick`, at most `cached`."""
     if isinstance(scale, str) or scale < 1:
         return pick("scale", str(scale), SCALES)[generation]
     factor = scale / QUICK.rows_loaded
@@ -64,8 +62,8 @@ def sizes_of(generation: str, scale: str | int) -> Sizes:
 
 
 def pause_seconds(rows_loaded: int, scale: float = 1.0) -> float:
-    """How long the pause lasts from its beginning, vacuum and checkpoint included: the reference's X, scaled.
+    """Length of the pause, including vacuum and checkpoint: the reference's X, scaled.
 
-    `rows_loaded` counts l.i0's rows over all clients. A pause whose work took longer has no sleep.
+    `rows_loaded` counts l.i0's rows over all clients. If the work takes longer, the pause has no sleep.
     """
     return scale * min(1200.0, 60 + rows_loaded / 1_000_000)

@@ -1,4 +1,4 @@
-"""What the launcher is given: one step of one cell, as JSON; and which roles it runs for it."""
+"""JSON input of the launcher: one step of one cell; and the roles of a step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from workloads.insert.steps import Step
 
 
 class StepSpec(msgspec.Struct, frozen=True):
-    """One step to run. `page_fd` is the inherited descriptor of the counters page, which has a slot for each role
-    of `role_list`, in that order. `seed` is the plan's."""
+    """One step to run. `page_fd` is the inherited descriptor of the counters page, with a slot for each role of
+    `role_list`, in that order. `seed` is the plan's.
+    """
 
     page_fd: int
     dsn: str
@@ -31,7 +32,7 @@ def places(roles: tuple[Role, ...]) -> dict[Role, int]:
 
 
 def role_list(step: Step, options: Options) -> tuple[Role, ...]:
-    """The roles of a step in the order of their slots. A pause has none."""
+    """The roles of a step in the order of their slots; none for a pause."""
     names: list[str] = []
     if step.kind != "pause":
         names.append("insert")

@@ -18,10 +18,10 @@ PDC_COLUMNS = ("price", "dateandtime", "customerid")
 class Generation:
     """One published form of the benchmark; results are comparable only within a generation.
 
-    `first_lookup` says when the low key is looked up first: "before-start", "round-0" or None (no deletes).
-    A lookup is repeated every `resync_rounds` + 1 rounds; 0 means never. `drains`: both streams finish their
-    queues; otherwise each gives up as soon as the other has finished. `index_rows_total` are the rows that l.x
-    inserts over all tables before it builds; 0 means 100 for every table.
+    `first_lookup` says when the low key is first looked up: "before-start", "round-0" or None (no deletes). A lookup is
+    repeated every `resync_rounds` + 1 rounds; 0 means never. `drains`: both streams finish their queues; otherwise each
+    stops as soon as the other has finished. `index_rows_total` are the rows that l.x inserts over all tables before it
+    builds; 0 means 100 for every table.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Generation:
 
     @property
     def deletes(self) -> bool:
-        """Whether every insert statement is paired with a delete statement."""
         return self.delete_form != "none"
 
 
@@ -76,7 +75,7 @@ G24A = Generation(
     vacuum_analyze=True,
     checkpoint_and_sleep=True,
 )
-# As the reference is today: since June 2025 lookups are made on kept connections. The May 2024 results had "new".
+# The present reference: since June 2025 lookups use kept connections. The May 2024 results had "new".
 G24B = replace(
     G24A,
     name="g24b",
@@ -95,11 +94,11 @@ DEFAULT_GENERATION = "g24b"
 class Step:
     """Everything that one step needs; the same for every client.
 
-    `kind` is load (inserts into fresh tables), index (inserts, then index builds), write (inserts and deletes),
-    pause, or query. Rows and rates are per client. `rate_per_s` 0 is unlimited. `query` is None, "range" or
-    "point". `rows_indexed` counts, for kind index, the rows that the build covers. `seconds` is the nominal length
-    of a query step or the longest pause; a query step ends when its rows are done. `background_vacuum`: g22's
-    vacuums are started in the background before the step.
+    `kind` is load (inserts into fresh tables), index (inserts, then index builds), write (inserts and deletes), pause,
+    or query. Rows and rates are per client. `rate_per_s` 0 is unlimited. `query` is None, "range" or "point".
+    `rows_indexed` counts, for kind index, the rows that the build covers. `seconds` is the nominal length of a query
+    step or the longest pause; a query step ends when its rows are done. `background_vacuum`: g22's vacuums are started
+    in the background before the step.
     """
 
     name: str
@@ -115,27 +114,26 @@ class Step:
 
     @property
     def rounds(self) -> int:
-        """Insert statements of one client, and as many delete statements where there are deletes."""
+        """Insert statements of one client, and, with deletes, as many delete statements."""
         if self.rows_per_client == 0:
             return 0
         return -(-self.rows_per_client // self.rows_per_statement)
 
     def rounds_in(self, ns: int, rows_per_statement: int) -> int:
-        """The rounds of a query step of another length; never more than it has."""
+        """Rounds the query step would have in `ns`, at most its own."""
         return min(self.rounds_of(rows_per_statement), -(-round(ns / 1e9 * self.rate_per_s) // rows_per_statement))
 
     def rounds_of(self, rows_per_statement: int) -> int:
-        """Its rounds, if each statement has that many rows."""
         return -(-self.rows_per_client // rows_per_statement)
 
     @property
     def rows(self) -> int:
-        """Rows that one client really inserts: whole statements, so up to rows_per_statement - 1 more than asked."""
+        """Rows that one client really inserts: whole statements, thus up to rows_per_statement - 1 extra."""
         return self.rounds * self.rows_per_statement
 
 
 RATES_PER_S = (100, 500, 1000)
-# What the names of steps stand for; generation and sizes say the rest.
+# Steps by name; generation and sizes give the rest.
 SHAPES = {
     step.name: step
     for step in (
@@ -178,11 +176,11 @@ def plan_steps(
     rows_written: int | None = None,
     query_seconds: float | None = None,
 ) -> tuple[Step, ...]:
-    """The steps of one cell in their order.
+    """The steps of one cell in their order. Raises UnknownName.
 
     `scale` is a scale's name or N1, the rows that each client loads in l.i0. `rows_written` is N2 (l.i1 and l.i2
-    together) and `query_seconds` S; both replace the scale's. `selected` steps are put into the generation's
-    order, and the load and the index build that they stand on are added. Unknown names raise `UnknownName`.
+    together) and `query_seconds` S; both replace the scale's. `selected` steps are put into the generation's order,
+    and the load and index build that they require are added.
     """
     form = generation(generation_name)
     given: dict[str, Any] = {"rows_written": rows_written, "query_seconds": query_seconds}
@@ -193,7 +191,7 @@ def plan_steps(
 
 
 def _with_prerequisites(form: Generation, selected: Iterable[str]) -> tuple[str, ...]:
-    """The chosen steps in order, led by those without which a fresh cluster could not run them."""
+    """The chosen steps in order, preceded by those that a fresh cluster needs to run them."""
     wanted = {pick("step", name, {step: step for step in form.steps}) for name in selected}
     if wanted:
         wanted.add("l.i0")
@@ -212,7 +210,7 @@ def _step(form: Generation, sizes: Sizes, name: str, clients: int, loaded_per_cl
         rows = max(100, total // clients)
         indexed = loaded_per_client + replace(shape, rows_per_client=rows).rows
     elif shape.kind == "write":
-        # Without an l.i2 all rows are l.i1's.
+        # Without an l.i2, l.i1 has all rows.
         rows = sizes.rows_written * WRITTEN_FIFTHS[name] // 5 if "l.i2" in form.steps else sizes.rows_written
     elif shape.kind == "query":
         seconds = sizes.query_seconds

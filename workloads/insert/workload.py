@@ -1,7 +1,7 @@
 """The Insert Benchmark as a workload: see `workloads.base`.
 
-In its record `generation` and `scale` say which published form is followed at which size, `options` what differs from
-the defaults, and each of `steps` is a `workloads.insert.steps.Step`.
+Its record has `generation` and `scale`, the published form and size; `options`, the differences from the defaults; and
+`steps`, each a `workloads.insert.steps.Step`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ PRIMARY_METRICS = {
 SLICED: dict[str, Literal["time", "work"]] = {"load": "work", "write": "work", "query": "time"}
 
 
-# Of each server in a quick query step: eight for two, where more would narrow the result less than more pairs do.
+# Per server in a quick query step: eight for two. More time would narrow the result less than more pairs do.
 SLICED_QUICK_S = 4
 
 
 class InsertBenchmark:
-    """See `workloads.base.Workload`."""
-
     name = "insert"
     description = "the Insert Benchmark (generations g22, g24a, g24b)"
     options = Options
@@ -78,7 +76,7 @@ class InsertBenchmark:
         }
 
     def check(self, record: Record) -> None:
-        """Its clients are its own: there is nothing to look for."""
+        """No programs are needed."""
 
     def written(self, record: Record) -> Written:
         return Written()
@@ -117,7 +115,7 @@ class InsertBenchmark:
 
     def identity(self, record: Record) -> dict[str, Any]:
         options = recorded(record)
-        # Rows of a statement are each step's: those of the steps that are there, in order.
+        # Rows per statement of each step that is present, in order.
         steps = [_own(step) for step in record["steps"]]
         rows = " ".join(str(options.rows_per_statement_of(step)) for step in steps if step.kind != "pause")
         return {"generation": options.generation, **options.effective(), "rows_per_statement": rows}
@@ -157,13 +155,12 @@ def _own_server(options: Options) -> str:
 
 
 def _own(record: Record) -> Step:
-    """A step from its record."""
     return msgspec.convert(dict(record), Step)
 
 
 def _step(step: Step, options: Options) -> AnyStep:
     clients, roles = options.clients, role_list(step, options)
-    # Besides the roles': lookups of keys, a load's CREATE TABLE, the vacuums of a pause or before a step.
+    # In addition to the roles': lookups of keys, a load's CREATE TABLE, the vacuums of a pause or before a step.
     lookups = clients * (step.deletes + (options.query_workers if step.query == "point" else 0))
     others = clients * ((step.kind in ("load", "pause")) + BACKGROUND_VACUUMS * step.background_vacuum)
     return AnyStep(

@@ -1,7 +1,7 @@
-"""hyperfine, which times a program: how it is called for one run, and its JSON in both forms that there are.
+"""hyperfine, which times a program: its call for one run, and both forms of its JSON.
 
-Its order is never interleaved, so it is called once for each cell and task. -N: no shell, whose start it would have to
-measure and take off.
+It cannot interleave, so it is called once for each cell and task. -N: no shell, whose start would have to be measured
+and subtracted.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import msgspec
 
 from workloads.process import die_with_parent
 
-SINCE = (1, 13)  # -N is 1.13's
+SINCE = (1, 13)  # the first version with -N
 LOOK_S = 0.02
-WORDS_MAX_BYTES = 1 << 20  # of what the programs print
+WORDS_MAX_BYTES = 1 << 20  # of the programs' output
 OWN_WORDS = re.compile(r"^Error: Command .*terminated with non-zero exit code")
 
 
 class Failed(Exception):
-    """What was to be timed cannot be; the text says why."""
+    """The task cannot be timed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of a program. `memory_bytes` is its peak, where the hyperfine says it; `found` is all that it said."""
+    """One run of a program. `memory_bytes` is its peak, if hyperfine reports it; `found` is the whole report."""
 
     wall_s: float
     user_s: float
@@ -42,7 +42,7 @@ class Measured:
 
 
 def version(words: str) -> tuple[int, ...]:
-    """From what --version prints. Raises ValueError for another program's."""
+    """Parse the output of --version. Raises ValueError for another program's."""
     told = re.match(r"hyperfine (\d+)\.(\d+)", words)
     if told is None:
         raise ValueError(f"'{words}' is not the version of a hyperfine")
@@ -50,7 +50,7 @@ def version(words: str) -> tuple[int, ...]:
 
 
 def command(program: str, timed: Sequence[str], result: str) -> list[str]:
-    """One run of a program, its output passed on, the result to a file."""
+    """Time one run of a program, passing its output on and writing the result to a file."""
     return [
         program, "-N", "--runs", "1", "--style", "none", "--output", "inherit", "--export-json", result,
         shlex.join(timed),
@@ -60,9 +60,9 @@ def command(program: str, timed: Sequence[str], result: str) -> list[str]:
 def time_once(
     program: str, timed: Sequence[str], folder: str, environment: Mapping[str, str], check: Callable[[], None]
 ) -> Measured:
-    """Runs a program once in a folder. `check` is called meanwhile, and may raise to give it up.
+    """Run a program once in a folder. `check` is called meanwhile, and may raise to abandon the run.
 
-    Raises Failed where it ends badly, with the last that it said.
+    Raises Failed, with the program's last line, if it fails.
     """
     result, words = (os.memfd_create(name) for name in ("result", "words"))
     try:
@@ -86,7 +86,7 @@ def time_once(
                     check()
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # what it runs is in its group
+                os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
                 process.wait()
         if code:
             raise Failed(f"{timed[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
@@ -108,7 +108,7 @@ def parse(text: bytes) -> Measured:
             )
             memory = measurement.get("memory_peak_resident")
             memory_bytes = None if memory is None else int(memory["value"])
-        else:  # user and system are means: of one run they are its own
+        else:  # user and system are means, here over one run
             (wall_s,) = map(float, one["times"])
             user_s, system_s = float(one["user"]), float(one["system"])
             memory_bytes = int(one["memory_usage_byte"][0]) if "memory_usage_byte" in one else None
@@ -118,7 +118,7 @@ def parse(text: bytes) -> Measured:
 
 
 def _last(words: bytes, code: int) -> str:
-    """The last line of a program that failed; hyperfine's own only where it said nothing."""
+    """The last line of a failed program; hyperfine's own only if the program printed nothing."""
     lines = [line.strip() for line in words.decode(errors="replace").splitlines() if line.strip()]
     own = [line for line in lines if not OWN_WORDS.match(line)]
     return (own or lines or [f"exit code {code}"])[-1]

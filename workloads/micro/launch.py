@@ -1,7 +1,7 @@
-"""The launcher of a task: prepares it, has it timed once the step begins, counts it in the page, tells the rest.
+"""The launcher of a task: prepares it, has it timed once the step begins, counts it in the page, reports the rest.
 
-What it starts is ended with it, whatever ends it: by the kernel, where it is its own child or a server that
-`workloads.micro.minimal_client` keeps; others (an initdb) are ended by the engine with the cell. Orphans of programs
+What it starts ends with it in any case: by the kernel, for its own children and for servers kept by
+`workloads.micro.minimal_client`; others (an initdb) are ended by the engine with the cell. Orphans of programs
 that it started become its children, so that it sees their end.
 """
 
@@ -65,7 +65,7 @@ def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
 
 
 def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
-    """Times the runs of the task's command by hyperfine; what the report says of them."""
+    """Time the runs of the task's command with hyperfine; return the report's entries."""
     hyperfine, runs = spec.programs["hyperfine"], spec.options.runs
     every: list[Measured] = []
     work: list[dict[str, float]] = []
@@ -96,7 +96,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
         "system_s": system_s,
         "memory_bytes": max((each.memory_bytes for each in every if each.memory_bytes is not None), default=None),
         "floor_s": empty.wall_s,
-        # The servers of initdb are its children, and their time is its own.
+        # The servers of initdb are its children, and included in its time.
         "server_cpu_s": (of_servers_s / runs or user_s + system_s) if spec.kit is not None else None,
         "times_s": [each.wall_s for each in every],
     }
@@ -108,7 +108,6 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The launcher."""
     die_with_parent(os.getppid())
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     name_process("micro launcher")

@@ -1,13 +1,13 @@
-"""Asks a server one thing and ends: a program of its own, so small that it starts in some milliseconds.
+"""Sends a server one request and ends: a program of its own, so small that it starts in some milliseconds.
 
-It imports nothing of pgbed, and of Python's library only what it needs: `signal` and `socket` would take three times as
-long as all else, for their enumerations, so `_socket` is what they are made of. Run it with -IS. It speaks the little
-of the server's protocol that this takes.
+It imports nothing of pgbed, and of Python's library only the necessary: `signal` and `socket` would take three times as
+long as all else, for their enumerations, so it uses the underlying `_socket`. Run it with -IS. It implements only the
+part of the server's protocol that it needs.
 
-    minimal_client.py ask SOCKET USER DATABASE SQL
-    minimal_client.py start SOCKET USER DATABASE LAUNCHER LOG POSTGRES ARGUMENT…
+minimal_client.py ask SOCKET USER DATABASE SQL
+minimal_client.py start SOCKET USER DATABASE LAUNCHER LOG POSTGRES ARGUMENT…
 
-`start` starts a server and asks every millisecond until it gets an answer, where `pg_ctl -w` looks every tenth of a
+`start` starts a server and asks every millisecond until it gets an answer, whereas `pg_ctl -w` checks every tenth of a
 second. The server stays: it is the child of a process that ends it (SIGQUIT) when the LAUNCHER, a process id, ends.
 """
 
@@ -31,7 +31,7 @@ class NotYet(Exception):
 
 
 def ask(place: str, user: str, database: str, sql: str) -> None:
-    """Runs one statement. Raises NotYet, OSError or RuntimeError."""
+    """Run one statement. Raises NotYet, OSError or RuntimeError."""
     words = f"user\0{user}\0database\0{database}\0application_name\0pgbed\0\0".encode()
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -47,7 +47,6 @@ def ask(place: str, user: str, database: str, sql: str) -> None:
 
 
 def _await_ready(connection: _socket.socket) -> None:
-    """Reads messages up to ReadyForQuery."""
     unread = b""
     failed = None
     while True:
@@ -72,7 +71,7 @@ def _await_ready(connection: _socket.socket) -> None:
 
 
 def keep(launcher: int, log: str, command: list[str]) -> int:
-    """The server's parent: starts it, ends it when the launcher ends, and waits for its end."""
+    """The server's parent: start it, end it when the launcher ends, and wait for its end."""
     import select  # here, as only this process needs it
 
     os.setsid()
@@ -102,7 +101,7 @@ def keep(launcher: int, log: str, command: list[str]) -> int:
 
 
 def start(place: str, user: str, database: str, launcher: str, log: str, *command: str) -> int:
-    """Starts a server and waits for its first answer; the exit code is 1 where it ends before."""
+    """Start a server and wait for its first answer; the exit code is 1 if it ends before."""
     parent, keeper = os.getppid(), os.fork()
     if keeper == 0:
         code = 1
@@ -123,7 +122,6 @@ def start(place: str, user: str, database: str, launcher: str, log: str, *comman
 
 
 def main() -> int:
-    """What the arguments say."""
     what, *arguments = sys.argv[1:]
     try:
         if what == "start":
@@ -138,4 +136,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # what Python does at its end would be timed, too
+    os._exit(code)  # skip Python's shutdown, which would be timed, too

@@ -1,4 +1,4 @@
-"""What may be varied about one-shot timings: which tasks, and how much each has to do."""
+"""Options of one-shot timings: the tasks, and the amount of work for each."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options of a plan's record; those that another version added are passed over."""
+    """The options of a plan's record; those added by another version are ignored."""
     known = {option.name for option in options_of(Options)}
     return checked(Options, {name: value for name, value in record.get("options", {}).items() if name in known})

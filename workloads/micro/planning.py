@@ -1,8 +1,8 @@
 """The task `plan`: how long a server plans a DELETE of a queue table's oldest rows, by its own clock.
 
-The table is the Insert Benchmark's, and so is the statement. Before each one is planned the rows before it are deleted,
-so that there are dead entries at the low end of the index, which the planner reads to estimate where the key begins.
-No process is started for each, so nothing but the planner is timed.
+Table and statement are the Insert Benchmark's. The preceding rows are deleted before each planning, so that dead
+entries stand at the low end of the index, which the planner reads to estimate where the key begins. No process is
+started for a statement, so nothing but the planner is timed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELETE = delete_template("range", TABLE, ROWS_DELETED)
 
 
 def prepare(dsn: str, plans: int, check: Check) -> None:
-    """Makes the table. Raises SqlError, and what the check raises."""
+    """Make the table. Raises SqlError, and any exception of the check."""
     generation, rows = GENERATIONS[GENERATION], ROWS_LEFT + ROWS_DELETED * (plans + 1)
     with Session(dsn, check) as session:
         session.run(

@@ -1,4 +1,4 @@
-"""What is done before a task is timed, the command that is timed, and what is done after it."""
+"""Preparation of a task, the command that is timed, and the clean-up after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
 from workloads.micro.task_cluster import SOCKET, USER, Check, Cluster, Session, reap
 
-BATCHES = 2000  # that WAL comes in, or a few times as many
+BATCHES = 2000  # that WAL is written in, or a few times as many
 BATCH_ROWS = 50  # at least: some hundred bytes of WAL each
 ROW_WAL = 32  # a low guess
 PER_TABLE = 50  # tables of the dumped schema that are made at once
@@ -28,14 +28,14 @@ PROVIDERS = {
     "builtin": ("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
 }
 PROVIDERS_SINCE = 15
-# Rows and their order depend on nothing but their number, so that all versions make the same ones.
+# Rows and their order depend only on their number, so that all versions make the same ones.
 ROWS = """
 CREATE TABLE {0} AS
 SELECT i AS id, ('x' || substr(md5(i::text), 1, 8))::bit(32)::int AS k, md5((i + 1)::text) AS v
 FROM generate_series(1, {1}) AS i
 """
 SETTLED = ("ALTER TABLE {0} SET (autovacuum_enabled = off)", "VACUUM (FREEZE, ANALYZE) {0}")
-# Nothing but the WAL that is asked for, and none of it before its time.
+# Only the requested WAL, and none of it early.
 WITHOUT_CHECKPOINTS = """
 autovacuum = off
 checkpoint_timeout = '1d'
@@ -46,10 +46,10 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is timed: a command, in a folder, with an environment; and `empty`, which does nothing.
+    """A command to time, in a folder, with an environment; and `empty`, which does nothing.
 
-    `done` is called once it was timed, and returns the CPU time in seconds of servers that are not the cell's, where
-    the command did not wait for these itself.
+    `done` is called after the timing, and returns the CPU seconds of servers other than the cell's that the command
+    did not wait for itself.
     """
 
     command: list[str]
@@ -61,11 +61,11 @@ class Prepared:
 
 
 def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
-    """The runs of a step's task. Those on the cell's server are all prepared before the first, so that while they are
-    timed it does nothing else; those with clusters of their own one by one, each after what the one before it made for
-    itself is gone. So is the last one's when the generator is closed.
+    """The runs of a step's task.
 
-    Raises Failed, SqlError, and what the check raises.
+    Those on the cell's server are all prepared before the first, so that the server does nothing else during timing.
+    Those with clusters of their own are prepared one by one, each after the previous one's cluster is removed; the
+    last one's is removed when the generator is closed. Raises Failed, SqlError, and any exception of the check.
     """
     task, _, provider = spec.step.partition(".")
     if spec.kit is None:
@@ -88,7 +88,7 @@ def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
 
 
 def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
-    """A server that is started: after it was shut down, or killed."""
+    """The start of a server that was shut down, or killed."""
     crashed = task == "recovery"
     own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
     wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0
@@ -104,7 +104,7 @@ def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
 
 
 def _crash(own: Cluster, wanted: int, check: Check) -> int:
-    """Writes so much WAL and kills the server; how much there is to replay."""
+    """Write `wanted` bytes of WAL and kill the server; return the amount to replay."""
     with own.server(check) as server, Session(server.dsn, check) as session:
         session.run(
             "SET synchronous_commit = on",
@@ -124,7 +124,7 @@ def _crash(own: Cluster, wanted: int, check: Check) -> int:
 
 
 def _end(own: Cluster) -> float:
-    """Ends the server that `minimal_client` left; the CPU time that it used, with the process that kept it."""
+    """End the server that `minimal_client` left; return its CPU time, including its parent's."""
     pid = own.postmaster()
     with suppress(ProcessLookupError):
         if pid:
@@ -133,7 +133,7 @@ def _end(own: Cluster) -> float:
 
 
 def _init(spec: Spec, check: Check) -> list[Prepared]:
-    """Each run makes its tables in a schema of its own: to drop others would be more work than the first had."""
+    """Each run makes its tables in a schema of its own: dropping others would add to the work of later runs."""
     schemas = [f"run_{number}" for number in _numbers(spec)]
     with Session(spec.dsn, check) as session:
         session.run(*(f"CREATE SCHEMA {schema}" for schema in schemas), "CHECKPOINT")
@@ -200,13 +200,12 @@ def _table(session: Session, name: str, rows: int) -> None:
 
 
 def _against_cell(spec: Spec, command: list[str], empty: list[str], **more: str) -> Prepared:
-    """A command that works on the cell's server."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
 
 
 def _asking(spec: Spec, sql: str) -> list[str]:
-    """Asks the cell's server, by the smallest client that there is."""
+    """Query the cell's server with the minimal client."""
     where = conninfo_to_dict(spec.dsn)
     place = f"{where['host']}/.s.PGSQL.{where['port']}"
     return [*MINIMAL_CLIENT, "ask", place, str(where["user"]), str(where["dbname"]), sql]

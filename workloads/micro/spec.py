@@ -1,4 +1,4 @@
-"""What the launcher of a step is given on its standard input, as JSON."""
+"""JSON input of the launcher of a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workloads.micro.options import Options
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. `programs` are paths by their names; `kit` is there for a task that makes clusters of its own."""
+    """One step. `programs` are paths by name; `kit` is set for a task that makes clusters of its own."""
 
     page_fd: int
     dsn: str

@@ -1,7 +1,7 @@
-"""A cluster that a task makes for itself: initialised as the cell's is, started, killed, asked.
+"""A cluster that a task makes for itself: initialised like the cell's, started, killed, queried.
 
-Its server listens in its own folder, so that no folder for sockets has to be cleared, and is reached by libpq through
-/proc/PID/cwd, as the path may be longer than a socket's may be.
+Its server listens in its own folder, so that no folder for sockets has to be cleaned up. libpq connects through
+/proc/PID/cwd, since the path may exceed the length limit of sockets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, open
 from workloads.micro.hyperfine import Failed
 from workloads.process import die_with_parent
 
-Check = Callable[[], None]  # raises Stopped where the step is to be given up
+Check = Callable[[], None]  # raises Stopped if the step is to be abandoned
 
 USER, PORT = "bench", 5432
 SOCKET = f".s.PGSQL.{PORT}"  # in the server's working folder
@@ -41,27 +41,23 @@ listen_addresses = ''
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster in a folder of its own."""
-
     kit: Kit
     data: Path
 
     @property
     def log(self) -> Path:
-        """What initdb and its server said."""
+        """Output of initdb and of the server."""
         return self.data.parent / f"{self.data.name}.log"
 
     def initdb(self, *more: str) -> list[str]:
-        """The command that makes it."""
         return [f"{self.kit.programs}/initdb", f"--pgdata={self.data}", *self.kit.initdb, *more]
 
     @property
     def postgres(self) -> list[str]:
-        """The command that starts its server."""
         return [f"{self.kit.programs}/postgres", "-D", str(self.data)]
 
     def initialise(self, check: Check, sync: bool, settings: str) -> None:
-        """Makes it, with the build's locale provider and the cell's settings, and `settings` after them."""
+        """Initialise it with the build's locale provider, the cell's settings, and then `settings`."""
         self.data.mkdir(mode=0o700)
         command = self.initdb(*self.kit.provider, *(() if sync else ("--no-sync",)))
         with self._running(command, signal.SIGKILL) as process:
@@ -73,7 +69,7 @@ class Cluster:
 
     @contextmanager
     def server(self, check: Check) -> Iterator[Server]:
-        """Its server, until the end of the block, when it is killed as if the machine had lost its power."""
+        """Run its server until the end of the block, then kill it as if the machine had lost power."""
         with self._running(self.postgres, signal.SIGQUIT) as process:
             running = Server(process.pid)
             _await(lambda: process.poll() is not None or running.answers(), START_S, "a server of its own", check)
@@ -83,7 +79,7 @@ class Cluster:
 
     @contextmanager
     def _running(self, command: Sequence[str], death: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
-        """A program, killed with all its children at the end of the block; ended with this process in any case."""
+        """Run a program; kill it with all its children at the end of the block, or when this process ends."""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -105,38 +101,33 @@ class Cluster:
                 reap()
 
     def last_words(self) -> str:
-        """The end of its log."""
         with suppress(OSError):
             lines = self.log.read_bytes()[-4096:].decode(errors="replace").splitlines()
             return next((line for line in reversed(lines) if line.strip()), "its log is empty")
         return "it has no log"
 
     def postmaster(self) -> int:
-        """The process id of the server over it; 0 without one."""
+        """The process id of its server; 0 without one."""
         with suppress(OSError, ValueError):
             pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
             return pid if Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve() else 0
         return 0
 
     def remove(self) -> None:
-        """Removes it and its log."""
+        """Remove it and its log."""
         self.log.unlink(missing_ok=True)
         shutil.rmtree(self.data, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server of a task."""
-
     pid: int
 
     @property
     def dsn(self) -> str:
-        """How to reach it."""
         return make_conninfo(host=f"/proc/{self.pid}/cwd", port=PORT, user=USER, dbname="postgres")
 
     def answers(self) -> bool:
-        """Whether it takes connections."""
         with suppress(SqlError):
             open_connection(self.dsn).finish()
             return True
@@ -144,7 +135,7 @@ class Server:
 
 
 class Session:
-    """A connection whose statements can be given up. A context manager."""
+    """A connection whose statements can be abandoned. A context manager."""
 
     def __init__(self, dsn: str, check: Check) -> None:
         self.connection: abc.PGconn = open_connection(dsn)
@@ -157,13 +148,12 @@ class Session:
         self.connection.finish()
 
     def run(self, *statements: str) -> abc.PGresult:
-        """Runs statements; returns the last one's last result. Raises SqlError, and what the check raises."""
+        """Run statements; return the last one's last result. Raises SqlError, and any exception of the check."""
         for sql in statements:
             last = self._run(sql)
         return last
 
     def number(self, sql: str) -> int:
-        """The whole number that a statement returns."""
         return int(float(self.run(sql).get_value(0, 0) or b"0"))
 
     def _run(self, sql: str) -> abc.PGresult:
@@ -184,9 +174,9 @@ class Session:
 
 
 def kill_all(pid: int) -> None:
-    """SIGKILL to a process that leads a group, to all in that, and to its children: a server's lead their own.
+    """SIGKILL a process that leads a group, its group, and its children: a server's children lead their own groups.
 
-    The parent first: it could not tell the others to end.
+    The parent first, so that it cannot tell the others to end.
     """
     children = _children(pid)
     with suppress(ProcessLookupError):
@@ -197,9 +187,9 @@ def kill_all(pid: int) -> None:
 
 
 def reap(patience_s: float = STOP_S) -> float:
-    """Waits for all children of this process, which orphans of its programs are, too; the CPU time that they used.
+    """Wait for all children of this process, including orphans of its programs; return the CPU time that they used.
 
-    A cluster cannot be started anew while a process of its server is left. Raises Failed where one does not end.
+    A cluster cannot be restarted while a process of its server is left. Raises Failed if one does not end.
     """
     used_s, until_s = 0.0, time.monotonic() + patience_s
     while True:

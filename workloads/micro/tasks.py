@@ -1,4 +1,4 @@
-"""The tasks, a row each: what is timed, what it needs, and about how long it and its preparation take."""
+"""Table of the tasks: the timed work, its requirements, and rough times of the task and its preparation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SCALE = 16 * MB  # of pgbench, with its indexes
 ROW = 90  # bytes of a table's row, with its index
 INDEX_ROW = 25
 DUMPED_TABLE = 80_000
-SEGMENTS = 64 * MB  # of WAL, of a cluster that is not written to much
+SEGMENTS = 64 * MB  # of WAL, in a cluster with few writes
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task. `apart` ones make clusters of their own. Times are rough, of a small machine, in seconds.
+    """A task. `apart` ones make clusters of their own. Times are rough, in seconds on a small machine.
 
-    `takes_s` is that of one run; what is prepared is so before each run of those `apart`, and once for all of others.
-    `bytes` is what it adds to the cell's cluster, or has in its own. `needs` see `workloads.base.Step`.
+    `takes_s` is the time of one run; those `apart` are prepared before each run, others once for all runs.
+    `bytes` is the growth of the cell's cluster, or the size of its own. `needs` see `workloads.base.Step`.
     """
 
     name: str
@@ -36,7 +36,6 @@ class Task:
 
     @property
     def step(self) -> str:
-        """The step's name."""
         return f"{self.name}.{self.provider}" if self.provider else self.name
 
 
@@ -69,7 +68,7 @@ BY_STEP = {task.step: task for task in TASKS}
 
 
 def chosen(names: Sequence[str]) -> tuple[Task, ...]:
-    """The tasks of these names, in their own order: of a task, or of a step; none for all. Raises UnknownName."""
+    """Tasks by their own names or their steps', in table order; all if empty. Raises UnknownName."""
     known = dict.fromkeys([*(task.name for task in TASKS), *BY_STEP])
     for name in names:
         if name not in known:

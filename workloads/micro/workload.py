@@ -1,7 +1,7 @@
 """One-shot timings as a workload: see `workloads.base`.
 
-In its record `options` are what differs from the defaults, `programs` those that were found; each step is a task of
-`workloads.micro.tasks`, once or a few times in a cell, so that builds take turns.
+Its record has `options`, the differences from the defaults, and the `programs` that were found; each step is a task of
+`workloads.micro.tasks`, done once or a few times in a cell, so that builds alternate.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ PROGRAMS = (HYPERFINE, "pgbench", "pg_dump")
 
 
 class Micro:
-    """See `workloads.base.Workload`."""
-
     name = "micro"
     description = "one-shot timings: initdb, start, crash recovery, pgbench -i, index, vacuum, dump, planning"
     options = Options
@@ -55,7 +53,6 @@ class Micro:
         return Plan(record, programs=_programs(tasks), own_server="its tasks make clusters of each build")
 
     def check(self, record: Record) -> None:
-        """Looks whether the programs are there, and not too old."""
         for name in _programs([_task(step) for step in record["steps"]]):
             program = record.get("programs", {}).get(name, {})
             if not {"path", "version"} <= program.keys():
@@ -138,7 +135,7 @@ class Micro:
 
 
 def _title(options: Options, tasks: tuple[Task, ...]) -> str:
-    """How much there is to do, as far as there is."""
+    """Amount of work, as far as it applies."""
     amounts = {
         "recovery": f"{options.recovery_wal} MB of WAL",
         "init": f"scale {options.pgbench_scale}",
@@ -150,7 +147,6 @@ def _title(options: Options, tasks: tuple[Task, ...]) -> str:
 
 
 def _programs(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """Those that the tasks take."""
     tasks = list(tasks)
     wanted = {need for task in tasks for need in task.needs}
     wanted |= {HYPERFINE for task in tasks if task.name != PLAN_ROLE}

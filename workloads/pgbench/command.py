@@ -1,4 +1,4 @@
-"""pgbench's command lines, and what each of its versions knows."""
+"""pgbench's command lines, and the capabilities of each version."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import Any
 from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import BUILTIN, Script, commands
 
-OPEN_END_S = 10_000_000  # of a step whose end the launcher brings about
-FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # versions of pgbench from which on it has these options
-# What scripts may have, and the version of pgbench that has it first.
+OPEN_END_S = 10_000_000  # of a step that the launcher ends
+FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # the first versions of pgbench with these options
+# Commands in scripts, and the first version of pgbench that has them.
 SINCE = {
     r"\\aset\b": ("\\aset", 13),
     r"\\startpipeline\b": ("\\startpipeline", 14),
     r"\bpermute\s*\(": ("permute()", 14),
     r"\\syncpipeline\b": ("\\syncpipeline", 17),
 }
-# Wherever it stands: pgbench takes a command after SQL in the same line, in any case, and with blanks or a line's end
-# before its name.
+# Anywhere: pgbench accepts a command after SQL in the same line, in any case, and after blanks or a line's end.
 SHELL = re.compile(r"\\[\s\\]*(?:set)?shell", re.I)
 
 
 def major(program: Mapping[str, Any]) -> int:
-    """The major version of a pgbench, from what it says: 18 of `pgbench (PostgreSQL) 18.6`."""
+    """The major version of a pgbench, from its output: 18 of `pgbench (PostgreSQL) 18.6`."""
     found = re.match(r"pgbench \(.+?\) (\d+)", str(program["version"]))
     if found is None:
         raise ValueError(f"{program['path']}: '{program['version']}' is not the version of a pgbench")
@@ -33,7 +32,7 @@ def major(program: Mapping[str, Any]) -> int:
 
 
 def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, int]]:
-    """What a plan uses, and the version of pgbench that knows it first."""
+    """Features that a plan uses, and the first version of pgbench that has them."""
     if options.max_tries > 1:
         yield "--max-tries", 15
     if "G" in options.init_steps:
@@ -60,7 +59,7 @@ def run(
     transactions: int | None = None,
     seconds: int = OPEN_END_S,
 ) -> list[str]:
-    """The command of a step, or of a warm-up; the files of scripts are in `folder`."""
+    """The command of a step, or of a warm-up; `folder` holds the scripts' files."""
     command = [program, "--no-vacuum", f"--protocol={options.protocol}", f"--random-seed={seed}"]
     command += [f"--client={clients}", f"--jobs={min(options.jobs, clients)}"]
     command += [f"--transactions={transactions}"] if transactions else [f"--time={seconds}"]
@@ -90,9 +89,9 @@ def run(
 
 
 def several(scripts: Sequence[Script]) -> bool:
-    """Whether a report by statements says more than the latency of transactions: it costs pgbench 0.3 %.
+    """Whether to report by statement, which costs pgbench 0.3 %.
 
-    Not with pgbench's own script of one short statement, for which its clock would then stand still: see `CLOCK`.
+    Not for a built-in script of one short statement: pgbench's clock would then stand still, see `CLOCK`.
     """
     if any(script.builtin and script.name == BUILTIN["select"] for script in scripts):
         return False
@@ -100,7 +99,6 @@ def several(scripts: Sequence[Script]) -> bool:
 
 
 def initialize(program: str, options: Options, dsn: str) -> list[str]:
-    """The command that makes the tables."""
     command = [program, "--initialize", f"--init-steps={options.init_steps}", f"--scale={options.pgbench_scale}"]
     if options.fillfactor != 100:
         command.append(f"--fillfactor={options.fillfactor}")

@@ -1,8 +1,8 @@
-"""When each client of a step of fixed transactions had done all of its, and how many all had done by the first end.
+"""The end of each client in a step of fixed transactions, and how many transactions were done by the first end.
 
-From the first end on fewer clients work than the step says. The log comes in blocks, thread by thread, so lines of one
-client may come long after later ones of another: points are kept until it is sure that nobody had ended before them.
-Where not every transaction is in the log, ends and numbers are interpolated.
+After the first end, fewer clients work than the step says. The log comes in blocks, thread by thread, so a client's
+lines may come long after later ones of another: points are kept until no earlier end is possible. If not every
+transaction is logged, ends and numbers are interpolated.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# That many lines of a sampled log are surely among the last 40 times as many transactions: all but one in 10^17.
+# This many lines of a sampled log are surely among the last 40 times as many transactions: all but one in 10^17.
 SURELY = 40
 
 
 class _Point(NamedTuple):
-    """A transaction that ended: which it was of its client's, and how many had been done well by then."""
+    """A transaction that ended: its number within its client, and the client's successful ones by then."""
 
     ended_ns: int
     number: int
@@ -35,24 +35,24 @@ class Ends:
     began_ns: int
     every: int
     _points: list[deque[_Point]] = field(init=False)
-    _first: list[_Point | None] = field(init=False)  # that was logged of each client
-    _over_ns: int = 0  # the first end, once it is sure
+    _first: list[_Point | None] = field(init=False)  # the first one logged of each client
+    _over_ns: int = 0  # the first end, once it is certain
 
     def __post_init__(self) -> None:
         self._points = [deque([_Point(self.began_ns, 0, 0)]) for _ in range(self.clients)]
         self._first = [None] * self.clients
 
     def add(self, client: int, ended_ns: int, number: int, done: int) -> None:
-        """A client's transaction of that number has ended, and it had done `done` successfully; they come in order."""
+        """Record the end of a client's transaction `number`, with `done` successful ones; calls come in order."""
         point = _Point(ended_ns, number, done)
         self._first[client] = self._first[client] or point
         points = self._points[client]
         if self._over_ns and self.every == 1 and points[-1].ended_ns > self._over_ns:
-            points.pop()  # after the first end only each client's own is asked for
+            points.pop()  # after the first end, only each client's own is needed
         points.append(point)
 
     def settle(self, logged_ns: int) -> None:
-        """The log is complete up to a time. Unless a client may have ended by then nobody asks for what was before."""
+        """The log is complete up to a time: drop points that no end can need any more."""
         ends = [points[-1].ended_ns for points in self._points if points[-1].number >= self.transactions]
         if ends and min(ends) <= logged_ns:
             self._over_ns = min(ends)
@@ -64,7 +64,7 @@ class Ends:
                 points.popleft()
 
     def close(self, ended_ns: int) -> int:
-        """The log is complete, and pgbench has ended by now. Returns when the last client had done its work."""
+        """The log is complete and pgbench has ended. Returns when the last client had done its work."""
         for points, first in zip(self._points, self._first, strict=True):
             last = points[-1]
             missing = self.transactions - last.number
@@ -76,10 +76,10 @@ class Ends:
         return min(ended_ns, max(points[-1].ended_ns for points in self._points))
 
     def first(self) -> dict[str, float]:
-        """The first end, once all is known: `seconds` into the step, and the `transactions` of all clients until then.
+        """The first end, once all is known: `seconds` into the step, and the `transactions` of all clients by then.
 
-        Empty for a single client, whose end is that of the step, and where nothing is in the log of one: it may have
-        done all before the step began.
+        Empty for a single client, whose end is that of the step, and if a client has no logged transaction: it may have
+        finished before the step began.
         """
         end_ns = min(points[-1].ended_ns for points in self._points)
         if self.clients == 1 or None in self._first or end_ns <= self.began_ns:

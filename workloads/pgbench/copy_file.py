@@ -1,4 +1,4 @@
-"""The file that bulk loads read: CSV of whole numbers, text and fixed times, which follow from its seed alone."""
+"""The file for bulk loads: CSV of whole numbers, text and fixed times, fully determined by its seed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 COLUMNS = "id integer, number integer, label text, made timestamptz"
-FORM = 1  # counts up when other bytes come of a seed
-ROW_BYTES = 74  # about
+FORM = 1  # increased when a seed gives different bytes
+ROW_BYTES = 74  # approximately
 CHUNK_ROWS = 10_000
 DAY_S = 86_400
 FIRST_DAY = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def write(path: Path, rows: int, seed: int, check: Callable[[], None] = lambda: None) -> None:
-    """Writes the file; `check` is called now and then, and may raise to give it up."""
+    """Write the file; `check` is called now and then, and may raise to abandon it."""
     with path.open("xb") as file:
         for chunk in _chunks(rows, seed):
             check()
@@ -26,7 +26,7 @@ def write(path: Path, rows: int, seed: int, check: Callable[[], None] = lambda: 
 
 
 def measured(path: Path) -> dict[str, int | str]:
-    """`bytes`, `rows` and `sha256` of the file, all of which is read."""
+    """Read all of the file; return its `bytes`, `rows` and `sha256`."""
     digest, length, rows = hashlib.sha256(), 0, 0
     with path.open("rb") as file:
         while part := file.read(1 << 20):
@@ -37,7 +37,7 @@ def measured(path: Path) -> dict[str, int | str]:
 
 
 def _chunks(rows: int, seed: int) -> Iterator[bytes]:
-    """The file in parts. A row was made a second after the one before it."""
+    """The file in parts. Rows are timestamped a second apart."""
     draws = random.Random(seed)
     times = [f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}+00" for second in range(min(rows, DAY_S))]
     for first in range(0, rows, CHUNK_ROWS):

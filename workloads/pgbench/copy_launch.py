@@ -1,10 +1,10 @@
 """The launcher of bulk loads: one pgbench, each of whose transactions has the server COPY a file into a table.
 
-Each client has a table of its own. Before the step begins the tables are held by a lock (SHARE), for which the first
-statement of each client waits; it is given up when the step begins. So nothing is loaded before that, nobody needs to
-be stopped, and which backend serves which client is known by the table that it waits for. At the end of its time
-pgbench is told by SIGALRM, as its own --time does it: each client ends the transaction that it is in, so that all are
-whole, and all are counted. The step is over when the last of them has ended.
+Each client has a table of its own. Before the step, the tables are held by a lock (SHARE), for which each client's
+first statement waits; it is released when the step begins. So nothing is loaded earlier, nobody needs to be stopped,
+and the table that a backend waits for reveals its client. At the end of its time pgbench gets SIGALRM, as from its own
+--time: each client finishes its transaction, so that all are complete and counted. The step is over when the last of
+them has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TABLE = "pgbench_copy_"  # and the number of its client, from 0
 FILE = "copy.csv"
 SCRIPT = "copy.sql"
 LOOK_S = 0.01
-# The wait of the first statements is no news to a reader of the server's log.
+# The wait of the first statements is irrelevant to readers of the server's log.
 SESSION = " options='-c log_lock_waits=off'"
 WAITING = f"""
 SELECT c.relname, l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
@@ -50,10 +50,7 @@ WHERE NOT l.granted AND l.locktype = 'relation' AND c.relname LIKE '{TABLE}%'
 
 
 class CopySpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step, as the launcher is given it. There are `tables`, in a `schema` of their own where that is named.
-
-    `version` is pgbench's major one.
-    """
+    """One step, as the launcher's input. There are `tables`, in `schema` if named. `version` is pgbench's major one."""
 
     page_fd: int
     folder: str
@@ -70,13 +67,13 @@ class CopySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def script(options: CopyOptions, file: Path) -> str:
-    """What a client does in each transaction. pgbench knows no parameters of COPY but in the simple protocol."""
+    """The transaction of a client. pgbench allows COPY with parameters in the simple protocol only."""
     copy = f"COPY {TABLE}:client_id FROM {literal(str(file))} WITH (FORMAT csv);\n"
     return copy if options.copy_truncate == "never" else f"BEGIN;\nTRUNCATE {TABLE}:client_id;\n{copy}END;\n"
 
 
 def prepare(spec: CopySpec, page: Page) -> None:
-    """The first step: the file, and the tables, into one of which it is loaded once. Raises as `as_step`."""
+    """The first step: make the file and the tables, and load one of them once. Raises as `as_step`."""
     options, file = spec.options, Path(spec.data_folder) / FILE
 
     def work(session: Session) -> None:
@@ -96,7 +93,7 @@ def prepare(spec: CopySpec, page: Page) -> None:
 
 
 class _Held:
-    """The tables of some clients, held until `release`."""
+    """Tables of some clients, locked until `release`."""
 
     def __init__(self, dsn: str, clients: int) -> None:
         self._connection = open_connection(dsn)
@@ -114,28 +111,24 @@ class _Held:
         return {int(name.decode().removeprefix(TABLE)): int(pid) for name, pid in rows}
 
     def release(self) -> None:
-        """Lets them go on."""
         self._execute("COMMIT")
 
     def close(self) -> None:
-        """Ends the session."""
         self._connection.finish()
 
 
 @dataclass(eq=False)
 class Loads:
-    """A step of loads."""
-
     spec: CopySpec
     page: Page
     folder: Path
     start_ns: int = 0
-    _waited_ns: int = 0  # of all clients, for the begin of the step, after their transactions had begun
-    _ended_ns: int = 0  # the last transaction
+    _waited_ns: int = 0  # of all clients, for the start of the step, after their transactions had begun
+    _ended_ns: int = 0  # end of the last transaction
     _script: Script = field(init=False)
 
     def run(self) -> None:
-        """Runs it to its end. Raises Failed, Stopped or SqlError."""
+        """Run the step to its end. Raises Failed, Stopped or SqlError."""
         spec, page, clients = self.spec, self.page, self.page.roles
         file = Path(spec.data_folder) / FILE
         load = copy_file.measured(file)  # and into memory
@@ -194,7 +187,7 @@ class Loads:
         self._set_states(State.RUNNING)
 
     def _work(self) -> None:
-        """Reads the log until pgbench has ended, which it is told to once the time is over."""
+        """Read the log until pgbench has ended, which it is told to do once the time is over."""
         seconds = int(self.spec.step["seconds"])
         until_ns = self.start_ns + seconds * 1_000_000_000 if seconds else None
         while not self.pgbench.has_ended(OFTEN_MS):
@@ -219,7 +212,7 @@ class Loads:
                 continue
             ended_ns = line.ended_us * 1000 - self.counting.wall_ns
             in_step_us = max(0, ended_ns - self.start_ns) // 1000
-            if line.time_us > in_step_us:  # its client's first: it has waited for the step to begin
+            if line.time_us > in_step_us:  # its client's first, which waited for the step to begin
                 self._waited_ns += (line.time_us - in_step_us) * 1000
                 line = line._replace(time_us=in_step_us)
             self._ended_ns = max(self._ended_ns, ended_ns)
@@ -228,7 +221,7 @@ class Loads:
                 self.page.add_time(line.client, ended_ns, line.time_us * 1000)
 
     def _report(self, found: dict[str, Any]) -> dict[str, Any]:
-        """What is kept of the step; the statement that waited for its begin may be told too long by all that wait."""
+        """The step's report; `stop_ms` of the statement that waited for the start is the total wait."""
         said = report(found, self.counting, 0)
         waited = 0 if self.spec.options.copy_truncate == "never" else 1
         for place, statement in enumerate(said.get("statements", [])):
@@ -248,7 +241,6 @@ class Loads:
 
 
 def run(spec: CopySpec, page: Page) -> None:
-    """Runs a step on its page."""
     if spec.step["kind"] == "init":
         prepare(spec, page)
         return

@@ -1,4 +1,4 @@
-"""Bulk loads as a workload: see `workloads.base`. In its record `options` are what differs from the defaults."""
+"""Bulk loads as a workload: see `workloads.base`. In its record, `options` are the differences from the defaults."""
 
 from __future__ import annotations
 
@@ -37,15 +37,13 @@ from workloads.pgbench.workload import (
     SETUP_CONNECTIONS,
 )
 
-COPY = "copy"  # the kind of the steps, and what their names begin with
+COPY = "copy"  # the kind of the steps, and the prefix of their names
 BESIDE = "the server reads files that pgbed puts beside it"
-ROUGH_ROWS_PER_S = 400_000.0  # that a small machine loads
+ROUGH_ROWS_PER_S = 400_000.0  # on a small machine
 HEAP_ROW_BYTES = 92
 
 
 class Copies:
-    """See `workloads.base.Workload`."""
-
     name = "pgbench-copy"
     description = "pgbench: bulk loads, a COPY of a file in each transaction"
     options = CopyOptions
@@ -66,7 +64,7 @@ class Copies:
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=BESIDE)
 
     def check(self, record: Record) -> None:
-        """Refuses a record that names no pgbench, or has invalid options."""
+        """Raises ValueError for a record without pgbench, or with invalid options."""
         program = record.get("programs", {}).get(PROGRAM, {})
         if not {"path", "version"} <= program.keys():
             raise ValueError("the record names no pgbench")
@@ -156,7 +154,7 @@ class Copies:
         file, table = (options.copy_rows * size for size in (copy_file.ROW_BYTES, HEAP_ROW_BYTES))
         heaps = 0.0
         for step in record["steps"][1:]:
-            loads = 2.0  # of a client: until its end a transaction has the old table beside the new one
+            loads = 2.0  # per client: until its end, a transaction keeps the old table beside the new one
             if options.copy_truncate == "never":
                 loads = step["transactions"] or 1 + step["seconds"] * ROUGH_ROWS_PER_S / options.copy_rows
             heaps = max(heaps, loads * step["clients"] * table)
@@ -183,7 +181,7 @@ class Copies:
 
 
 def _beside(record: Record, step: Step, place: Place) -> Launch:
-    """In the background, loads begin and end with the main workload, even within a transaction, as any script does."""
+    """In the background, loads begin and end with the main workload, even within a transaction, like any script."""
     options, program = _options(record), record["programs"][PROGRAM]
     spec = Spec(
         page_fd=place.page_fd,
@@ -212,7 +210,7 @@ def _options(record: Record) -> CopyOptions:
 
 
 def _tables(record: Record) -> int:
-    """A table for each client of the largest step."""
+    """One table for each client of the largest step."""
     return max((int(step["clients"]) for step in record["steps"][1:]), default=1)
 
 

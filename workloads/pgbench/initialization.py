@@ -1,6 +1,6 @@
-"""The first step: the tables are made, the same way for all servers, brought into memory, and the scripts tried.
+"""The first step: make the tables, identically for all servers, read them into memory, and try the scripts.
 
-A warm-up shows how many transactions there are in a second, and so how many of them may be logged.
+A warm-up measures the transactions per second, and so how many of them may be logged.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from workloads.process import check_stop, clock
 T = TypeVar("T")
 
 SYNTAX_ERROR = "syntax error at "  # a word, or the end of input
-LOOK_S = 0.05  # between two looks at STOP
+LOOK_S = 0.05  # between two checks for STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
-# pgbench freezes what it loads where the server can: a vacuum makes them all alike.
+# pgbench freezes what it loads if the server can: a vacuum makes all versions alike.
 SETTLE = tuple(f"VACUUM (FREEZE, ANALYZE) {table}" for table in TABLES)
 WARM = (
     "SELECT sum(abalance) FROM pgbench_accounts",
@@ -40,7 +40,7 @@ WARM = (
 
 
 def initialize(spec: Spec, page: Page, folder: Path) -> Found:
-    """Does the step; returns what its warm-up found. Raises Failed, Stopped or SqlError."""
+    """Do the step; return the warm-up's findings. Raises Failed, Stopped or SqlError."""
     options = spec.options
 
     def work(session: Session) -> Found:
@@ -78,13 +78,12 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
 
 
 def make_schema(session: Session, name: str) -> None:
-    """Make the schema of a background workload, marked as such."""
     session.execute(f"CREATE SCHEMA {name}")
     session.execute(f"COMMENT ON SCHEMA {name} IS {literal(SCHEMA_MARK)}")
 
 
 def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
-    """Does what needs one session as the step's only role. Raises what `work` does, Stopped or SqlError."""
+    """Run work that needs one session as the step's only role. Raises as `work` does, Stopped or SqlError."""
 
     def check() -> None:
         check_stop(page)
@@ -108,7 +107,6 @@ def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
 
 
 def literal(text: str) -> str:
-    """Text as a constant of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -125,7 +123,7 @@ def _call(
     check: Callable[[], None],
     scripts: Sequence[Script] | None = None,
 ) -> str:
-    """Runs a pgbench to its end; returns what it printed. Raises Failed where it does not end well."""
+    """Run a pgbench to its end; return its output. Raises Failed if it fails."""
     with Pgbench(argv, folder, threads=0) as pgbench:
         while not pgbench.has_ended(round(LOOK_S * 1000)):
             check()
@@ -135,14 +133,14 @@ def _call(
 
 
 class Session:
-    """A connection whose statements can be given up."""
+    """A connection whose statements can be abandoned."""
 
     def __init__(self, dsn: str, check: Callable[[], None]) -> None:
         self.connection: abc.PGconn = open_connection(dsn)
         self.check = check
 
     def execute(self, sql: str) -> None:
-        """Runs one statement; raises SqlError, and what `check` raises."""
+        """Run one statement. Raises SqlError, and any exception of `check`."""
         connection = self.connection
         connection.send_query(sql.encode())
         while True:
@@ -157,5 +155,4 @@ class Session:
                 raise error_of(connection, result)
 
     def close(self) -> None:
-        """Ends the session."""
         self.connection.finish()

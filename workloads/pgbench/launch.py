@@ -1,11 +1,11 @@
-"""The launcher of a step with pgbench: starts one pgbench, reads its log, keeps the page's words for each client.
+"""The launcher of a step with pgbench: starts one pgbench, reads its log, and keeps the page's words for each client.
 
-pgbench knows no barrier: it begins as soon as its clients have connected. So it is stopped (SIGSTOP) in that moment,
-and continued when the step begins; what it did before is not counted, and what was in flight meanwhile has no latency.
-Under --rate it is not stopped: transactions that are due meanwhile would all be done at once when it continues.
-At the end it is stopped again, so that the last samples are taken with all connections open, and then told by SIGALRM,
-which is what its own --time uses, to end and to sum up. In an interleaved step, the conductor continues and stops it
-between begin and end; its --time, which would run meanwhile, is longer than any step.
+pgbench knows no barrier: it begins as soon as its clients have connected. So it is stopped (SIGSTOP) at that moment,
+and continued when the step begins; its work before that is not counted, and statements in flight meanwhile have no
+latency. Under --rate it is not stopped: transactions that fell due meanwhile would all be done at once when it
+continues. At the end it is stopped again, so that the last samples are taken with all connections open, and then told
+by SIGALRM, as by its own --time, to end and to print its summary. In an interleaved step, the conductor continues and
+stops it between begin and end; its --time, which would keep running, is longer than any step.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from workloads.pgbench.slice_log import Slices, logged_by_line
 from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
 from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
 
-CONNECTED_EVERY_S = 0.002  # between two looks at how many clients have connected
-# Between two readings of the log: often where turns are to be seen, or another load's end, and before the engine reads
-# the counts; else seldom, as waking up costs more than what is read.
+CONNECTED_EVERY_S = 0.002  # between two checks how many clients have connected
+# Between two readings of the log: often if turns or another workload's end must be noticed, and before the engine reads
+# the counts; otherwise seldom, since waking up costs more than the reading.
 OFTEN_MS, SELDOM_MS = 20, 250
-# So long before the engine reads the counts they are brought up to date, and thus more than once, as this process may
-# have to wait for a CPU. They are also this often, should the engine come late.
+# This long before the engine reads the counts they are updated, possibly several times, since this process may have to
+# wait for a CPU; and at this interval if the engine comes late.
 FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
-DENSITY_AFTER_NS = 2_000_000_000  # of a step: how many lines come in a second is known by then
+DENSITY_AFTER_NS = 2_000_000_000  # into a step, when the number of lines per second is known
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
@@ -62,26 +62,24 @@ ORDER BY backend_start
 
 @dataclass(eq=False)
 class Step:
-    """A step of transactions."""
-
     spec: Spec
     page: Page
     folder: Path
-    halted_ns: int = 0  # when pgbench was stopped, while it is
-    stopped_ns: int = 0  # how long it was, in all
-    projected_ns: int = 0  # when the counts were last brought up to date
+    halted_ns: int = 0  # when pgbench was stopped, if it is
+    stopped_ns: int = 0  # its total stopped time
+    projected_ns: int = 0  # when the counts were last updated
     sliced: bool = False  # others continue and stop it, too
     connected_ns: int = 0  # when all clients had connected, and began
-    thinnable: bool = False  # lines of the log may be left out
+    thinnable: bool = False  # lines of the log may be skipped
     taken_every: int = 1  # one of this many lines
     left_out: int = 0  # lines since the last one that was taken
 
     def run(self) -> None:
-        """Runs it to its end. Raises Failed or Stopped."""
+        """Run the step to its end. Raises Failed or Stopped."""
         spec, options, version = self.spec, self.spec.options, self.spec.version
         self.clients = int(spec.step["clients"])
         self.timed = not spec.step["transactions"]
-        self.others = Page(spec.page_fd, spec.until) if spec.until else None  # with which the step ends
+        self.others = Page(spec.page_fd, spec.until) if spec.until else None  # with them the step ends
         self.application = f"{APPLICATION}-{spec.schema}" if spec.schema else APPLICATION
         argv = command.run(
             spec.program,
@@ -107,7 +105,7 @@ class Step:
         argv = [argv[0], *log, *argv[1:]]
         threads, by_line = min(options.jobs, self.clients), spec.log_by_line
         self.counting.buffered = 0 if by_line else -(-BUFFERED_LINES * threads // self.clients)
-        self.logged_ns = [0] * threads  # when the last transaction in the log of each ended
+        self.logged_ns = [0] * threads  # the last transaction in the log of each ended then
         with Pgbench(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
             backends = [0] * self.clients if options.connect else self._await_connected()
             for slot, backend in enumerate(backends):
@@ -121,7 +119,7 @@ class Step:
             self._finish()
 
     def _await_connected(self) -> list[int]:
-        """Waits until all clients have connected, and stops pgbench; returns their backends in order of their start."""
+        """Wait until all clients have connected, and stop pgbench; return their backends in order of their start."""
         with contextlib.closing(_Watching(self.spec.dsn, self.application)) as watching:
             setting_up = first_backends(self.pgbench.has_opened_logs, watching.backends, self._check_soon)
             while True:
@@ -140,13 +138,13 @@ class Step:
         time.sleep(CONNECTED_EVERY_S)
 
     def _halt(self) -> None:
-        """Stops pgbench, but not under --rate."""
+        """Stop pgbench, except under --rate."""
         if self.spec.options.rate is None:
             self.pgbench.send(signal.SIGSTOP)
             self.halted_ns = clock()
 
     def _go_on(self) -> None:
-        """Continues it, also where it was stopped before it began, as for new connections: no time of its own."""
+        """Continue it, even if it was stopped before it began, such as for new connections: no time of its own."""
         self.pgbench.send(signal.SIGCONT)
         if self.halted_ns:
             self.stopped_ns += clock() - self.halted_ns
@@ -164,32 +162,32 @@ class Step:
         self.start_ns = self.counting.began_ns = self.page.words[Control.START_NS]
         while clock() < self.start_ns:
             time.sleep(0.0005)
-        # Gates are shut before a step in slices begins; where one has been opened since, there was a pause before.
+        # Gates are shut before a step in slices begins; if one has been opened since, there was a pause before.
         self.sliced = not self.page.words[Control.GATE] or self.page.words[Control.PAUSED_NS] > 0
         if self.sliced:
             self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
         if not self.timed:
             each = int(self.spec.step["transactions"])
             self.counting.ends = Ends(self.clients, each, self.start_ns, self.spec.log_every)
-        self.thinnable = self.spec.log_thinned and self.timed and not self.sliced  # else the log tells turns or ends
+        self.thinnable = self.spec.log_thinned and self.timed and not self.sliced  # else the log gives turns or ends
         self._read()
         for slot in range(self.clients):
             self.page.set_word(slot, Word.STARTED_NS, clock())
         self._set_states(State.RUNNING)
-        if self.sliced:  # the conductor continues it, or has by now
+        if self.sliced:  # the conductor continues it, or already has
             self.connected_ns = self.halted_ns
             self.stopped_ns, self.halted_ns = self.stopped_ns + self.start_ns - self.halted_ns, 0
         else:
             self._go_on()
 
     def _work(self) -> None:
-        """Reads the log until the time is over, or pgbench has done its transactions."""
+        """Read the log until the time is over, or pgbench has done its transactions."""
         stood_still = False
         while not self.timed or self._left_ns() > 0:
             stands_still = bool(self.page.words[Control.PAUSED_SINCE_NS])
             if self.pgbench.has_ended(self._pause_ms()) or self._others_done():
                 break
-            if not (stood_still and stands_still):  # nothing comes while it is another server's turn
+            if not (stood_still and stands_still):  # nothing arrives during another server's turn
                 self._read()
                 self._thin(clock() - self.start_ns)
                 self._project(clock(), at_once=stands_still)
@@ -210,37 +208,37 @@ class Step:
             self.counting.settle()
             self._correct(0)
             assert self.counting.ends is not None
-            ended_ns = self.counting.ends.close(now_ns)  # what pgbench does to end is not the step's
+            ended_ns = self.counting.ends.close(now_ns)  # pgbench's shutdown is not part of the step
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
 
     def _thin(self, since_ns: int) -> None:
-        """Looks once whether the step is so much faster than the warm-up that its log has too many lines."""
+        """Check once whether the step is so much faster than the warm-up that its log has too many lines."""
         if self.thinnable and since_ns >= DENSITY_AFTER_NS:
             self.thinnable = False
             self.taken_every = math.ceil(self.counting.lines * 1e9 / since_ns / MOST_LINES_PER_S) or 1
             self.counting.thin(self.taken_every)
 
     def _pause_ms(self) -> int:
-        """How long nothing need be done."""
+        """Time until something must be done."""
         often = self.sliced or self.others is not None
         until_fresh_ms = (self._until_read_ns(clock()) - FRESH_NS) // 1_000_000
         pause_ms = OFTEN_MS if often else min(SELDOM_MS, max(OFTEN_MS, until_fresh_ms))
         return max(1, min(pause_ms, self._left_ns() // 1_000_000)) if self.timed else pause_ms
 
     def _until_read_ns(self, now_ns: int) -> int:
-        """When the engine will read the counts next."""
+        """Time until the engine next reads the counts."""
         return (self.start_ns + READ_OFFSET_NS - now_ns) % 1_000_000_000
 
     def _project(self, now_ns: int, at_once: bool) -> None:
-        """Guesses what is not in the log yet, where somebody is about to read it: it takes long for many clients."""
+        """Estimate what the log lacks, if a reading is imminent: this is slow for many clients."""
         if at_once or self._until_read_ns(now_ns) < FRESH_NS or now_ns - self.projected_ns > PROJECTED_EVERY_NS:
             self.counting.project(now_ns)
             self.projected_ns = now_ns
 
     def _left_ns(self) -> int:
-        """How much is left of the step's length, in active time."""
+        """Remaining length of the step, in active time."""
         length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
@@ -250,7 +248,7 @@ class Step:
         return page is not None and all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
 
     def _end_of_others(self) -> int:
-        """When it had: the step's end, which this one sees a little later; 0 for a workload of its own."""
+        """When the main workload ended, and so the step, slightly before this notices it; 0 without one."""
         page = self.others
         return max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)) if page is not None else 0
 
@@ -269,8 +267,8 @@ class Step:
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(OFTEN_MS) and time.monotonic() < deadline:
                 self._read()
-            if self.pgbench.code is None:  # a transaction takes longer than anybody waits: nothing is summed up
-                self.counting.settle()  # to what is in the log: the rest was only guessed
+            if self.pgbench.code is None:  # a transaction outlasts any patience: there is no summary
+                self.counting.settle()  # to the logged counts: the rest was an estimate
                 cancel(self.spec.dsn, self.page, range(self.clients))
                 sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting, self.stopped_ns, unended=True)))
                 return
@@ -292,7 +290,7 @@ class Step:
         sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns, stops)))
 
     def _correct(self, in_flight: int) -> None:
-        # The log says it, or what was done after the step's end is in the sum.
+        # The log says it; otherwise the sum includes work after the step's end.
         if self.spec.log_every == 1 or self.others is not None:
             return
         processed = summary.parse(self.pgbench.output).get("processed")
@@ -339,9 +337,10 @@ class Step:
 def first_backends(
     has_opened_logs: Callable[[], bool], backends: Callable[[], list[int]], wait: Callable[[], None]
 ) -> set[int]:
-    """The backends of pgbench's first connection, which looks at the tables, once it has opened its logs.
+    """The backends of pgbench's first connection, which inspects the tables, once it has opened its logs.
 
-    A backend that was found with the logs shut before and after is that connection's; else it may be a client's.
+    A backend that was found with the logs unopened before and after is that connection's; otherwise it may be a
+    client's.
     """
     found: set[int] = set()
     while not has_opened_logs():
@@ -353,24 +352,23 @@ def first_backends(
 
 
 class _Watching:
-    """A connection that asks which backends are pgbench's."""
+    """A connection that lists pgbench's backends."""
 
     def __init__(self, dsn: str, application: str) -> None:
         self._connection = open_connection(dsn)
         self._question = BACKENDS.format(application=application).encode()
 
     def backends(self) -> list[int]:
-        """Their pids, the first to come first."""
+        """Their pids, in order of their start."""
         result = execute(self._connection, self._question)
         return [int(result.get_value(row, 0) or 0) for row in range(result.ntuples)]
 
     def close(self) -> None:
-        """Ends the session."""
         self._connection.finish()
 
 
 def _run(spec: Spec, page: Page) -> None:
-    if spec.schema:  # what is not there is looked up among the relations of the main workload
+    if spec.schema:  # other names are looked up among the relations of the main workload
         own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
         spec = msgspec.structs.replace(spec, dsn=own)
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
@@ -379,14 +377,14 @@ def _run(spec: Spec, page: Page) -> None:
                 (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":
             found = initialize(spec, page, Path(folder))
-            # What is found of a background workload says nothing about the main one.
+            # Findings of a background workload say nothing about the main one.
             sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
         else:
             Step(spec, page, Path(folder)).run()
 
 
 class OfStep(Protocol):
-    """What a launcher is given, as far as all need it."""
+    """The fields that all launchers' inputs share."""
 
     @property
     def page_fd(self) -> int: ...
@@ -402,9 +400,9 @@ S = TypeVar("S", bound=OfStep)
 
 
 def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], int] = lambda _: 0) -> int:
-    """A launcher, whose standard input is a step of that class: runs it, and returns its exit code.
+    """Run a launcher, whose standard input is a step of that class; return its exit code.
 
-    `first_of` says which is its first slot in the page.
+    `first_of` returns its first slot in the page.
     """
     die_with_parent(os.getppid())
     name_process("pgbench launcher")

@@ -1,4 +1,4 @@
-"""pgbench's log of transactions, a line each, as pgbench writes it with `--log`."""
+"""pgbench's log of transactions (`--log`), one per line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ FAILURES = {"failed": "failed", "serialization": "serialization", "deadlock": "d
 class Line(NamedTuple):
     """A transaction that ended. `number` counts all of its client's, logged or not, from 1.
 
-    `outcome` is empty for one that was done, else `skipped` or how it failed; times are then 0. `time_us` runs from the
-    scheduled start under --rate, which `lag_us` was before the real one.
+    `outcome` is empty for success, else `skipped` or the kind of failure; times are then 0. `time_us` runs from the
+    scheduled start under --rate, which was `lag_us` before the real one.
     """
 
     client: int
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
-    """A line of the log; None for anything else, such as half a line of a killed pgbench."""
+    """Parse a line of the log; None for anything else, such as half a line of a killed pgbench."""
     words = line.split()
     if len(words) != 6 + lag + retries:
         return None

@@ -15,7 +15,7 @@ from workloads.pgbench.log import Line
 from workloads.pgbench.slice_log import Slices
 from workloads.process import BOUNDS_NS
 
-# Plain numbers, for what is done for each line: a member of an enumeration takes longer to look up than to add.
+# Plain numbers, for use on each line: looking up an enumeration's member takes longer than adding.
 STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
     int, (Word.STATEMENTS, Word.LAST_ENDED_NS, Word.SERVICE_NS, Word.MAX_NS, Word.LATE_MAX_NS, Word.BUCKET_0)
 )
@@ -23,9 +23,9 @@ STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
 
 @dataclass(slots=True)
 class _Client:
-    """What is known of one client. `number` is of its last transaction in the log, which ended at `last_ns`.
+    """State of one client. `number` is of its last transaction in the log, which ended at `last_ns`.
 
-    `base` is where its words begin, and `done` how many transactions it has done by the log.
+    `base` is the index of its first word, and `done` its number of transactions by the log.
     """
 
     base: int
@@ -43,9 +43,9 @@ class _Client:
 class Counting:
     """Counts for a step on its page. A line stands for `every` transactions; times are those of the monotonic clock.
 
-    `wall_ns` is what the log's clock is ahead of it. Until `began_ns` is set nothing is counted but where clients are.
-    Where not each transaction is in the log, how many there were is known by the numbers of those that are. `slices`
-    are those of an interleaved step, `ends` of one of fixed transactions.
+    `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
+    If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
+    step, `ends` of one of fixed transactions.
     """
 
     page: Page
@@ -54,7 +54,7 @@ class Counting:
     limited: bool  # under --rate: there are response times
     late_us: float  # the latency limit; 0 for none
     began_ns: int = 0
-    ended_ns: int = 0  # 0 while the step lasts; transactions that end later are not counted
+    ended_ns: int = 0  # 0 during the step; transactions that end later are not counted
     buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
     slices: Slices | None = None
@@ -65,12 +65,12 @@ class Counting:
         self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
 
     def thin(self, factor: int) -> None:
-        """From now on take only one line of `factor`; it stands for that many times more transactions."""
+        """From now on take only one line of `factor`, which stands for that many times more transactions."""
         self.every *= factor
         self.buffered = -(-self.buffered // factor)
 
     def take(self, line: Line) -> None:
-        """Counts a transaction that has ended."""
+        """Count a transaction that has ended."""
         slot, number, outcome, _, ended_us, _, retries = line
         if not 0 <= slot < len(self._clients):
             return
@@ -105,10 +105,10 @@ class Counting:
             self.ends.add(slot, ended_ns, number, done)
 
     def project(self, now_ns: int) -> None:
-        """Adds what each client, at its rate, has done since its last line: as much as may not be in the log yet."""
+        """Add each client's estimated work since its last line, at its rate, as far as it may not be in the log yet."""
         most, active_ns = self.every * self.buffered + self.every - 1, self._active_ns(now_ns)
         words = self.page.words
-        for client in self._clients if most else ():  # often, and there may be hundreds
+        for client in self._clients if most else ():  # frequent, and there may be hundreds
             known_ns, since_ns = client.last_active_ns - client.first_active_ns, active_ns - client.last_active_ns
             if known_ns > 0 and since_ns > 0:
                 missing = (client.number - client.first_number) * since_ns // known_ns
@@ -117,12 +117,12 @@ class Counting:
                     words[client.base + STATEMENTS] = done
 
     def settle(self) -> None:
-        """The log is complete: what it says takes the place of what was projected."""
+        """Replace projected counts by those of the log, which is complete."""
         for slot, client in enumerate(self._clients):
             self.page.set_word(slot, Word.STATEMENTS, client.done)
 
     def correct(self, done: int) -> None:
-        """How many transactions were really done since the step began, over all clients."""
+        """Set the true number of transactions since the step began, over all clients."""
         counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
         whole = sum(counted)
         corrected = [count * done // whole if whole else 0 for count in counted]
@@ -132,7 +132,7 @@ class Counting:
 
     @property
     def before(self) -> int:
-        """Transactions before the step began, as far as is known."""
+        """Transactions before the step began, as far as known."""
         return sum(client.before for client in self._clients)
 
     def _active_ns(self, t_ns: int) -> int:
@@ -166,7 +166,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """How long pgbench's clients ran by the clock, in a step in slices, and each stop in that."""
+    """Running time of pgbench's clients by the clock in a sliced step, and the length of each stop."""
 
     whole_ns: int
     each_ns: tuple[int, ...]
@@ -180,11 +180,11 @@ def report(
     *,
     unended: bool = False,
 ) -> dict[str, Any]:
-    """What is kept with the step's totals; `statements` and `first_end` as `workloads.base.Launch` has them.
+    """The step's report; `statements` and `first_end` as in `workloads.base.Launch`.
 
-    `stopped_ns` is how long pgbench was stopped, which times of statements include; `unended` one that had not ended
-    in time: then its counts are those of the log, which may lack the last transactions. In slices pgbench is stopped so
-    often that its times of statements are mostly `stops`, which are taken off.
+    `stopped_ns` is the time that pgbench was stopped, which statements' times include. `unended`: it had not ended in
+    time, so that counts are those of the log, which may lack the last transactions. In slices, statements' times
+    consist mostly of `stops`, which are subtracted.
     """
     own = {name: value for name, value in summary.items() if name != "statements"}
     found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
@@ -202,12 +202,12 @@ def report(
 def _with_stop(
     statement: Mapping[str, Any], summary: Mapping[str, Any], clients: int, stopped_ns: int
 ) -> dict[str, Any]:
-    """A statement with `stop_ms`: what its mean time is too long by, should it have been the one that was stopped."""
+    """A statement with `stop_ms`: the excess of its mean time, if it was the one that was stopped."""
     return {**statement, "stop_ms": stopped_ns / 1e6 * clients / max(1, _times_run(statement, summary))}
 
 
 def _times_run(statement: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
-    """How often a statement was run: once in each of its script's transactions."""
+    """Executions of a statement: one in each of its script's transactions."""
     scripts, place = summary.get("scripts", []), statement["script"] - 1
     return (scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")) or 0
 
@@ -215,10 +215,10 @@ def _times_run(statement: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
 def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> list[dict[str, Any]]:
     """Statements with their times without the stops, and `error_ms`: the standard error of these.
 
-    At each stop each client is in one of its statements, in which goes by chance, in proportion to the time that it
-    spends there. So all statements are too long by the same factor, give or take the error of that draw (binomial): of
-    a statement with the share p of the time, by n clients, it is sqrt((1 - p) / (p n) x sum of squares of the stops),
-    in parts of the whole time. `clock_ms` is what pgbench says.
+    At each stop each client is in one of its statements, chosen by chance in proportion to the time spent there. So all
+    statements are too long by the same factor, up to the (binomial) error of that draw: for a statement with the share
+    p of the time, and n clients, it is sqrt((1 - p) / (p n) x sum of squares of the stops), in parts of the whole time.
+    `clock_ms` is pgbench's figure.
     """
     active_ns = stops.whole_ns - sum(stops.each_ns)
     spent = [each["mean_ms"] * _times_run(each, summary) for each in summary["statements"]]

@@ -1,4 +1,4 @@
-"""What may be varied about a pgbench workload. Names follow pgbench's own options."""
+"""Options of the pgbench workloads. Names follow pgbench's own options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
 # The option that passes pgbench's own words for its initialization.
 INIT = "--pgbench-init"
-# Options that the steps of a plan already say, so that they are not compared by themselves.
+# Options that the steps of a plan imply, so that they are not compared by themselves.
 SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset", "scale")
 
 
@@ -187,24 +187,23 @@ class CopyOptions(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def common(options: Options) -> Options:
-    """The options that all pgbench workloads have."""
     return Options(**{name: getattr(options, name) for name in Options.__struct_fields__})
 
 
 def check_scale(options: SweepOptions) -> None:
-    """Raises ValueError for a named size without a preset, whose it would be."""
+    """Raises ValueError for a named size without a preset, which would define it."""
     if options.scale is not None and options.preset is None:
         raise ValueError(f"--scale {options.scale} is a preset's; the size of pgbench's tables is --pgbench-scale")
 
 
 def preset_parts(options: SweepOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The settings and probes of the preset that is asked for. Raises UnknownName."""
+    """Settings and probes of the requested preset. Raises UnknownName."""
     named = preset(options.preset) if options.preset else None
     return (named.settings, named.probes) if named else ((), ())
 
 
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options of a plan's record; those that another version added are passed over."""
+    """The options of a plan's record; those added by another version are ignored."""
     classes: dict[str, type[Options]] = {"pgbench": ScriptOptions}
     cls = classes.get(record["name"], Options)
     known = {option.name for option in options_of(cls)}

@@ -1,8 +1,8 @@
 """One pgbench process: started, signalled, its log read as it comes, ended.
 
 Its log is in memory (a memfd for each thread), where it comes in blocks of 4 KiB, some hundred lines. For slow
-transactions it goes to pseudo-terminals instead: these make each line come at once, but each wakes the kernel's worker
-for terminals, some 20 us of CPU in a virtual machine.
+transactions it goes to pseudo-terminals instead: these deliver each line at once, but each wakes the kernel's worker
+for terminals, which costs some 20 us of CPU in a virtual machine.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from workloads.process import die_with_parent
 APPLICATION = "pgbed-pgbench"
 PART_BYTES = 65536
 GIVEN_BACK_BYTES = 1 << 20
-PRINTED_MAX_BYTES = 1 << 20  # of what it prints; the rest is thrown away, for it is in memory
+PRINTED_MAX_BYTES = 1 << 20  # of its output, which is in memory; the rest is discarded
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
-    """pgbench cannot go on; its text says why."""
+    """pgbench cannot continue; the text says why."""
 
 
 @dataclass(eq=False)
 class Pgbench:
-    """One pgbench process, its log as it comes, and what it prints. A context manager: it does not outlive that."""
+    """One pgbench process, its log and its output. A context manager, whose end the process does not outlive."""
 
     argv: Sequence[str]
     folder: Path
@@ -43,9 +43,9 @@ class Pgbench:
     by_line: bool = False  # the log comes line by line
     waiting: bool = False  # stopped before it begins
     pid: int = 0
-    code: int | None = None  # how it ended
-    _logs: list[tuple[int, int]] = field(default_factory=list)  # of each thread: where we read, where it writes
-    _places: dict[int, int] = field(default_factory=dict)  # how far each has been read, and given back
+    code: int | None = None  # exit code
+    _logs: list[tuple[int, int]] = field(default_factory=list)  # of each thread: the reading and the writing end
+    _places: dict[int, int] = field(default_factory=dict)  # offset in each up to which it has been read and freed
     _rests: dict[int, bytes] = field(default_factory=dict)
 
     def __enter__(self) -> Pgbench:
@@ -81,7 +81,7 @@ class Pgbench:
             os.close(fd)
 
     def _become(self, parent: int) -> None:
-        """In the child: puts links to the logs where pgbench will open them, and becomes it."""
+        """In the child: put links to the logs where pgbench will open them, and exec it."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         die_with_parent(parent)
@@ -99,12 +99,12 @@ class Pgbench:
         os.execve(self.argv[0], list(self.argv), own | {"PGAPPNAME": APPLICATION, "LC_ALL": "C"})
 
     def send(self, number: signal.Signals) -> None:
-        """Sends it a signal; nothing once it has ended."""
+        """Send it a signal; ignored once it has ended."""
         if self.code is None:
             os.kill(self.pid, number)
 
     def has_ended(self, timeout_ms: int = 0) -> bool:
-        """Whether it has ended, or does within a time."""
+        """Whether it ends within the timeout."""
         if self.code is None:
             if self._poller.poll(timeout_ms):
                 self.reap()
@@ -113,11 +113,10 @@ class Pgbench:
         return self.code is not None
 
     def reap(self) -> None:
-        """Waits for its end."""
         self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def lines(self) -> list[list[bytes]]:
-        """The lines of the log that have come since the last call, those of each thread together, in order."""
+        """Lines of the log since the last call, grouped by thread, in order."""
         found = []
         for ours, _ in self._logs:
             parts = [self._rests.get(ours, b"")]
@@ -129,7 +128,7 @@ class Pgbench:
         return found
 
     def _next(self, log: int) -> bytes:
-        """The next part of a log; what is read of a file in memory is given back."""
+        """Read the next part of a log; free the part of a file in memory that has been read."""
         if self.by_line:
             return os.read(log, PART_BYTES)
         place = self._places.get(log, 0)
@@ -140,9 +139,9 @@ class Pgbench:
         return part
 
     def has_opened_logs(self) -> bool:
-        """Whether it has opened the log of its first thread: it does after it has looked at the tables.
+        """Whether it has opened the log of its first thread, which it does after inspecting the tables.
 
-        It opens it to write only. Before it has become pgbench, the child has the descriptor that is ours.
+        It opens the log for writing only. Before the exec, the child has our own descriptor.
         """
         name = os.readlink(f"/proc/self/fd/{self._logs[0][1]}")  # noqa: PTH115
         with contextlib.suppress(OSError):  # it ends, or closes one
@@ -153,23 +152,21 @@ class Pgbench:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
         return _text(self._out)
 
     @property
     def errors(self) -> str:
-        """What it has complained of."""
         return _text(self._errors)
 
     def reason(self, scripts: Sequence[Script]) -> str:
-        """Why it ended or goes no further, in a line."""
+        """Why it ended or cannot continue, in one line."""
         if self.code is not None and self.code < 0:
             return f"pgbench ended: signal {-self.code}"
         return error_of(self.errors, scripts, str(self.folder))
 
 
 def _bound(fd: int) -> None:
-    """Gives back what a file in memory holds beyond the part that is read."""
+    """Free the part of a file in memory beyond `PRINTED_MAX_BYTES`."""
     size = os.fstat(fd).st_size
     if size > PRINTED_MAX_BYTES:
         length = ctypes.c_long(size - PRINTED_MAX_BYTES)

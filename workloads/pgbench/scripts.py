@@ -1,4 +1,4 @@
-"""pgbench's scripts: which there are, what they do, and which line an error of pgbench means."""
+"""pgbench's scripts: names, contents, and the line that an error of pgbench refers to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 MAX_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
-# The parts of a script: what is quoted is taken whole, so that a semicolon or a backslash in it ends nothing.
+# The parts of a script: quoted text is one part, so that a semicolon or a backslash in it ends nothing.
 PART = re.compile(
     r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"""
     r"""|\\[;:]|;|\n|(?:(?!(?<!\w)[eE]')[^;\n'"$/\\-])+|.""",
     re.S,
 )
-# A command of pgbench's own: to the end of the line, or of the last of lines that end with a backslash.
+# A command of pgbench's own: to the end of the line, or of the last continuation line.
 META = re.compile(r"\\(?![;:])[^\n]*(?:(?<=\\)\n[^\n]*)*")
 META_NAME = re.compile(r"\\[\s\\]*(\w*)")
 OF_RESULT = ("\\gset", "\\aset")  # part of the SQL command before them
@@ -26,7 +26,7 @@ WRITES = re.compile(
     r"\b(insert|update|delete|merge|copy|truncate|create|drop|vacuum|into|for\s+(no\s+key\s+)?update)\b"
 )
 CALL = re.compile(r"""((?:[\w$"]+\s*\.\s*)*[\w$"]+)\s*\(""")
-# What may stand before a parenthesis in a script that only reads: words of SQL, and functions that write nothing.
+# Words before a parenthesis in a script that only reads: SQL keywords, and functions that write nothing.
 CALLED = """
 all and any array as between by case cast cube distinct else end except exists explain extract filter from group
 having ilike in intersect is join lateral like limit materialized not offset on or order over row rollup select sets
@@ -39,11 +39,11 @@ sign sqrt stddev string_agg substr substring sum to_char to_date to_timestamp tr
 """
 READ_ONLY_CALLS = frozenset(CALLED.split())
 SLEEP = re.compile(r"\bpg_sleep(_for|_until)?\s*\(", re.I)
-# The last command of each file. pgbench reads its clock anew when it has waited, and after a command of its own. Where
-# answers are there at once it would not, and log a transaction of 0 us: one in a hundred of short ones.
+# The last command of each file. pgbench reads its clock after waiting, and after a command of its own. If an answer
+# came at once it would not, and log a transaction of 0 us: one in a hundred of short ones.
 CLOCK = "\\set pgbed_ended 0"
-# How pgbench says which command of which script failed, both from 0: one of SQL, or one of its own, whose reason is
-# the line before.
+# pgbench's messages about a failed command, with script and command counted from 0: an SQL command, or one of its own,
+# whose reason is the line before.
 OF_SQL = re.compile(r"client \d+ script (\d+) (?:aborted in )?command (\d+) query \d+:\s*(.*)", re.S)
 OF_OWN = re.compile(r"client \d+ aborted in command (\d+) \(.*\) of script (\d+); (.*)")
 OF_CONDITION = re.compile(r'condition error in script "(.*)" command (\d+): (.*)')  # commands count from 1
@@ -52,7 +52,7 @@ TOLD = re.compile(r"pgbench:(?: error| fatal)?: *(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script with its weight. `text` is empty for a built-in one, which has its name from pgbench."""
+    """A script with its weight. `text` is empty for a built-in one, which pgbench knows by name."""
 
     name: str
     weight: int = 1
@@ -67,12 +67,12 @@ BUILTIN = {"select": "select-only", "tpcb": "tpcb-like", "simple": "simple-updat
 
 
 def timed(script: Script) -> str:
-    """The text of a script's file: its own, and at the end what makes pgbench read its clock."""
-    return f"{script.text}\n\n{CLOCK}\n"  # two line ends, as its last line may go on
+    """A script's text for its file, with a last command that makes pgbench read its clock."""
+    return f"{script.text}\n\n{CLOCK}\n"  # two line ends, since its last line may continue
 
 
 def read(spec: str) -> Script:
-    """The script of FILE or FILE@WEIGHT, or of what only one of pgbench's own begins with, where no file is called so.
+    """Read FILE or FILE@WEIGHT or, if there is no such file, a unique prefix of a built-in script's name.
 
     Raises ValueError if there is no such script.
     """
@@ -103,14 +103,14 @@ def read(spec: str) -> Script:
 
 
 def checked(script: Script) -> Script:
-    """The script, whose name is a plain file's, or one of the built-in ones'. Raises ValueError for another."""
+    """The script, if its name is a plain file name or a built-in one. Raises ValueError otherwise."""
     if script.name in BUILTIN.values() if script.builtin else NAME.fullmatch(script.name):
         return script
     raise ValueError(f"script {script.name!r}: a script's name has letters, digits, and _ - + . only")
 
 
 def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
-    """The scripts of a plan. Raises ValueError where one cannot be, or two go by one name."""
+    """The scripts of a plan. Raises ValueError if one is invalid, or two have the same name."""
     if not specs:
         raise ValueError(
             "no script given: --workload pgbench:FILE.sql, or pgbench-select, pgbench-tpcb, pgbench-simple"
@@ -128,7 +128,7 @@ def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
 def commands(text: str) -> list[tuple[int, str]]:
     """The commands of a script as pgbench counts them: the line (from 1) that each begins in, and its text.
 
-    One of pgbench's own, which ends SQL before it, has its name in small letters right behind the backslash.
+    A command of pgbench's own, which ends any SQL before it, has its name in lower case right after the backslash.
     """
     found: list[tuple[int, str]] = []
     line, begun, sql, place = 1, 0, "", 0
@@ -165,7 +165,7 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def writes(script: Script) -> bool:
-    """Whether a script may write: a guess that errs on the side of yes, as for functions that are not known."""
+    """Whether a script may write: errs on the side of yes, such as for unknown functions."""
     if script.builtin:
         return script.name != BUILTIN["select"]
     return any(_may_write(sql) for _, text in commands(script.text) if text[0] != "\\" for sql in text.split("\\;"))
@@ -181,20 +181,20 @@ def _may_write(sql: str) -> bool:
 
 
 def sleeps(scripts: Iterable[Script]) -> bool:
-    """Whether clients rest within a script, so that a session at rest says nothing."""
+    """Whether clients rest within a script, so that an idle session means nothing."""
     return any(text.startswith("\\sleep") for script in scripts for _, text in commands(script.text))
 
 
 def waits(scripts: Iterable[Script]) -> bool:
-    """Whether a script takes a time by the clock, in its client or in the server, as far as its text tells."""
+    """Whether a script waits by the clock, in its client or in the server, as far as its text tells."""
     scripts = tuple(scripts)
     return sleeps(scripts) or any(SLEEP.search(sql) for each in scripts for _, sql in commands(each.text))
 
 
 def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
-    """The reason of a failure in one line, from what pgbench wrote to standard error, with script and line.
+    """The reason of a failure in one line, from pgbench's standard error, with script and line.
 
-    `folder` is where the scripts' files were; their names stand without it.
+    `folder` held the scripts' files, and is removed from their names.
     """
     text = errors.replace(f"{folder}/", "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -227,7 +227,7 @@ def _place(scripts: Sequence[Script], number: int, command: int) -> str:
 
 
 def _place_of_condition(scripts: Sequence[Script], name: str, command: int) -> str:
-    """Where a condition is wrong; the end of a script is when an `\\if` is open, whose place is told."""
+    """Script and line of a wrong condition; an unclosed `\\if` is reported at the end, but located where it begins."""
     known = next((script for script in scripts if script.name == name), None)
     found = commands(known.text) if known is not None else []
     opened: list[int] = []

@@ -1,10 +1,10 @@
-"""A step of pgbench in slices: what its log says of each turn of its server, and which transactions were cut.
+"""A step of pgbench in slices: the work of each turn of its server by the log, and which transactions were cut.
 
 pgbench and its backends are stopped between turns, wherever they are, so each client has a transaction in flight at
-each stop. It counts in the turn in which it ends, and has no time of its own. The log comes in blocks, so it is told
-later what was done by the end of a turn: once each thread of pgbench has logged one that ended after it. Where not
-every transaction is in the log, numbers are interpolated over active time, in which a turn begins where the one before
-it ended: what one turn has too many of, its neighbour lacks.
+each stop. It counts in the turn in which it ends, and has no time of its own. The log comes in blocks, so the work by
+the end of a turn is reported later: once each thread of pgbench has logged a later transaction. If not every
+transaction is logged, numbers are interpolated over active time, in which turns adjoin: any excess of one turn is
+missing from its neighbour.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from workloads import slice_times
 from workloads.counter_page import Page
 
-BY_LINE_NS = 100_000_000  # a log that comes line by line is there so long after
-PATIENCE_NS = 1_000_000_000  # of active time, for a client of whom no later line comes
+BY_LINE_NS = 100_000_000  # delay of a log that comes line by line
+PATIENCE_NS = 1_000_000_000  # of active time, for a client without a later line
 
 
 class _Point(NamedTuple):
-    """How many transactions a client had done when one of them ended."""
+    """A client's number of transactions at the end of one of them."""
 
     ended_ns: int
     done: int
@@ -31,23 +31,23 @@ class _Point(NamedTuple):
 @dataclass(slots=True)
 class _Client:
     first: _Point
-    last: _Point  # before the end of the turn that is told next
+    last: _Point  # before the end of the turn that is reported next
     later: deque[_Point] = field(default_factory=deque)
 
 
 class Slices:
-    """The turns of one server. `every` is how many transactions a line of the log stands for."""
+    """The turns of one server. A line of the log stands for `every` transactions."""
 
     def __init__(self, page: Page, began_ns: int, every: int) -> None:
         self._page, self._every = page, every
         self._opened: list[int] = []
-        self._closed: list[int] = []  # of those before the newest
-        self._active: list[int] = []  # what active time a turn begins at; from the step's begin on
+        self._closed: list[int] = []  # ends of all but the newest
+        self._active: list[int] = []  # active time at the start of each turn, from the step's begin on
         self._told = self._done = 0
         self._clients = [_Client(_Point(began_ns, 0), _Point(began_ns, 0)) for _ in range(page.roles)]
 
     def look(self) -> None:
-        """Takes in what turns there have been. After the log was read, so that none of its lines is ahead of this."""
+        """Read the turns so far. Call it after reading the log, so that none of its lines is ahead of them."""
         begun = slice_times.begun(self._page)
         while len(self._opened) < begun:
             number = len(self._opened)
@@ -66,7 +66,7 @@ class Slices:
         return self._active[number] + (min(t_ns, closed_ns) if closed_ns else t_ns) - self._opened[number]
 
     def stops_ns(self, since_ns: int, halted_ns: int, continued_ns: int) -> tuple[int, ...]:
-        """How long pgbench was stopped each time: before its first turn, between turns, and from the last one on."""
+        """Lengths of pgbench's stops: before its first turn, between turns, and after the last one."""
         closed = [since_ns, *(self._closed_at(number) or halted_ns for number in range(len(self._opened)))]
         between = (opened_ns - closed_ns for closed_ns, opened_ns in zip(closed, self._opened, strict=False))
         return (*between, continued_ns - min(closed[-1], halted_ns))
@@ -78,11 +78,11 @@ class Slices:
         return bool(closed_ns) and begun_ns <= closed_ns < ended_ns
 
     def add(self, client: int, ended_ns: int, done: int) -> None:
-        """Add the end of a transaction, with which its client has done `done`; they come in order."""
+        """Add the end of a transaction, with which its client has done `done`; calls come in order."""
         self._clients[client].later.append(_Point(ended_ns, done))
 
     def tell(self, logged_ns: int) -> None:
-        """Tells what was done by the end of each turn of which all is logged: the log is complete up to a time."""
+        """Report the work by the end of each turn that is fully logged: the log is complete up to a time."""
         while self._told + 1 < len(self._opened):
             until_ns, active_ns = self._opened[self._told + 1], self._active[self._told + 1]
             if logged_ns < until_ns:
@@ -94,7 +94,7 @@ class Slices:
             self._tell_next(active_ns)
 
     def finish(self) -> None:
-        """Tells the rest: the log is complete."""
+        """Report the rest: the log is complete."""
         self.look()
         while self._told < len(self._opened) and (closed_ns := self._closed_at(self._told)):
             following = self._told + 1
@@ -108,7 +108,6 @@ class Slices:
         )
 
     def _advance(self, until_ns: int) -> None:
-        """To the last transaction of each client that ended before a time."""
         for client in self._clients:
             while client.later and client.later[0].ended_ns < until_ns:
                 client.last = client.later.popleft()
@@ -116,14 +115,13 @@ class Slices:
                     client.first = client.last
 
     def _tell_next(self, active_ns: int) -> None:
-        """How many had been done at a time is told of the next turn."""
         done = sum(self._done_by(client, active_ns) for client in self._clients)
         self._done = max(self._done, round(done))
         slice_times.tell(self._page, self._told, self._done)
         self._told += 1
 
     def _done_by(self, client: _Client, active_ns: int) -> float:
-        """What a client had done at a time of active time that lies after its `last`."""
+        """Transactions of a client at an active time after its `last`."""
         last = client.last
         if self._every == 1:
             return last.done
@@ -139,5 +137,5 @@ class Slices:
 
 
 def logged_by_line(now_ns: int) -> int:
-    """Up to when a log is complete that comes line by line."""
+    """Up to when a log that comes line by line is complete."""
     return now_ns - BY_LINE_NS

@@ -1,4 +1,4 @@
-"""What the launcher of a step is given on its standard input, as JSON."""
+"""JSON input of the launcher of a step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_LINES_PER_S, MOST_EVERY = 500.0, 1024
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the first cell's warm-up found: a line of the log for how many transactions, and how many of these lines a
-    thread then writes in a second; None where there was no warm-up.
+    """Findings of the first cell's warm-up: transactions per line of the log, and such lines per second and thread, or
+    None without a warm-up.
 
-    A line costs pgbench more than half a transaction of its own, and its reader about as much.
+    A line costs pgbench more than half a transaction, and its reader about as much.
     """
 
     log_every: Annotated[int, Meta(ge=1, le=MOST_EVERY)] = 1
@@ -25,7 +25,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tps: float, threads: int) -> Found:
-        """By the transactions of all threads in a second: as full a log as costs little."""
+        """From the transactions per second of all threads: as full a log as is cheap."""
         every = 1
         while tps / every > MOST_LINES_PER_S and every < MOST_EVERY:
             every *= 2
@@ -33,11 +33,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. Where the log
-    may be `log_thinned`, lines are left out of it that are more than MOST_LINES_PER_S.
+    """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. If the log
+    may be `log_thinned`, lines beyond MOST_LINES_PER_S are left out of it.
 
-    `folder` is there for files, `data_folder` for those of the server. For a background workload `first`, `until` and
-    `schema` are as `workloads.base.Place` has them.
+    `folder` is for files, `data_folder` for those of the server. For a background workload, `first`, `until` and
+    `schema` are as in `workloads.base.Place`.
     """
 
     page_fd: int

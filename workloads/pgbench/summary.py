@@ -1,4 +1,4 @@
-"""What pgbench prints at its end, by labels: blanks and lines that are not known are taken as they come."""
+"""pgbench's final report, parsed by labels; blanks and unknown lines are tolerated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from workloads.pgbench.scripts import CLOCK
 
-# label -> name in the report. Versions differ in which they print; see the pattern of each.
+# label -> name in the report. Versions print different ones; see the pattern of each.
 COUNTS = {
     "number of transactions actually processed": "processed",
     "number of failed transactions": "failed",
@@ -34,9 +34,9 @@ STATEMENT = re.compile(r"\s+([\d.]+)((?:\s+\d+){0,2})\s+(\S.*)")
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The totals and, in `statements`, each command's: script (from 1), text, mean ms, failures, retries.
+    """The totals and, in `statements`, each command's script (from 1), text, mean ms, failures, retries.
 
-    Of several scripts `scripts` has each one's name and transactions.
+    With several scripts, `scripts` has each one's name and transactions.
     """
     found: dict[str, Any] = {}
     scripts: list[dict[str, Any]] = []

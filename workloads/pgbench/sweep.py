@@ -12,7 +12,7 @@ INIT = "init"
 
 
 def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, Any]]:
-    """Their records, `init` first; names begin with `short`. Raises UnknownName or ValueError."""
+    """Records of the steps, `init` first; names begin with `short`. Raises UnknownName or ValueError."""
     given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
     if len(given_ways) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
@@ -51,5 +51,5 @@ def _step(name: str, kind: str, clients: int, options: SweepOptions) -> dict[str
 
 
 def seed_of(plan_seed: int, step: str, repeat: int) -> int:
-    """The same for all builds, other for each step and repeat."""
+    """A seed that is the same for all builds, but different for each step and repeat."""
     return int.from_bytes(hashlib.sha256(f"{plan_seed}/{step}/{repeat}".encode()).digest()[:4], "big")

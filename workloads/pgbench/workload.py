@@ -1,7 +1,7 @@
 """pgbench as a workload: see `workloads.base`.
 
-In its record `options` are what differs from the defaults, `scripts` what is run, `log_every` how many transactions
-there are to a line of the log (0: what the first cell's warm-up finds), `programs` the pgbench that was found.
+Its record has `options`, the differences from the defaults; `scripts`; `log_every`, the transactions per line of the
+log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ ROUGH_TPS = 5000.0  # of a client, on a small machine
 ROUGH_SCALE_S = 0.4  # to make 100,000 accounts
 SCALE_BYTES = 16 << 20
 CLUSTER_BYTES = 64 << 20
-WRITTEN = 1.5  # what tables may grow by where rows are replaced
-SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of who watches that
+WRITTEN = 1.5  # growth of tables whose rows are replaced
+SETUP_CONNECTIONS = 2  # of pgbench before its clients connect, and of its observer
 CHECK_S = 10
-SLICED_SECONDS = 4  # of each server, where no length is asked for
-# Options whose steps cannot be interleaved, and why: pgbench is stopped during another server's slice.
+SLICED_SECONDS = 4  # of each server, by default
+# Options whose steps cannot be interleaved, with the reason: pgbench is stopped during another server's slice.
 NOT_SLICED = {
     "rate": "transactions become due while their server is stopped",
     "connect": "server processes that live for one transaction cannot be stopped in time",
@@ -65,7 +65,7 @@ NOT_SLICED = {
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
 COLD = "--between cold takes its files out of the page cache"
-LOG_EVERY_READ = 16  # of the built-in script that only reads, in the background
+LOG_EVERY_READ = 16  # for the built-in read-only script, in the background
 OPEN_END_S = 1_000_000  # of a background workload, which ends with the main one
 NOT_IN_BACKGROUND = {
     **dict.fromkeys(
@@ -79,13 +79,13 @@ PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
 class Pgbench:
-    """See `workloads.base.Workload`. One for each built-in script, and one for scripts of the user's own."""
+    """See `workloads.base.Workload`. One for each built-in script, and one for the user's own scripts."""
 
     def __init__(self, name: str, description: str, short: str, options: type[Options]) -> None:
         self.name = name
         self.description = description
         self.options = options
-        self._short = short  # the steps' names begin with it
+        self._short = short  # prefix of the steps' names
 
     def plan(self, options: Options) -> Plan:
         scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
@@ -109,7 +109,7 @@ class Pgbench:
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
-        """Refuses what this pgbench does not know, and scripts that it cannot read."""
+        """Refuse features that this pgbench lacks, and scripts that it cannot read."""
         options, scripts, program = recorded(record), _scripts(record), record.get("programs", {}).get(PROGRAM, {})
         if not {"path", "version"} <= program.keys():
             raise ValueError("the record names no pgbench")
@@ -122,12 +122,12 @@ class Pgbench:
                     f"({program['path']})"
                 )
         own = [script for script in scripts if not script.builtin]
-        as_root = os.geteuid() == 0  # then nobody reads them, who may not enter a folder that is root's own
+        as_root = os.geteuid() == 0  # run as nobody, who may not enter a folder of root's
         with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
             Path(folder).chmod(0o755)
             for script in own:
                 (Path(folder) / script.name).write_text(script.text)
-            # It reads the scripts before it connects, which it then cannot: there is no server in this folder.
+            # It reads the scripts before it fails to connect: there is no server in this folder.
             call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
             told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
             if "connection to server" not in told and "could not connect" not in told:
@@ -155,7 +155,7 @@ class Pgbench:
         if len(options.clients or ()) != 1:
             raise ValueError("clients: a background workload has one number of clients")
         planned = self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
-        # How many there are in a second is found for the main load only.
+        # The rate is measured for the main workload only.
         known = not planned.record["writes"] and all(script.builtin for script in _scripts(planned.record))
         usual = LOG_EVERY_READ if known else 1
         return replace(planned, record={**planned.record, "log_every": planned.record["log_every"] or usual})
@@ -273,7 +273,7 @@ class Pgbench:
 
 
 def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
-    """What a program that is to end soon writes to standard error. Raises ValueError where it does not begin or end."""
+    """Standard error of a program that should end soon. Raises ValueError if it does not start or end."""
     try:
         account = pwd.getpwnam("nobody") if as_nobody else None
         return subprocess.run(
@@ -300,7 +300,7 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
 
 
 def _check(options: Options, scripts: Sequence[Script]) -> None:
-    """Raises ValueError for what no pgbench can do."""
+    """Raises ValueError for invalid combinations of options and scripts."""
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
         raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
@@ -335,8 +335,8 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
 def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: Found, clients: float) -> bool:
     """Whether a block of a thread's log, with one of `every` transactions in it, may take long to fill.
 
-    `clients` are those of the step to those of the warm-up. Where there was none nobody knows it of scripts of the
-    user's own; of the built-in ones there are hundreds in a second, unless limited.
+    `clients` is the ratio of the step's to the warm-up's. Without a warm-up, nothing is known about the user's own
+    scripts; built-in ones do hundreds of transactions a second, unless limited.
     """
     if options.rate is not None:
         return options.rate <= SLOW_LINES
@@ -350,7 +350,7 @@ def _expected_s(step: Record) -> float:
 
 
 def _read(specs: Sequence[str]) -> tuple[Script, ...]:
-    """Scripts of the user's own; none where one cannot be read: that is said when they are planned."""
+    """The user's own scripts; none if one cannot be read, which planning reports."""
     try:
         return read_all(specs)
     except ValueError:
@@ -358,7 +358,7 @@ def _read(specs: Sequence[str]) -> tuple[Script, ...]:
 
 
 def _files(scripts: Sequence[Script]) -> str:
-    """What is run, where that is not one of pgbench's own scripts alone."""
+    """Names of the scripts, unless it is a single built-in one."""
     return ", ".join(script.name for script in scripts if not script.builtin or len(scripts) > 1)
 
 
