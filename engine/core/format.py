@@ -78,7 +78,7 @@ def size_bytes(value: str, default_unit: str) -> int:
 
 
 def number(text: str) -> int | float:
-    """Parse a number printed by a server; integers stay integers."""
+    """Integers stay integers."""
     try:
         return int(text)
     except ValueError:

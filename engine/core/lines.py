@@ -65,10 +65,7 @@ class LineBuffer:
 
 
 class Lines:
-    """Both directions of a connection. The descriptors stay the caller's.
-
-    For write timeouts to hold, `writing` must be non-blocking; `reading` may be either.
-    """
+    """Both directions; descriptors stay the caller's. `writing` must be non-blocking for timeouts of writes."""
 
     def __init__(self, reading: int = -1, writing: int = -1, max_bytes: int = MAX_BYTES) -> None:
         self.reading, self.writing = reading, writing
@@ -82,7 +79,7 @@ class Lines:
         return bool(self._lines) or self._buffer.begun
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """Return the next line; without a timeout, wait forever. Raises LineError."""
+        """Without a timeout, wait forever. Raises LineError."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._lines:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
@@ -128,7 +125,6 @@ class Lines:
 
 
 def encoded(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of JSON, including the newline."""
     return json.dumps(record).encode() + b"\n"
 
 

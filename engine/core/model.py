@@ -102,7 +102,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Name in tables: `16.3`, `16.3 insert+pgbench-select`, or `16.3 A/A` for the control."""
+        """Name in tables: `16.3 insert+pgbench-select`, or `16.3 A/A` for the control."""
         return " ".join(filter(None, (self.build, self.workload))) + CONTROLS.get(self.control, f" {self.control}")
 
 
@@ -120,10 +120,7 @@ def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Su
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One fresh cluster and all its steps. `id` is unique in its run and names the cell's folder.
-
-    `ordinal` is its place in time, from 0; `repeat` counts from 1 and pairs cells of different subjects.
-    """
+    """A fresh cluster and its steps. `ordinal` counts from 0 in time; `repeat` from 1 and pairs cells of subjects."""
 
     id: str
     ordinal: int
@@ -261,5 +258,4 @@ class Manifest:
 
 
 def config_key(config: str, build: str) -> str:
-    """Key of `Manifest.configs`."""
     return f"{config}/{build}"

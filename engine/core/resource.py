@@ -7,8 +7,6 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that closes itself."""
-
     @abstractmethod
     def close(self) -> None:
         """Release everything that is held."""

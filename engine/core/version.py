@@ -24,5 +24,4 @@ def order_of(postgres: str) -> tuple[int, ...]:
 
 
 def revision() -> str:
-    """Revision of the flake that pgbed was built from; empty without one."""
     return os.environ.get("PGBED_REVISION", "")

@@ -38,10 +38,7 @@ class Account:
             os.lchown(path, self.uid, self.gid)
 
     def barred_at(self, path: Path) -> Path | None:
-        """The first folder on the way to `path` (included) that this user may not enter, or None.
-
-        Uses owner, group and mode bits of the existing folders; ignores access lists.
-        """
+        """The first folder on the way to `path` that this user may not enter, by mode bits; ignores access lists."""
         if not self.switch:
             return None
         whole = path.resolve()
@@ -58,7 +55,6 @@ class Account:
         return path.is_file() and self.barred_at(path.parent) is None and self._passes(path.stat())
 
     def _passes(self, status: os.stat_result) -> bool:
-        """Whether the execute bit that applies to this user is set: for running a file or entering a folder."""
         if status.st_uid == self.uid:
             return bool(status.st_mode & stat.S_IXUSR)
         return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == self.gid else stat.S_IXOTH))

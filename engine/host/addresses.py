@@ -48,7 +48,7 @@ def check_free(address: str, port: int, count: int) -> None:
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
-    """A listening socket; the caller closes it. Raises OSError."""
+    """The caller closes it. Raises OSError."""
     bound = _bound(address, port)
     bound.listen()
     return bound

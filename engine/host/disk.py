@@ -22,7 +22,6 @@ def free_bytes(path: Path) -> int:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or its nearest existing parent."""
     nearest = path.absolute()
     while not os.path.exists(nearest):  # noqa: PTH110 (false for a name that is too long)
         nearest = nearest.parent
@@ -57,10 +56,7 @@ def _entries(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_text(path: Path, text: Visible) -> None:
-    """Write a file named by the user, or to a pipe without waiting for its reader.
-
-    Raises OSError, leaving no partial file.
-    """
+    """Do not wait for a pipe's reader. Raises OSError, leaving no partial file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEVER_WAIT, 0o666)
     os.set_blocking(descriptor, True)
     try:
@@ -93,10 +89,7 @@ def _is_written_to(path: Path) -> bool:
 
 
 def replace_text(path: Path, text: Visible) -> int:
-    """Write a file named by the user atomically; return its bytes. Raises OSError.
-
-    Devices and pipes are written to directly, and a symlink stays one.
-    """
+    """Write a file atomically, but devices and pipes directly; return its bytes. Raises OSError."""
     encoded = text.encode()
     if _is_written_to(path):
         write_text(path, text)

@@ -47,8 +47,6 @@ NOT_A_PLAIN_DISK = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`found` is what the machine has; `reason` and `remedy` are empty if that is fine."""
-
     name: str
     status: Status
     found: str
@@ -70,7 +68,6 @@ def judge(record: EnvironmentRecord) -> tuple[Check, ...]:
 
 
 def judged(name: str, found: str, fine: bool, reason: str, remedy: str) -> Check:
-    """A check that warns unless `fine`."""
     return Check(name, "ok", found) if fine else Check(name, "warn", found, reason, remedy)
 
 

@@ -82,10 +82,9 @@ GAUGES: tuple[Gauge, ...] = (
 def drift(
     before: EnvironmentRecord, after: EnvironmentRecord, *, under_load: bool = False, gauges: bool = True
 ) -> tuple[str, ...]:
-    """A sentence for each change large enough to move a result.
+    """A sentence for each change large enough to move a result; without `gauges`, of settings only.
 
-    Skips values that only one record has, and temperatures if only the second record was taken under load, as load
-    heats. Without `gauges`, only settings count.
+    Skips values of one record only, and temperatures if only the second record was taken under load, as load heats.
     """
     sentences: list[str] = []
     for section, key, name in SETTINGS:
@@ -111,13 +110,11 @@ def drift(
 
 
 def value(record: EnvironmentRecord, section: str, key: str) -> Any:
-    """A record's value, or None."""
     part = record.get(section)
     return part.get(key) if isinstance(part, dict) else None
 
 
 def number(record: EnvironmentRecord, section: str, key: str) -> float | None:
-    """A record's value, or None unless it is a number."""
     reading = value(record, section, key)
     return reading if isinstance(reading, int | float) and not isinstance(reading, bool) else None
 

@@ -57,10 +57,7 @@ _BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns
 
 
 def record(path: Path) -> EnvironmentRecord:
-    """The record of this machine, with storage for the filesystem that holds, or will hold, `path`.
-
-    Takes about a third of a second to measure how fast the CPUs compute, and how busy others keep them.
-    """
+    """Takes a third of a second to measure the CPUs' speed and load; storage is that of `path`, which may not exist."""
     path = existing(path)
     try:
         device = device_of(path)
@@ -100,7 +97,7 @@ def _machine() -> str | None:
 
 
 def _adapters() -> str:
-    """Built-in addresses of network adapters, without those assigned by a boot or a container."""
+    """Built-in addresses only, not those assigned by a boot or a container."""
     adapters = (path for path in NETWORK.glob("*") if (path / "device").exists())
     addresses = (_text(path / "address") for path in adapters if _text(path / "addr_assign_type") == "0")
     return " ".join(sorted(address for address in addresses if address and address.strip("0:")))
@@ -331,6 +328,5 @@ def _kib(text: str, name: str) -> int | None:
 
 
 def _all_of(folders: list[Path], name: str) -> str | None:
-    """The distinct values in all folders."""
     answers = sorted({text for folder in folders if (text := _text(folder / name))})
     return ", ".join(answers) or None

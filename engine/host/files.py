@@ -29,10 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | None:
-    """The first symlink, FIFO, device or socket below a folder, except those `passed_over`.
-
-    `passed_over` gets paths relative to the folder; folders that it passes over are not entered.
-    """
+    """The first symlink, FIFO, device or socket below a folder not `passed_over`, by relative path."""
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(parent, name)
@@ -45,10 +42,7 @@ def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | Non
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
-    """A descriptor of a regular file; the caller closes it. Raises OSError, also for anything but a regular file.
-
-    Refuses a symlink as the last component unless `follow`.
-    """
+    """Raises OSError, also for anything but a regular file, and for a symlink unless `follow`."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW), 0o644)
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
@@ -71,7 +65,6 @@ def read_plain(path: Path, limit: int = TEXT_MAX_BYTES, *, follow: bool = False)
 
 
 def forget_cached(folder: Path) -> None:
-    """Drop the clean pages of a folder's files from the page cache."""
     for folder_path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # it vanished meanwhile, or is a symlink

@@ -30,7 +30,6 @@ def is_held() -> bool:
 
 
 def others() -> tuple[str, ...]:
-    """A line for each other user whose run measures on this machine."""
     return tuple(
         f"a run of user {_name(uid)} is measuring on this machine, too: each disturbs the other's figures"
         for uid in sorted(_measuring() - {os.geteuid()})
@@ -39,10 +38,7 @@ def others() -> tuple[str, ...]:
 
 @contextmanager
 def exclusive_run(*, concurrent: bool) -> Iterator[None]:
-    """Keep the user's other runs off this machine while this one measures, unless it may be `concurrent`.
-
-    Raises UserError if another run is under way.
-    """
+    """Keep the user's other runs off this machine, unless `concurrent`. Raises UserError if one is under way."""
     with ExitStack() as kept:
         for folder in _folders(os.geteuid()):
             lock = _opened(folder / f"{NAME}{os.geteuid()}")

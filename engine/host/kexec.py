@@ -65,7 +65,6 @@ def hindrance(root: Path = Path("/")) -> str:
 
 
 def check() -> None:
-    """Raise UserError if this machine cannot boot another kernel."""
     why = hindrance()
     if why:
         raise UserError(f"--kernel-by reboot: {why}")

@@ -15,10 +15,7 @@ VARIABLE = "PGBED_INSTALL"
 
 
 def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
-    """Install the packages, keyed by program, if possible.
-
-    Reports failures without raising: the caller that looks for a program says what its absence means.
-    """
+    """Reports failures without raising: the caller that looks for a program says what its absence means."""
     installer = os.environ.get(VARIABLE)
     if not installer or not packages:
         return

@@ -144,7 +144,6 @@ def _names() -> str:
 
 
 def _refusal(answer: Answer) -> str:
-    """Why perf did not count: its first message, and the kernel's setting."""
     return f"{_first_line(answer.errors or answer.output)}{_paranoia()}"
 
 
@@ -207,7 +206,6 @@ class Counting:
         self.close()
 
     def start(self) -> None:
-        """Raises UserError if perf has ended."""
         self._tell("enable")
 
     def stop(self) -> None:
@@ -243,7 +241,6 @@ class Counting:
         self._orders = self._answers = -1
 
     def _tell(self, order: str) -> None:
-        """Send a command and wait until perf has acknowledged it."""
         with suppress(BrokenPipeError):
             os.write(self._orders, f"{order}\n".encode())
         until_s, answer = time.monotonic() + PATIENCE_S, b""
@@ -260,7 +257,6 @@ class Counting:
                 answer += part
 
     def _end_words(self) -> str:
-        """Why perf ended on its own."""
         try:
             _, errors = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:

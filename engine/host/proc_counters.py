@@ -58,10 +58,7 @@ def _read(path: Path) -> bytes:
 
 
 class ProcCounting:
-    """Count some processes from `start` to `stop`, like `engine.host.perf.Counting`, but raising nothing.
-
-    Includes children started meanwhile; for those that ended by `stop`, only CPU time (to a clock tick) and faults.
-    """
+    """Like `perf.Counting`, but never raises; of children that ended by `stop`, only CPU time (in ticks) and faults."""
 
     user_only = False
 
@@ -101,4 +98,4 @@ class ProcCounting:
         return found
 
     def close(self) -> None:
-        """Nothing to end."""
+        pass

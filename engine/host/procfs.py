@@ -56,7 +56,6 @@ class Task(NamedTuple):
         return self.voluntary + self.involuntary
 
     def counters(self) -> dict[str, int]:
-        """The counters that can be summed over processes."""
         return added_up((self,))
 
 
@@ -64,7 +63,6 @@ COUNTERS = ("cpu_ns", "runq_ns", "timeslices", "voluntary", "involuntary", "read
 
 
 def added_up(tasks: Collection[Task]) -> dict[str, int]:
-    """Sum of `Task.counters` over processes."""
     sums = dict.fromkeys(COUNTERS, 0) | {
         name: sum(values)
         for name, values in zip(Task._fields, zip(*tasks, strict=True), strict=False)
@@ -75,9 +73,7 @@ def added_up(tasks: Collection[Task]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Fields of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` tells processes with the same pid
-    apart.
-    """
+    """Times in ns, truncated to ticks; `start_ticks` tells processes with the same pid apart."""
 
     state: str
     parent: int
@@ -111,11 +107,7 @@ def number_after(data: bytes, label: bytes) -> int:
 
 
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
-    """A task from the texts of its three files; `io` may be empty.
-
-    For speed, as it runs hundreds of times a second, each label is searched for after the previous one, and the last
-    from the end.
-    """
+    """Labels are searched for after the previous one, for speed: hundreds per second. `io` may be empty."""
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
     at = status.index(b"\nState:") + 7
     state = status[at : at + 4].strip()[:1].decode()
@@ -138,7 +130,6 @@ def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
 
 
 def _switches(status: bytes) -> tuple[int, int]:
-    """Voluntary and involuntary context switches: the last two lines of `/proc/PID/status`."""
     at = status.rfind(b"\nvoluntary_ctxt_switches:")
     if at < 0:
         return 0, 0
@@ -156,8 +147,6 @@ def _block_io(io: bytes) -> tuple[int, int]:
 
 
 class HeldFiles(Closing):
-    """Open file descriptors: a context manager that closes them."""
-
     def __init__(self) -> None:
         self._files: list[int] = []
 
@@ -201,14 +190,10 @@ class TaskReader(HeldFiles):
             raise
 
     def read(self) -> Task | None:
-        """None once the process is gone."""
         return self._read()
 
     def read_time(self) -> Task | None:
-        """Like `read`, but if it ran, only CPU time, run-queue wait and timeslices are current.
-
-        The rest is from the last full read. A waiting or stopped process is never reported that way twice.
-        """
+        """Like `read`, but with only CPU time, run-queue wait and timeslices up to date while the process runs."""
         return self._read(time_only=True)
 
     def _read(self, *, time_only: bool = False) -> Task | None:

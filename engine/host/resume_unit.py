@@ -160,7 +160,7 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
 
 
 def _exports() -> dict[str, str]:
-    """The command's environment, without the user's own search path for Python."""
+    """Without the user's own search path for Python."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -185,7 +185,6 @@ def remove(run: Path, root: Path = ROOT) -> None:
 
 
 def run_of(root: Path = ROOT) -> Path | None:
-    """The run that the next boot continues."""
     try:
         return Path((root / RUN).read_text().strip())
     except OSError:

@@ -21,8 +21,6 @@ Tunables = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The path of a tunable in kernels from `since` up to, but excluding, `until`."""
-
     since: tuple[int, int]
     until: tuple[int, int]
     path: str
@@ -44,7 +42,6 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 
 def known(release: str) -> dict[str, Path]:
-    """Paths of a kernel's tunables."""
     version = version_of(release)
     tunables = {
         name: Path(place.path)
@@ -135,7 +132,6 @@ def tuned(tunables: Tunables) -> Iterator[None]:
 
 
 def restore(before: Mapping[str, str]) -> None:
-    """Write back what `values` returned."""
     allowed = {place.path for places in PLACES.values() for place in places}
     for path, value in before.items():
         if path in allowed:

@@ -19,10 +19,7 @@ class ServerError(UserError):
 
 
 def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
-    """Raise ServerError if `account` cannot run `build` over a cluster in `folder`, which need not exist yet.
-
-    Without a build, if it cannot run clients there.
-    """
+    """Raise ServerError if `account` cannot run `build` (or, without, clients) in `folder`, which need not exist."""
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(
@@ -51,7 +48,6 @@ def check_sockets(base: Path) -> None:
 
 
 def socket_base(account: Account) -> Path:
-    """The folder in which private socket folders are created; see `Server`."""
     chosen = os.environ.get("PGBED_SOCKETS")
     if chosen:
         return Path(chosen)

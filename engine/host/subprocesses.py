@@ -30,16 +30,12 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """The start of its output, as one line for a message."""
         text = (self.errors if self.code else self.output).strip() or self.output.strip() or "nothing"
         return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
 def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run a program as `account` until it ends, then kill the rest of its process group.
-
-    Raises UserError if it cannot be started, prints more than a megabyte, or does not end in time.
-    """
+    """Run until it ends, then kill its process group. Raises UserError if it fails to start, or exceeds a limit."""
     program = command[0]
     try:
         child = subprocess.Popen(

@@ -25,7 +25,7 @@ MOST_BYTES = 64 << 20
 
 
 def pack(run: Path, to: Path) -> int:
-    """Write a run into a file; return its size in bytes. Raises UserError when the run is damaged."""
+    """Return the size in bytes. Raises UserError if the run is damaged."""
     folded = (path for probe in ("stacks", "offcpu") for path in run.glob(f"cells/*/{probe}/*.folded"))
     stacks = sorted(path for path in folded if path.is_file())
     with tempfile.TemporaryDirectory() as folder, readable(run):

@@ -71,10 +71,7 @@ def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def removable(run: Path, out: Path) -> Path:
-    """The resolved folder of a run directly below `out`.
-
-    Raises UserError for anything else, and while an engine or a server is at work in it.
-    """
+    """The folder of a run directly below `out`. Raises UserError for others, and while it is in use."""
     if run.is_symlink():
         raise UserError(f"{run}: a symlink; delete the run it points to, with --out and the folder that holds it")
     run = run.resolve()
@@ -94,11 +91,7 @@ def removable(run: Path, out: Path) -> Path:
 
 
 def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
-    """Remove a run's folder; return the bytes of disk freed.
-
-    The manifest goes last, so that an interrupted removal can be repeated. Raises UserError like `removable`, and if
-    something cannot be removed.
-    """
+    """Remove a run's folder, the manifest last so that it can be repeated; return the bytes freed. Raises UserError."""
     run = removable(run, out)
     with held(run):
         freed = disk.occupied_bytes(run)

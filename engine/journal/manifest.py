@@ -25,18 +25,13 @@ class _PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """What every reader may assume of any workload."""
-
     name: str
     steps: tuple[_PlannedStep, ...]
     clients: int = 1
 
 
 def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
-    """Raises UserError if the manifest is missing or damaged.
-
-    `signed`: also if this user did not sign it, see `engine.journal.signature`.
-    """
+    """Raises UserError if damaged or missing; `signed`: also if not signed by this user (`signature`)."""
     return manifest_of(read_record(run, signed=signed), run)
 
 

@@ -95,7 +95,6 @@ class JournalReader:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Raises UserError if the manifest is damaged."""
         return manifest_of(self._record, self.run)
 
     def __enter__(self) -> Self:
@@ -192,10 +191,7 @@ class JournalReader:
         after_ns: int = 0,
         until_ns: int = FAR_NS,
     ) -> list[Row]:
-        """Columns of role_second, in order. `which` rows and whose `step` are SQL, where ?1 is `id`.
-
-        The table is ordered by time across all steps, so the query is bounded by the step's own times.
-        """
+        """Rows of role_second; `which` and `step` are SQL, ?1 is `id`. Bounded by the step's times, as the table is."""
         began, ended = (f"(SELECT {column} FROM step WHERE id = {step})" for column in ("started_ns", "ended_ns"))
         within = f"t_ns > max(?2, {began}) AND t_ns <= min(?3, coalesce({ended} + {LAST_TICK_NS}, ?3))"
         where, order = f"{which} AND {within}", "t_ns, role_id"
@@ -203,7 +199,6 @@ class JournalReader:
         return converted(rows, list[of], self._table("role_second"))  # type: ignore[valid-type]
 
     def wait_seconds(self, step: int, after_ns: int = 0) -> list[WaitSecond]:
-        """Wait samples of a step's roles, in order."""
         where = f"step_id = ? AND {_WITHIN}"
         return self._read(WaitSecond, "wait_second", where, step, after_ns, FAR_NS, order="t_ns, role")
 
@@ -216,10 +211,7 @@ class JournalReader:
     def samples(
         self, step: int, after_ns: int = 0, until_ns: int = FAR_NS, sources: Collection[str] = ()
     ) -> list[tuple[int, int, str, dict[str, Any]]]:
-        """Samples of a step that end in (after_ns, until_ns], in order: (t_ns, dt_ns, source, data).
-
-        Without `sources`, those of all.
-        """
+        """Samples that end in (after_ns, until_ns], of some or all sources: (t_ns, dt_ns, source, data), in order."""
         where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(sources))})" if sources else "")
         arguments = (step, after_ns, until_ns, *sources)
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, *arguments, order="t_ns, source")
@@ -227,7 +219,7 @@ class JournalReader:
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
 
     def transactions(self, step: int, after_ns: int = 0) -> list[Transaction]:
-        """Individually timed transactions of a step that were recorded after `after_ns`, by their end."""
+        """Individually timed transactions recorded after `after_ns`, by their end."""
         where = "step_id = ? AND source = ? AND t_ns > ?"
         rows = self._rows("sample", "data", where, step, TRANSACTIONS, after_ns, order="t_ns")
         listed = [self._object("sample", data).get("ended") for (data,) in rows]
@@ -240,7 +232,6 @@ class JournalReader:
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
     def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
-        """Slices of blocks after `after_block`, in order; empty for a step without slices."""
         return self._read(SliceRow, "slice", "step_id = ? AND block > ?", step, after_block, order="block, place")
 
     def events(
@@ -264,7 +255,7 @@ class JournalReader:
         return found
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
-        """Settings of a cell's server that differ from the defaults: (name, value, source)."""
+        """Settings that differ from the server's defaults: (name, value, source)."""
         rows = self._rows("setting", "name, value, source", "attempt_id = ?", attempt, order="name")
         return converted(rows, list[tuple[str, str, str]], self._table("setting"))
 
@@ -328,10 +319,7 @@ def _counts(service: bytes, where: str) -> histogram.Counts:
 
 
 def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str]]) -> dict[str, Attempt]:
-    """The attempt that counts, by cell, where cells run side by side: all from one engine start per group.
-
-    That is the last start in which the whole group finished, else the last in which any of it ran.
-    """
+    """Per group from one engine start: the last in which the whole group finished, else the last."""
     chosen: dict[str, Attempt] = {}
     for group in groups:
         by_start: dict[int, dict[str, Attempt]] = {}
@@ -347,7 +335,7 @@ def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str
 
 
 def chosen_attempts(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
-    """The attempt that counts, by cell: the last that finished, else the last."""
+    """The last that finished, else the last."""
     chosen: dict[str, Attempt] = {}
     for attempt in attempts:
         if attempt.state == "finished" or attempt.cell not in chosen or chosen[attempt.cell].state != "finished":

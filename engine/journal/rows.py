@@ -21,7 +21,6 @@ class EngineStart:
     pid: int
 
     def wall(self, t_ns: int) -> int:
-        """Wall-clock time for a monotonic time of this session."""
         return self.wall_ns + t_ns - self.monotonic_ns
 
 

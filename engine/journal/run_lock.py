@@ -16,7 +16,6 @@ _TRIES, _PAUSE_S = 4, 0.05  # `is_locked` in another process holds the lock for 
 
 
 def is_locked(run: Path) -> bool:
-    """Whether an engine has the run's journal open."""
     try:
         lock = open_plain(run / "engine.lock")
     except OSError:

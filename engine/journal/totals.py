@@ -176,7 +176,6 @@ def time_s(kind: str, totals: StepTotals) -> float | None:
 
 
 def rows(kind: str, totals: StepTotals) -> int:
-    """Rows inserted or indexed by a step."""
     return totals.rows_indexed if kind == "index" else sum(role.rows for role in totals.of_kind("insert"))
 
 

@@ -58,8 +58,6 @@ def _insertion(table: str, *columns: str) -> str:
 
 
 class Database:
-    """Rows of a journal on this machine."""
-
     def __init__(self, run: Path, connection: sqlite3.Connection, lock: int) -> None:
         self.connection = connection
         self._run, self._lock = run, lock
@@ -156,7 +154,7 @@ class JournalWriter:
         self.rows.commit()
 
     def recover(self) -> None:
-        """Continue after a failed write (a full disk), dropping what was not committed of this second."""
+        """Continue after a failed write (a full disk), without what was not committed of this second."""
         self.rows.rollback()
 
     @property
@@ -175,7 +173,6 @@ class JournalWriter:
         return cells
 
     def last_attempt(self) -> int:
-        """Id of the last attempt; 0 before the first."""
         (last,) = self.database.execute("SELECT coalesce(max(id), 0) FROM attempt").fetchone()
         return int(last)
 
@@ -202,7 +199,6 @@ class JournalWriter:
             self.update_origin(attempt, {**converted(parsed(text, "origin"), dict[str, Any], "origin"), **origin})
 
     def begin_attempt(self, cell: str, t_ns: int, origin: Mapping[str, Any]) -> int:
-        """Record the start of a cell; return the attempt's id."""
         attempt = self._insert(
             "attempt",
             session_id=self.session.id,
@@ -215,7 +211,6 @@ class JournalWriter:
         return attempt
 
     def update_origin(self, attempt: int, origin: Mapping[str, Any]) -> None:
-        """Replace the recorded circumstances of a cell."""
         self._update("attempt", {"origin": json.dumps(origin)}, id=attempt)
 
     def end_attempt(self, attempt: int, t_ns: int, state: str, reason: str | None = None) -> None:
@@ -230,7 +225,7 @@ class JournalWriter:
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
     ) -> int:
-        """Record the start of a step; return its id. The caller commits."""
+        """The caller commits."""
         return self._insert(
             "step",
             attempt_id=attempt,
@@ -252,7 +247,6 @@ class JournalWriter:
         self.commit()
 
     def add_role(self, step: int, client: int, name: str, backend_pid: int, client_pid: int) -> int:
-        """Record one connection of a step; return its id."""
         return self._insert(
             "role", step_id=step, client=client, name=name, backend_pid=backend_pid, client_pid=client_pid
         )
@@ -304,7 +298,6 @@ class JournalWriter:
         self._update("event", {"ended_ns": ended_ns, "data": json.dumps(data)}, id=event)
 
     def add_settings(self, attempt: int, settings: Iterable[tuple[str, str, str]]) -> None:
-        """Record settings (name, value, source) that differ from the server's defaults."""
         for name, value, source in settings:
             self._insert("setting", attempt_id=attempt, name=name, value=value, source=source)
 
@@ -315,7 +308,6 @@ class JournalWriter:
                 self._insert("difference", step_id=step, view=view, object=name, data=json.dumps(data))
 
     def add_sizes(self, step: int, sizes: Iterable[tuple[str, str, int]]) -> None:
-        """Record sizes (relation, kind, bytes) after a step."""
         for relation, kind, size in sizes:
             self._insert("size", step_id=step, relation=relation, kind=kind, bytes=size)
 
@@ -327,10 +319,7 @@ class JournalWriter:
 
 
 def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
-    """Create a run directory that holds only its signed manifest.
-
-    Raises UserError if the folder already holds a run or cannot be written.
-    """
+    """Create a run directory with only its signed manifest. Raises UserError if it exists or cannot be written."""
     try:
         make_passable(run / "cells")
         if (run / "manifest.json").exists():

@@ -179,7 +179,6 @@ def _cpu(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> l
 
 
 def _meanwhile(evidence: Evidence) -> str:
-    """The background workload whose backends used most of the CPUs meanwhile."""
     used: dict[str, float] = {}
     length_ns = max(1, evidence.ended_ns - evidence.started_ns)
     for other in evidence.others:
@@ -292,10 +291,7 @@ def _waited_for(kind: str, seconds: Sequence[RoleSecond]) -> str:
 
 
 def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:
-    """Samples at least half within the stall, else the latest before its end.
-
-    The interval in which a stall begins is half good: its sums would blame the good half.
-    """
+    """Samples at least half within the stall, as its first interval is half good; else the latest before its end."""
     before = [sample for sample in samples if sample.t_ns - sample.dt_ns < evidence.ended_ns]
     inside = [
         sample
@@ -307,7 +303,6 @@ def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:
 
 
 def _overlap(event: LogEvent, evidence: Evidence) -> float:
-    """Fraction of the stall during which an event lasted."""
     ended_ns = evidence.ended_ns if event.ended_ns is None else event.ended_ns
     common_ns = min(ended_ns, evidence.ended_ns) - max(event.started_ns, evidence.started_ns)
     return share(common_ns, evidence.ended_ns - evidence.started_ns)

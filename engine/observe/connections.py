@@ -74,12 +74,7 @@ Found = tuple[Connection, Change]
 
 
 class Ticked(NamedTuple):
-    """An interval of all connections, and its changes of stalls.
-
-    `seconds` are journal rows, ordered like the fields of `engine.journal.rows.RoleSecond`; `outcomes` only of
-    connections with transactions that did not succeed; `times` are individually timed transactions: (client, end,
-    duration).
-    """
+    """`seconds` are fields of journal rows; `outcomes` of failures only; `times` are (client, end, duration)."""
 
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
@@ -88,7 +83,7 @@ class Ticked(NamedTuple):
 
 
 class _Interval(NamedTuple):
-    """What may explain a stall, for all connections: the columns of `SeenSecond`."""
+    """What may explain a stall: the columns of `SeenSecond`."""
 
     t_ns: int
     dt_ns: int
@@ -117,10 +112,7 @@ class _Interval(NamedTuple):
 
 
 class Connections:
-    """The connections of a step, `all` by slot. Created once the clients have reached the barrier.
-
-    Raises OSError if a client's process has ended by then.
-    """
+    """`all` by slot. Created once clients have reached the barrier; raises OSError if one has ended."""
 
     def __init__(self, step: Step, page: Page | None, server: ServerSample) -> None:
         roles = step.roles if page is not None else ()
@@ -166,10 +158,7 @@ class Connections:
             reader.close()
 
     def observe(self, observed: Observed, aged: Callable[[int], int]) -> None:
-        """Take the ages that the server reports for connections without an age on the page.
-
-        `aged` converts an age to active time.
-        """
+        """Take ages from the server for connections without one on the page; `aged` converts to active time."""
         if not self.asked:
             return
         self._ages_ns[:] = 0
@@ -189,7 +178,6 @@ class Connections:
         return np.maximum(ages_ns, 0)
 
     def look(self, t_ns: int) -> list[Found]:
-        """Check, between two ticks, for statements in flight that are too old."""
         ages_ns = self.in_flight_ns(t_ns)
         return [
             (self.all[slot], change)
@@ -292,7 +280,6 @@ class Connections:
         )
 
     def _counts(self) -> Iterator[Ints]:
-        """Live histograms of service times and of response times."""
         return (self._slots[:, first : first + histogram.BUCKETS] for first in (SERVICE_OFFSET, RESPONSE_OFFSET))
 
     def _of_server(self, server: ServerSample) -> list[Task | None]:
@@ -325,7 +312,6 @@ class Connections:
         self._ticks += 1
 
     def _fresh_responses(self, now: Ints) -> list[bytes | None]:
-        """Response times since the last tick, for connections that have any."""
         longest_ns = now[:, Word.LATE_MAX_NS]
         have = ((longest_ns > 0) | (self._slots[:, RESPONSE_OFFSET] > 0)).tolist()
         if not any(have):

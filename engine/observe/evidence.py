@@ -12,11 +12,7 @@ from engine.postgres.serverlog import LogEvent
 
 @dataclass(frozen=True, slots=True)
 class RoleSecond:
-    """One connection over one interval that ended at `t_ns`. `wait` is None if the server was not asked or did not
-    answer.
-
-    `limited_ns` is the sleep of the client's rate limiter.
-    """
+    """An interval; `wait` is None if the server did not answer; `limited_ns` is the client's rate limiter's sleep."""
 
     t_ns: int
     dt_ns: int
@@ -48,7 +44,7 @@ class HostSecond:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Another connection: `in_flight_ns` is the age of its statement now, 0 without one."""
+    """Another connection: `in_flight_ns` is 0 without a statement."""
 
     role: str
     in_flight_ns: int

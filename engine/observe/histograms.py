@@ -14,10 +14,7 @@ UPPER_US: Ints = np.array([histogram.bounds(bucket)[1] for bucket in range(histo
 
 
 class Fresh(NamedTuple):
-    """Counts since the last reading: `packed` per connection in the format of `histogram.pack`.
-
-    `longest_us` are upper bounds of the highest non-empty buckets, or 0.
-    """
+    """`packed` by connection as of `histogram.pack`; `longest_us` are bounds of the highest buckets, or 0."""
 
     packed: list[bytes]
     longest_us: Ints

@@ -17,8 +17,6 @@ NOTHING = (0,) * (COUNTERS.stop - COUNTERS.start)
 
 
 class Used(NamedTuple):
-    """Usage per process, in the order of the connections."""
-
     cpu_ns: Ints
     runq_ns: Ints
     switches: Ints

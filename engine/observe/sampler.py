@@ -43,10 +43,7 @@ Relations = Callable[[Role], frozenset[str]]  # tables used by a role
 
 
 class StepSampler:
-    """Samples one step. Created once the clients have reached the barrier.
-
-    `begin` opens the record, `watch` is called often and does what is due, `finish` is called when all roles are done.
-    """
+    """Created once clients have reached the barrier: `begin`, `watch` often, `finish` when all roles are done."""
 
     def __init__(
         self,
@@ -170,15 +167,11 @@ class StepSampler:
         return self._engine_ns - self._engine_first_ns
 
     def _active_ns(self, t_ns: int) -> int:
-        """Time without the server's pauses."""
         return t_ns if self._page is None else slice_times.active_ns(self._page, t_ns)
 
     @property
     def _may_ask(self) -> bool:
-        """Whether the server may be asked for ages: not while it is stopped for another's slice.
-
-        A backend stopped while updating its status would make the asking backend spin until it continues.
-        """
+        """Not while stopped in a status update: a backend that reads it would spin until the server continues."""
         return not self._connections.asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
@@ -261,7 +254,6 @@ class StepSampler:
             self.sources.journal.add_sample(self.step, t_ns, t_ns - before_ns, "wal", {"bytes": wal_bytes - before})
 
     def _of_server(self, first: ServerSample, last: ServerSample) -> dict[str, int]:
-        """What the server did between two samples, except for the monitor."""
         total = difference(first.total, last.total)
         for key, value in self._of_monitor(first, last).items():
             total[key] -= value
@@ -272,11 +264,7 @@ class StepSampler:
         return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
 
     def _observe(self, least_age_s: float = 0.0) -> Observed:
-        """Waits of backends; empty for a second in which the server does not answer.
-
-        Ages from the server stay unchanged in such a second. Between ticks only ages that may mean a stall are
-        requested.
-        """
+        """Waits of backends, empty if the server does not answer; `least_age_s`: only ages that may mean a stall."""
         if not self._may_ask:
             return self._observed
         try:
@@ -310,7 +298,6 @@ class StepSampler:
             journal.update_event(role.stall_event, stall.ended_ns, record)
 
     def _names(self) -> dict[int, str]:
-        """Names of pids."""
         roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
         return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
 
@@ -344,7 +331,6 @@ class StepSampler:
         return tuple(cause.record() for cause in causes(evidence))
 
     def _load(self, role: Connection) -> str:
-        """The background workload that a role belongs to; empty for the step's own roles."""
         return role.name if any(each.role == role.name for each in self._watched.background) else ""
 
     def _watch_clock(self, t_ns: int) -> None:

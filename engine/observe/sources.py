@@ -18,10 +18,7 @@ UNSEEN_SERVER = ServerSample({}, {}, {})  # for invisible processes
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources of data about the steps of a cell; all outlive a step.
-
-    An external server has only its own statistics: no processes, host or log.
-    """
+    """Outlive a step. An external server has only its own statistics: no processes, host or log."""
 
     journal: JournalWriter
     processes: ServerProcesses | None
@@ -35,10 +32,7 @@ class Sources:
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
     def server(self, last: ServerSample | None = None, *, whole: bool = True) -> ServerSample:
-        """All server processes now, or `last` if the server has exited. Raises MonitorError without `last`.
-
-        Not `whole` is for a second within a step: see `ServerProcesses.sample`.
-        """
+        """Raises MonitorError if it has exited, and without `last`. Not `whole`: see `ServerProcesses.sample`."""
         if self.processes is None:
             return UNSEEN_SERVER
         sample = self.processes.sample(whole=whole) or last

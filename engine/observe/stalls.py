@@ -82,8 +82,6 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a stall; `stall.started_ns` is the same from `began` to `ended`."""
-
     kind: Literal["began", "went_on", "ended"]
     stall: Stall
 
@@ -264,7 +262,7 @@ class Detector:
         return (Change("went_on", self.stall),)
 
     def _ending_ns(self) -> int:
-        """When work resumed; the first of those seconds may contain the end of the slow statement."""
+        """When work resumed, but not before the end of the slow statement."""
         assert self.stall is not None
         return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 

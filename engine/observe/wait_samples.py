@@ -29,10 +29,7 @@ def looks_per_s(connections: int) -> float:
 
 
 class WaitLooks:
-    """Samples the connections of a step; `look` is called often and queries the server when due.
-
-    It also reports connections whose state is older than `least_age_s`, if that is not 0.
-    """
+    """Samples connections; `look` is called often, and reports states older than `least_age_s`, unless that is 0."""
 
     def __init__(
         self, activity: Activity, backends: Sequence[tuple[str, int]], page: Page | None, least_age_s: float = 0.0
@@ -52,7 +49,6 @@ class WaitLooks:
 
     @property
     def often(self) -> bool:
-        """Whether samples are frequent enough to detect stalls."""
         return bool(self.names) and self._interval_ns <= OFTEN_NS
 
     def look(self, t_ns: int) -> Observed | None:

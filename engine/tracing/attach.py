@@ -49,8 +49,6 @@ class Pace:
 
 @dataclass(slots=True)
 class _Open:
-    """A started session, with how many of its messages have been recorded."""
-
     choice: Choice
     session: ProbeSession
     messages: int = 0
@@ -61,11 +59,7 @@ class _Open:
 
 @dataclass(eq=False)
 class Probing(Closing):
-    """All probes of one cell, a context manager over a server that is up and has no clients yet.
-
-    `cell_dir` keeps scripts, origins and raw streams in `probes/`, and the stacks (`engine.tracing.stacks`). `check` is
-    called while the probes start, and may raise.
-    """
+    """The probes of a cell, over a server without clients. `check` is called while probes start, and may raise."""
 
     choices: Sequence[Choice]
     build: Build
@@ -130,10 +124,7 @@ class Probing(Closing):
     def begin_step(
         self, step: int, started_ns: int, roles: Mapping[int, str], clients: Sequence[int], *, busy: bool
     ) -> None:
-        """Start a step: `roles` by pid, `clients` are non-server pids, `busy` if statements will run.
-
-        The caller commits.
-        """
+        """`clients` are non-server pids, `busy`: statements will run. The caller commits."""
         self.poll()
         self._step = ProbedStep(step, started_ns, roles, tuple(clients), busy)
         self._arm()
@@ -142,10 +133,7 @@ class Probing(Closing):
         self._retarget()
 
     def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
-        """Once a second, read frames and attach or detach what is due. Never waits; called often.
-
-        `stalling`: during a stall, probes around stalls are attached at once.
-        """
+        """Once a second, read frames, attach or detach; during a stall at once. Never waits; called often."""
         step = self._step
         if step is None:
             return
@@ -190,7 +178,6 @@ class Probing(Closing):
         return step.totals, tuple(sorted(step.active))
 
     def _keep_stacks(self, probe: str, name: str, step: ProbedStep, by_role: Mapping[str, Mapping[str, int]]) -> None:
-        """Write a step's stacks, and report how much of the waiting time has none."""
         for role, folded in by_role.items():
             try:
                 stacks.write_folded(self.cell_dir, name, role, folded, probe)
@@ -370,7 +357,6 @@ class Probing(Closing):
             self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
 
     def _read_space(self, probe: str) -> folding.Space | None:
-        """Memory map of the server's code, identical in all its processes."""
         maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
         space = folding.space(maps, complete=attach_points.keeps_frame_pointers(elf.read(self._target.binary)))
         if not space.complete:

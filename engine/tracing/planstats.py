@@ -40,7 +40,6 @@ def unavailable(build: Build) -> str:
 
 
 def contention(clients: int) -> tuple[str, ...]:
-    """A warning if there are too many clients."""
     if clients <= CLIENTS_MAX:
         return ()
     return (f"planstats: with more than {CLIENTS_MAX} clients on the same statements it slows them by contention",)
@@ -53,7 +52,6 @@ def begin(monitor: Monitor) -> None:
 
 
 def record(statements: Iterable[Mapping[str, Number]], seconds: float) -> dict[str, Any]:
-    """All statements of a step together, as a probe's record."""
     counted = tuple(statements)
     totals = {name: sum(one[name] for one in counted) for name in ("plans", "plan_us", "calls", "exec_us")}
     return {**totals, "seconds": seconds}

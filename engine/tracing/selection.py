@@ -41,7 +41,6 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """The name as the user gave it: `planner`, `planner:window`."""
         return f"{self.probe}:{self.mode}" if self.mode else self.probe
 
 
@@ -135,10 +134,7 @@ def attachments(
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe cannot attach to a build's binary, as one line; empty if it can.
-
-    Raises UserError if the binary cannot be determined.
-    """
+    """Why a probe cannot attach, or empty. Raises UserError if the server's binary cannot be determined."""
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
     if not BY_ID[probe].events:
@@ -151,10 +147,7 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
 
 
 def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
-    """What a guest with that kernel offers: the same bpftrace, but run by root, and the kernel's features.
-
-    Without a kernel, all features.
-    """
+    """As run by root in a guest; without a kernel, with all features."""
     return replace(
         facts(),
         kernel=version_of(kernel.release) if kernel else NEWEST,
@@ -171,10 +164,7 @@ def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
 def admit(
     selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
 ) -> tuple[str, ...]:
-    """Lines that say which default probes the run will lack; `found` replaces `facts`.
-
-    Raises UserError, with one such line, if a probe requested by name is not available.
-    """
+    """Lines for default probes that are missing. Raises UserError if one requested by name is not available."""
     if not selection.choices:
         return ()
     missing = lacks((choice.probe for choice in selection.choices), found or facts())
@@ -189,7 +179,6 @@ def admit(
 
 
 def listing() -> list[dict[str, Any]]:
-    """All probes with their question, cost and needs, and their state on this machine."""
     missing = lacks((probe.id for probe in PROBES), facts())
     return [
         {

@@ -34,10 +34,7 @@ def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
 
 
 def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
-    """Write the stacks (line -> samples) of one role in one step, replacing an earlier attempt's.
-
-    Raises OSError if the folder cannot be written.
-    """
+    """Replaces those of an earlier attempt. Raises OSError if the folder cannot be written."""
     folder = cell_dir / probe
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
@@ -56,10 +53,7 @@ def read_folded(
 def read_by_cell(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, Counter[str]]:
-    """Stacks of a step and role by cell: of all repeats of a subject, or of one cell.
-
-    A role is a name (`query2`) or a kind (`query`). Raises UserError if there are none, saying whether the run has any.
-    """
+    """A role is a name (`query2`) or a kind (`query`). Raises UserError, with the reason, if there are none."""
     there = recorded(run, probe)
     if not there:
         raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes {probe}")
@@ -83,7 +77,6 @@ def read_by_cell(
 
 
 def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:
-    """Why a subject has no stacks although others of its run do."""
     others = ", ".join(sorted({other.name for other, _, _ in there}))
     with JournalReader(run) as reader:
         finished = outcome.finished(reader.manifest, reader.attempts(origins=False))

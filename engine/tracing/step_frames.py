@@ -74,7 +74,6 @@ class ProbedStep:
             yield ProbeFrame(self.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
 
     def conclude(self) -> None:
-        """Add to the totals how they were counted."""
         for probes in self.totals.values():
             for probe, record in probes.items():
                 counted = self._counted[probe]

@@ -37,15 +37,11 @@ class BaseCells:
         return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:
-        """Median rate over a whole step."""
         rates = [rate for attempt in attempts if (rate := self.rates(attempt).get(step))]
         return median(rates) if rates else None
 
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
-        """Rate so far relative to each of the base's cells at the same point of the step, in order.
-
-        Points are aligned as for the ghost; a cell that never got that far is left out.
-        """
+        """Rate so far over that of each base cell that got that far, at the ghost's points, in order."""
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []
         for attempt in attempts:
@@ -58,10 +54,7 @@ class BaseCells:
         return sorted(found)
 
     def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
-        """The curve of the base's cell with the median rate; None without such a cell.
-
-        Keeps the last ghost returned, which grows with its series.
-        """
+        """The curve of the base's cell with the median rate. The last one is kept, as it grows with its series."""
         others = (each for each in attempts if each != series.step.attempt_id)
         rates = sorted((rate, each) for each in others if (rate := self.rates(each).get(series.step.name)))
         base = self._series(rates[(len(rates) - 1) // 2][1], series.step.name) if rates else None

@@ -22,7 +22,7 @@ class Envelope:
         self._per_column = (end - start) / columns if columns else 0.0
 
     def add(self, until: float, length: float, value: float) -> None:
-        """Add a value that held from `until - length` to `until`; parts outside the axis are ignored."""
+        """Add a value that held from `until - length` to `until`."""
         self.extend((until,), (length,), (value,))
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[float]) -> None:

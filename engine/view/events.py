@@ -32,12 +32,10 @@ def _ending_ns(event: EventRow) -> int | None:
 
 
 def stall_seconds(stall: EventRow, at_ns: int) -> float:
-    """Duration of a stall, so far if it lasts."""
     return max(0.0, (until_ns(stall, at_ns) - stall.started_ns) / 1e9)
 
 
 def cause(stall: EventRow) -> str:
-    """The likeliest cause in words; empty while unknown."""
     return str(_first_cause(stall).get("text", ""))
 
 
@@ -64,10 +62,7 @@ def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
 
 
 def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int | None, int]) -> list[int]:
-    """Where to seek for each incident, so that all of it and its aftermath are visible.
-
-    A while after its end, but within its step and at most midway to the next incident.
-    """
+    """Where to seek for each incident: a while after its end, in its step, at most midway to the next one."""
     landings = []
     for place, incident in enumerate(incidents):
         end_ns = max(stall.ended_ns or stall.started_ns for stall in incident)
@@ -80,10 +75,7 @@ def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int 
 def incident_beside(
     found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
 ) -> tuple[tuple[EventRow, ...], int] | None:
-    """The next incident (`by` 1) or the previous one (-1) with its landing time; None without one.
-
-    Counted from the chosen incident, identified by its start, while that is still shown.
-    """
+    """The next (`by` 1) or previous (-1) incident with its landing; from the chosen one while that is shown."""
     begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
     chosen = [
         place
@@ -95,7 +87,6 @@ def incident_beside(
 
 
 def main_stall(incident: Sequence[EventRow]) -> EventRow:
-    """The most informative stall of an incident."""
     return most_telling(incident, _likeliest)
 
 

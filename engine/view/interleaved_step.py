@@ -20,10 +20,7 @@ AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of all interle
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One server of a step: `rate_per_s` is over all counted time, `active_s` up to its last tick.
-
-    `so_far` compares it with the base: None for the base, and before both have done something.
-    """
+    """A server; `so_far` is its ratio to the base: None for the base, and before both have done something."""
 
     cell: Cell
     series: StepSeries
@@ -43,11 +40,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class InterleavedStep:
-    """The interleaved servers, the base first; roles, machine and events shown are those of `chosen`.
-
-    `planned_s` is the planned active time per server, 0 if the length is given as work. `blocks` of `slices` have
-    ended.
-    """
+    """`planned_s` per server is 0 if the length is given as work; `blocks` have ended; shown is the `chosen` side."""
 
     sides: tuple[Side, ...]
     chosen: int
@@ -100,10 +93,7 @@ class InterleavedSteps:
         self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by steps
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
-        """The attempts interleaved with `one`, including it: same repeat and same engine start.
-
-        The base's comes first, the others in plan order.
-        """
+        """Attempts of the same repeat and engine start as `one`, including it; the base's first, then in plan order."""
         if self._manifest.interleave != "slices" or one.cell not in self._cells:
             return [one]
         found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
@@ -124,7 +114,6 @@ class InterleavedSteps:
     def at(
         self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
     ) -> InterleavedStep | None:
-        """The interleaved servers at a moment, from their series and stalls up to it."""
         if not steps:
             return None
         slices = self._slices[_key(steps)]

@@ -21,10 +21,7 @@ Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: (length in n
 def last_second(
     reader: JournalReader, series: StepSeries, kind: str, t_ns: int, stalls: Sequence[EventRow]
 ) -> tuple[tuple[RoleLine, ...], Samples]:
-    """Roles, and samples of the machine, in the tick that ends at `t_ns`, without a sliver at the step's end.
-
-    Progress of a `kind` of role is the step's; `stalls` are the current ones.
-    """
+    """Roles and machine in the tick that ends at `t_ns`; progress of roles of a `kind` is the step's."""
     longest: dict[int, RoleSecond] = {}
     for second in reader.seconds(series.step.id, max(series.tick_started_ns(t_ns), t_ns - TICK_NS), t_ns):
         if second.role_id not in longest or second.dt_ns > longest[second.role_id].dt_ns:

@@ -29,10 +29,7 @@ def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | N
 
 
 def waiting(reader: JournalReader, between: str, attempt: Attempt, since_ns: int) -> str:
-    """Where in a cell the engine is between steps, and after a colon what it has been waiting for.
-
-    An attempt that has ended waits for nothing.
-    """
+    """Where between steps the engine is, and what it waits for; an attempt that has ended waits for nothing."""
     if attempt.state != "running":
         return f"the cell {ENDED.get(attempt.state, attempt.state)}"
     waits = reader.events(attempt=attempt.id, kinds=("progress",))

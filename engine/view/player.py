@@ -103,7 +103,6 @@ class Player:
             return self._replayed(self._played) if self._played is not None else self._live(running)
 
     def notices(self) -> tuple[EventRow, ...]:
-        """Messages of probes in the newest attempt, and intervals without their figures."""
         with legible(self.run):
             known = [self.reader.event(event.id) if event.ended_ns is None else event for event in self._notices]
             new = self.reader.events(after_id=known[-1].id if known else 0, kinds=("probe", "probe_gap"))
@@ -112,7 +111,6 @@ class Player:
         return tuple(event for event in self._notices if event.attempt_id in newest)
 
     def schedule(self) -> list[Planned]:
-        """The wanted cells, with rates per step for those that have ended."""
         with legible(self.run):
             cells = outcome.wanted(self.manifest, self._decisions)
             attempts = self._attempts.values()
@@ -120,7 +118,6 @@ class Player:
             return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced)
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
-        """The base's curve for a kind of role; None for the base itself, and before it has finished."""
         if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):
@@ -136,7 +133,6 @@ class Player:
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        """Show the next of the interleaved servers from now on."""
         if view.interleaved is None:
             return
         sides = view.interleaved.sides
@@ -257,7 +253,6 @@ class Player:
         self.seek(at_ns)
 
     def faster(self, by: int) -> None:
-        """Change to the next or previous speed."""
         at_ns = self.position_ns
         self.speed = SPEEDS[max(0, min(SPEEDS.index(self.speed) + by, len(SPEEDS) - 1))]
         self.seek(at_ns)
@@ -397,14 +392,12 @@ class Player:
         )
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:
-        """Events of a step that had begun by a time."""
         events = [event for event in series.events if event.started_ns <= at_ns]
         if view.state == "died":  # nobody recorded the end of current events
             events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
         return events
 
     def _stalls(self, view: ViewState, step: StepRow, at_ns: int) -> tuple[StepSeries, list[EventRow]]:
-        """A side's series, with its stalls that had begun by a time."""
         series = self._series_of(step) if self.replay else self._series[step.id]
         return series, [event for event in self._events(view, series, at_ns) if event.kind == "stall"]
 

@@ -25,8 +25,6 @@ EVENTS = ("probe", "probe_gap", "stall")  # the kinds used here
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A step, and where in the run it is."""
-
     step: StepRow
     attempt: Attempt
     session: EngineStart
@@ -35,9 +33,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to read: frames of one probe and role in a step after `after_ns`, and the state at `at_ns`.
-
-    `newest_step` and `event` are the last known ones, `lasting` the events that had not ended.
+    """What to read: frames after `after_ns`, the state at `at_ns`, and what is newer than the last known step and
+    event.
     """
 
     step: StepRow | None = None

@@ -46,8 +46,6 @@ class Sums:
 
 @dataclass(slots=True)
 class Column:
-    """Frames that end in one column of an axis: maximum value and summed counts."""
-
     peak: float = 0.0
     counts: Histogram = field(default_factory=dict)
 
@@ -70,7 +68,6 @@ class ProbeSeries:
         return max(self.step.started_ns, self._ends[-1] - LATE_NS) if self._ends else self.step.started_ns
 
     def take(self, frames: Iterable[ProbeFrame]) -> None:
-        """Add frames, skipping known ones."""
         for frame in frames:
             if not self._ends or frame.t_ns > self._ends[-1]:
                 self._frames.append(frame)
@@ -78,11 +75,9 @@ class ProbeSeries:
         self.whole = True
 
     def within(self, after_ns: int, until_ns: int) -> Sequence[ProbeFrame]:
-        """Frames that end in (after_ns, until_ns]."""
         return self._frames[bisect_right(self._ends, after_ns) : bisect_right(self._ends, until_ns)]
 
     def sums(self, until_ns: int) -> Sums:
-        """Sums over all frames that ended by a time."""
         count = bisect_right(self._ends, until_ns)
         if count < self._summed:
             self._sums, self._summed = Sums(), 0

@@ -31,11 +31,7 @@ Spans = tuple[tuple[int, int], ...]  # (from, until) in monotonic ns, sorted and
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One run. `state`: running, finished, unfinished, failed, not started or unreadable; `trouble` says why.
-
-    `when_ns` is Unix time. `stalled_s` is time in which any role stalled, over all cells; `stalls` counts overlapping
-    ones of a client once.
-    """
+    """`trouble` explains `state`; `when_ns` is Unix time; overlapping stalls of a client count once in `stalls`."""
 
     folder: Path
     when_ns: int
@@ -70,10 +66,8 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """One step of one cell. `step` is empty, without a rate, if the cell never reached a step.
-
-    `flags` are pairs (text, mark). `stalled` are times in which any role stalled, monotonic like `started_ns`;
-    `ended_ns` is None while the step runs.
+    """`step` is empty if the cell never reached one; `flags` are (text, mark); `stalled` is monotonic like
+    `started_ns`.
     """
 
     run: RunSummary
@@ -110,7 +104,7 @@ class RunCache:
         return list(self._runs.values())
 
     def cells(self, folder: Path) -> tuple[CellStep, ...] | None:
-        """Steps of a run's cells; None if they were not read since the run changed."""
+        """None if not read since the run changed."""
         return self._cells.get(folder)
 
     def changed(self) -> list[Path]:
@@ -129,7 +123,6 @@ class RunCache:
         return run
 
     def read_cells(self, folder: Path) -> tuple[CellStep, ...]:
-        """Read the steps of a run's cells; empty if it is gone."""
         run = self._runs.get(folder)
         self._cells[folder] = read_cells(run) if run is not None else ()
         return self._cells[folder]
@@ -217,7 +210,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
 
 
 def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
-    """Steps of a run's cells, oldest first; empty if the run cannot be read."""
+    """Oldest first; empty if the run cannot be read."""
     try:
         with JournalReader(run.folder) as reader:
             cells = {cell.id: cell for cell in reader.manifest.cells}

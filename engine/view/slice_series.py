@@ -59,7 +59,6 @@ class Lane:
     active_ns: int = 0
 
     def take(self, rows: Sequence[SliceRow], *, in_rows: bool) -> None:
-        """Add a block."""
         for row in rows:
             length = max(0, row.counted_from_ns - row.opened_ns) + row.counted_ns
             self.opened.append(row.opened_ns)
@@ -71,7 +70,6 @@ class Lane:
         self.until.append(self.active_ns)
 
     def active_at(self, t_ns: int) -> int:
-        """Active time up to a moment, in ns."""
         place = bisect_right(self.opened, t_ns) - 1
         return self.before[place] + min(t_ns - self.opened[place], self.length[place]) if place >= 0 else 0
 
@@ -82,10 +80,7 @@ class Lane:
 
 
 class SliceSeries:
-    """The complete blocks of a step recorded so far; `catch_up` adds new ones.
-
-    Sides are in the order of `steps`, the base first; `rates` and `courses` are over each side's active time in ns.
-    """
+    """Complete blocks so far; the base's side first; `rates` and `courses` are over active time in ns."""
 
     def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
         self._reader = reader
@@ -130,7 +125,6 @@ class SliceSeries:
         return len(self._ended)
 
     def blocks_at(self, t_ns: int) -> int:
-        """Number of blocks that had ended by a moment."""
         return bisect_right(self._ended, t_ns)
 
     def so_far(self, side: int, blocks: int) -> SoFar | None:

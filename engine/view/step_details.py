@@ -32,7 +32,6 @@ class Weighed:
         self.value: list[dict[Sort, float]] = []
 
     def add(self, until: int, length: int, weights: Mapping[Sort, float]) -> None:
-        """Add to the newest point, or begin the next."""
         if not self.until or until > self.until[-1]:
             self.until.append(until)
             self.length.append(length)
@@ -86,7 +85,7 @@ class StepDetails:
         self._looked = False  # whether waits were sampled; not before schema 1.6
 
     def read_figures(self, active: Callable[[int], tuple[int, float]]) -> dict[str, Series]:
-        """Figures by name; `active` maps a tick to its place on the axis and its share of work."""
+        """`active` maps a tick to its place on the axis and its share of work."""
         newest_ns = self._figures_ns
         for t_ns, dt_ns, source, data in self._reader.samples(self._step, self._figures_ns, sources=SOURCES):
             newest_ns = max(newest_ns, t_ns)
@@ -139,5 +138,4 @@ def band(bucket: int) -> int:
 
 
 def band_us(key: int) -> float:
-    """The lowest service time of a band."""
     return float(2 ** (key / PER_OCTAVE))

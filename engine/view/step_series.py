@@ -39,7 +39,6 @@ class Series:
         self.value.append(value)
 
     def drop(self) -> None:
-        """Remove the newest value."""
         for column in (self.until, self.length, self.value):
             column.pop()
 
@@ -57,7 +56,6 @@ class Series:
         self.length = [*lengths, *self.length[odd]]
 
     def at(self, t_ns: int) -> float | None:
-        """Value of the newest interval that had ended by a time."""
         index = bisect_right(self.until, t_ns)
         return self.value[index - 1] if index else None
 
@@ -94,14 +92,10 @@ class StepSeries:
 
     @property
     def newest_ns(self) -> int:
-        """End of the last known tick, or the step's start."""
         return self._ends[-1]
 
     def catch_up(self) -> None:
-        """Read new intervals, events, and whether the step has ended.
-
-        A sliver at its end is merged with the interval before.
-        """
+        """Read new intervals and events; a sliver at the step's end is merged with the interval before."""
         if self.step.state == "running":
             self.step = self._reader.step(self.step.id)
         known_ns = self._short[0].t_ns if self._short else self._ends[-1]
@@ -196,7 +190,6 @@ class StepSeries:
         self._take(together + alone, _length(self._short))
 
     def _take(self, tick: list[Count], worked_ns: int | None = None) -> None:
-        """Add a tick, with the server's working time in it, by default its length."""
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
         self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])

@@ -21,7 +21,6 @@ class Tally:
         self.columns: list[dict[Sort, float] | None] = [None] * columns
 
     def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[Mapping[Sort, float]]) -> None:
-        """Add points; parts outside the axis are ignored."""
         for until, length, weights in zip(untils, lengths, values, strict=True):
             if until <= self.start or until - length >= self.end:
                 continue

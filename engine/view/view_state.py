@@ -22,10 +22,7 @@ UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"
 
 @dataclass(frozen=True, slots=True)
 class RoleLine:
-    """One role in its last second, or over a step, over all its connections. Times are those of their processes.
-
-    `cpu_us_per_op` is per operation of the step, `rate_per_s` the role's own: queries or rows.
-    """
+    """A role over all its connections; `cpu_us_per_op` is per operation of the step, `rate_per_s` the role's own."""
 
     name: str
     connections: int
@@ -45,10 +42,7 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The server as a whole and the machine, in the last second or over a step; None if not sampled.
-
-    Rates are per second, those of a sliced server per second of active time.
-    """
+    """In the last second or over a step; None if not sampled. A sliced server's rates are per active second."""
 
     server_cpu_percent: float | None = None
     server_cpu_us_per_op: float | None = None
@@ -73,8 +67,6 @@ class Sla:
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """A moment. Without a step, the engine is starting a server or has none to run."""
-
     run: str
     state: str  # running, finished, stopped, failed, replay
     cells: int
@@ -124,7 +116,6 @@ class ViewState:
 
     @property
     def incidents(self) -> list[tuple[EventRow, ...]]:
-        """The stalls so far, grouped: those of one client that overlap form an incident."""
         return incidents_of(self.stalls)
 
     @property
@@ -144,10 +135,7 @@ def role_lines(
     counted: str,
     further: Collection[str] = (),
 ) -> tuple[RoleLine, ...]:
-    """Roles in one tick: `seconds` are its intervals, `counted` the kind whose progress is the step's.
-
-    Operations of `further` roles are their own.
-    """
+    """`seconds` are one tick; progress of roles `counted` is the step's, operations of `further` are their own."""
     grouped: dict[str, list[RoleSecond]] = {}
     ops = 0
     for second in seconds:
