@@ -55,7 +55,6 @@ def difference(
 
 
 def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
-    """Count a build's cells that failed, or missed the step's SLA."""
     if fault == "failed":
         return Count(len(faults.failed(comparison, name)), faults.cells_of(comparison, name))
     slas = faults.slas(comparison, name, step).values()
@@ -63,7 +62,6 @@ def count(comparison: Comparison, name: str, fault: Fault, step: str) -> Count:
 
 
 def unlike_both(comparison: Comparison, fault: Fault, step: str) -> str:
-    """Why the commit cannot be compared with either end, or ""."""
     if fault != "failed" and (failed := faults.lost(comparison, TRIED)):
         return f"does not run: {failed[0].text}"
     ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))

@@ -35,8 +35,6 @@ ENDED = ("finished", "alone", "failed", "damaged")
 
 
 class _Log(io.TextIOBase):
-    """The log of what runs print; its newest line is shown."""
-
     def __init__(self, file: TextIO, show: Callable[[str], None]) -> None:
         self._file, self._show = file, show
 
@@ -88,7 +86,6 @@ def placed(repository: Path, folder: Path, say: Callable[[str], None], start: St
 
 
 def build(place: Place, name: str, commit: Commit) -> str:
-    """Build a commit unless that is done; return its --pg label."""
     spec = f"{name}=git:{place.repository}@{commit.hash}"
     resolve.resolve([spec], place.note, place.folder / ".builds")
     return spec

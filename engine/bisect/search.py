@@ -158,7 +158,6 @@ class _Bisection:
         say(f"  {left} commit{'s' if left != 1 else ''} left")
 
     def _measured(self, commit: Commit) -> MeasuredCommit | None:
-        """Measure a commit; None if it is skipped."""
         for left in reversed(range(JUDGED_AGAIN + 1)):
             run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
             if why := ends.unlike_both(comparison, self.state.fault, self.state.step):
@@ -196,10 +195,7 @@ class _Bisection:
         self._write()
 
     def _measure_ends(self) -> None:
-        """Measure both ends repeatedly until it is known whether and how they differ.
-
-        Each time is an interim analysis of all pairs so far, at its own level; together they keep 5 %.
-        """
+        """Measure both ends until they are told apart, in interim analyses of all pairs that together keep 5 %."""
         state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
         while True:
             if not state.measured:

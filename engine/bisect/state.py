@@ -27,8 +27,6 @@ class MeasuredCommit(msgspec.Struct, frozen=True):
 
 
 class PendingRun(msgspec.Struct, frozen=True):
-    """A run that was begun, and its builds' commits by label."""
-
     run: str
     commits: dict[str, str]
 
@@ -62,7 +60,7 @@ def write(path: Path, state: State) -> None:
 
 
 def read(path: Path, digest: str, known: set[str]) -> State:
-    """The state so far, new if there is no file. Raises UserError for a file of another search."""
+    """The saved state, or a new one. Raises UserError for a file of another search."""
     try:
         state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=State)
     except FileNotFoundError:

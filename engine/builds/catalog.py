@@ -135,7 +135,6 @@ def age(version: str) -> tuple[int, int, str, int]:
 
 
 def check_name(name: str) -> None:
-    """Raise UserError unless the name is valid as a folder's on any file system."""
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is not a valid build name: use up to 61 letters, digits, '.', '_' and '-'")
 

@@ -43,7 +43,6 @@ def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]
 
 
 def message_of(repository: Path, commit: Commit) -> str:
-    """Author, date and the whole message."""
     return git(repository, "log", "-1", "--format=%an, %as%n%n%B", commit.hash).rstrip()
 
 

@@ -33,7 +33,6 @@ def unknown_variant(word: str) -> UserError:
 
 
 def variant(word: str) -> Variant:
-    """The changes of a variant. Raises UserError for an unknown one."""
     if word.startswith(CFLAGS):
         flags = tuple(word.removeprefix(CFLAGS).split())
         if not flags or not all(map(FLAG.fullmatch, flags)):

@@ -61,7 +61,6 @@ class Change:
     ccache: Path | None = None
 
     def varied(self, words: Sequence[str]) -> Change:
-        """Add variants, given by their words. Raises UserError."""
         added = [variant(word) for word in words]
         return replace(
             self,
@@ -78,7 +77,6 @@ class Derived:
 
 
 def read_derivation(drv: Path) -> Derivation:
-    """Parse a .drv file. Raises UserError if it is missing or invalid."""
     try:
         text = drv.read_text()
         if not text.startswith(HEAD):
@@ -97,10 +95,7 @@ def read_derivation(drv: Path) -> Derivation:
 
 
 def recipe_of(name: str, major: int) -> str:
-    """The source-less derivation for a major version; `name` is for messages.
-
-    Raises UserError if the version is too old, or without the wrapper ($PGBED_RECIPES lists the recipes).
-    """
+    """The source-less derivation for a major version; `name` is for messages. Raises UserError."""
     listed = os.environ.get("PGBED_RECIPES")
     if not listed:
         raise nix.no_catalogue()
@@ -176,7 +171,6 @@ def _forced(name: str, value: str) -> str | bool | list[str]:
 
 
 def _name(patch: Path) -> str:
-    """A patch's file name in the characters that the store accepts."""
     return re.sub(r"[^A-Za-z0-9+._?=-]", "-", patch.name).lstrip(".")[:80] or "patch"
 
 

@@ -37,10 +37,7 @@ FEATURES: dict[str, Callable[[Build], str]] = {"icu": _icu, "builtin": _builtin}
 
 
 def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Steps left out per build, with the reason; `absent` programs are missing for all builds.
-
-    Raises UserError if a step requested by name is possible in no build.
-    """
+    """Steps left out by build, with reasons. Raises UserError if a step requested by name is possible nowhere."""
     left_out: dict[str, dict[str, str]] = {}
     for step in steps:
         why = {build.label: reason for build in builds if (reason := _reason(step, build, absent))}

@@ -100,7 +100,6 @@ def name_of(text: str) -> str:
 
 
 def is_external(text: str) -> bool:
-    """Whether the text has the form NAME=CONNECTION."""
     return _CONNECTION.match(text.partition("=")[2]) is not None
 
 
@@ -116,7 +115,6 @@ def check_named(text: str) -> None:
 
 
 def refuse_password(text: str) -> None:
-    """Raise UserError if a connection string holds a password."""
     check_named(text)
     if is_external(text) and _PASSWORD.search(text.partition("=")[2]):
         raise UserError(

@@ -55,7 +55,6 @@ def over_hostpkgs() -> bool:
 
 
 def store_hash(path: Path) -> str | None:
-    """The hash part of a store path, or None for any other path."""
     match = STORE_NAME.fullmatch(str(path))
     return match[1] if match else None
 
@@ -136,7 +135,6 @@ def _finished(store_path: Path) -> bool:
 
 
 def _there(label: str, drv: Path) -> Path:
-    """The output of a derivation that is in the store already."""
     output = OUTPUT.search(drv.read_text()) if drv.is_file() else None
     if output is None or not _finished(Path(output[1])):
         if shutil.which("nix") is None:
@@ -149,7 +147,6 @@ def _there(label: str, drv: Path) -> Path:
 
 
 def realise_command(drv: str, link: Path | None) -> list[str]:
-    """The command that builds one derivation and prints its output path."""
     command = ["nix-store", "--realise", f"{drv}!out", *FORMAT]
     if link is not None:
         command += ["--add-root", str(link)]
@@ -160,10 +157,7 @@ def realise_command(drv: str, link: Path | None) -> list[str]:
 
 
 def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
-    """Realise the wrapper's bpftrace, kept by a link in `roots`.
-
-    A failure is reported, not raised: the machine may have a bpftrace of its own.
-    """
+    """Realise the wrapper's bpftrace. Failures are only reported, as the machine may have its own."""
     drv = os.environ.get("PGBED_BPFTRACE")
     if not drv:
         return

@@ -87,7 +87,6 @@ class NixLog:
         return [error.text for error in self.reported]
 
     def builds(self) -> list[Activity]:
-        """The builds in the order they were started."""
         return [activity for activity in self.activities.values() if activity.kind == BUILD]
 
     def _current(self) -> Activity | None:
@@ -137,7 +136,6 @@ class NixLog:
         return f"build '{label}' failed: {cut_short(' | '.join(printed or self.errors[:1]) or 'its log is empty')}"
 
     def _line(self, data: bytes) -> str | None:
-        """Take in one line; return the readable text, if any."""
         try:
             event = msgspec.json.decode(data.removeprefix(MARK), type=_Event) if data.startswith(MARK) else None
         except (ValueError, RecursionError):
@@ -169,7 +167,6 @@ class NixLog:
 
 
 def is_failed_build(code: int) -> bool:
-    """Whether an exit code of `nix-store --realise` means that a builder failed."""
     return code & FAILED_BUILD == FAILED_BUILD
 
 

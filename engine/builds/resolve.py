@@ -50,15 +50,11 @@ LINK = "built-"
 def resolve(
     texts: Sequence[str], on_progress: Progress, roots: Path | None = None, *, exact: bool = False
 ) -> tuple[Build, ...]:
-    """Check labels and provide their servers: see `check` and `realise`."""
     return realise(check(texts), on_progress, roots, exact=exact)
 
 
 def check(texts: Sequence[str]) -> tuple[Label, ...]:
-    """Parse labels (see `engine.builds.label`) and look them up; builds nothing.
-
-    Raises UserError for a label that is unknown, given twice, or shares its name with another build.
-    """
+    """Parse and look up labels; builds nothing. Raises UserError if one is unknown or a build's name occurs twice."""
     entries = {entry.label: entry for entry in catalog()}
     labels: dict[str, Label] = {}
     for text in texts:
@@ -88,7 +84,6 @@ def realise(
 
 
 def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
-    """Raise UserError if two builds, as (what the user typed, name), share a name."""
     first: dict[str, str] = {}
     for text, name in names:
         if name in first:
@@ -241,7 +236,6 @@ def _compiled(
 
 
 def _described(build: Build) -> Build:
-    """Add the compiler, flags and patches that the package records."""
     path = Path(build.prefix) / "share" / "pgbed" / "build.json"
     if not path.exists():
         return build
@@ -336,10 +330,7 @@ def made_here(build: Build, roots: Path) -> bool:
 
 
 def prune(roots: Path, wanted: set[str], age_s: float = 86_400) -> int:
-    """Remove links to builds that no run names (`wanted` are digests) and return their number.
-
-    Links younger than `age_s` stay: their run may not have begun.
-    """
+    """Remove links without a run (`wanted`: the runs' digests) older than `age_s`: younger runs may yet begin."""
     removed = 0
     for link in roots.glob(f"{LINK}*"):
         digest = link.name.removeprefix(LINK)

@@ -32,10 +32,7 @@ SHOWN_HEX = 12
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tree on disk or, with a `revision`, a commit of the repository at `path`.
-
-    `commit` is empty outside git; `changes` is the hash of uncommitted changes, or "".
-    """
+    """A tree or, with a `revision`, a commit at `path`. `commit` is "" outside git; `changes` hashes local changes."""
 
     path: Path
     version: str

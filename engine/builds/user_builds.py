@@ -77,10 +77,7 @@ def own_builds() -> dict[str, OwnBuild]:
 
 
 def pin(version: str, sha256: str = "") -> tuple[Path, str]:
-    """Add a release, by its published checksum unless one is given; returns the table's path and the checksum.
-
-    Raises UserError for an unknown release, or if its checksum is not available.
-    """
+    """Add a release, by its published checksum unless given; returns table and checksum. Raises UserError."""
     if not RELEASE.fullmatch(version):
         raise UserError(f"'{version}' is not a release of PostgreSQL such as 18.7 or 19beta1")
     table = own_builds()

@@ -55,7 +55,6 @@ class BlockPlan:
     notices: tuple[str, ...] = ()
 
     def record(self, bench: str) -> dict[str, Any]:
-        """The arguments of block.nix that all blocks share."""
         return {
             "system": f"{platform.machine()}-linux",
             "bench": bench,
@@ -69,10 +68,7 @@ class BlockPlan:
 
 
 def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> BlockPlan:
-    """The plan of a file for one block; its servers are built or fetched here, and kept by links in `roots`.
-
-    Raises UserError for a plan that builders cannot carry out.
-    """
+    """The plan for one block of a file; `roots` keeps its servers, built or fetched here. Raises UserError."""
     request = planfile.request(planfile.read(path).entries())
     try:
         check(request)
@@ -172,7 +168,6 @@ def _programs(request: Request) -> tuple[str, ...]:
 
 
 def _stored(label: str, path: str) -> str:
-    """A path in the Nix store. Raises UserError for any other."""
     if (resolved := _store_path(Path(path))) is None:
         raise UserError(f"{label} is {path}, which is not in the Nix store: start bench from its flake, or by ./bench")
     return str(resolved)

@@ -37,10 +37,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's derivation and output. `state` is cached, measured, failed, or empty if still to be measured.
-
-    `builder` measured it; `refused` says that no builder takes it.
-    """
+    """A block and its outcome: `state` is cached, measured, failed or "" (pending); `refused`: no builder takes it."""
 
     number: int
     drv: str
@@ -138,7 +135,6 @@ class _Call:
 
 
 def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
-    """Start Nix on these blocks; it ends with its caller."""
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
     if builders is not None:
         command += ["--builders", builders]
@@ -222,6 +218,5 @@ def _on(block: Block) -> str:
 
 
 def _reason(lines: Sequence[str], otherwise: str) -> str:
-    """The last message of `bench` within a failed build."""
     said = [line.removeprefix("bench: ") for line in lines if line.startswith("bench: ")]
     return said[-1][:REASON_CHARS] if said else otherwise

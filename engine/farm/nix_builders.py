@@ -34,7 +34,6 @@ def check(builders: str | None) -> None:
 
 
 def without(builders: str | None, place: str) -> str | None:
-    """The builders except for one, or all if there is no other."""
     known = lines(builders)
     others = [line for line in known if line.split()[0] not in (place, place.removeprefix("ssh://"))]
     offering = any(FEATURE in _column(line, at) for line in others for at in COLUMNS_OF_FEATURES)

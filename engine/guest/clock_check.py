@@ -11,11 +11,7 @@ ALLOWED_S, ALLOWED_PART = 1.0, 0.01  # allowed difference: absolute, and as a fr
 
 
 class GuestClock:
-    """Readings of a guest's clock, about one a second, each with the host's clock at its arrival.
-
-    A reading may arrive late, which looks like a slow guest clock, but never early. So the least late of several
-    counts.
-    """
+    """Readings of a guest's clock, with the host's at arrival: late but never early, so the least late counts."""
 
     def __init__(self) -> None:
         self._recent: deque[int] = deque(maxlen=READINGS)

@@ -75,7 +75,7 @@ def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -
 
 
 class _Failed(Exception):
-    """Raised for a suite that lacks the kernel."""
+    pass
 
 
 def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
@@ -123,7 +123,6 @@ def _order(name: str) -> list[int]:
 
 
 def _mirror(suite: str) -> str:
-    """The mirror from which this machine installs packages."""
     lines = [line.split() for line in _run(INDEX, Path("/")).splitlines()]
     for part in lines:
         if len(part) == 3 and part[0] == "main" and not re.search(r"[-/]", part[1]):

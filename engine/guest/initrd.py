@@ -100,7 +100,6 @@ def cpio(entries: Iterable[Entry]) -> Iterator[bytes]:
 
 @cache
 def base(modules: Path, busybox: Path) -> bytes:
-    """The archive shared by all guests of a kernel."""
     entries: list[Entry] = [(name, DIRECTORY, b"") for name in ("bin", "dev", "mod", "proc", "sys", "root", "host")]
     entries += [("dev/console", DEVICE, b""), ("bin/busybox", FILE, busybox.read_bytes())]
     entries += [(f"bin/{name}", LINK, b"busybox") for name in APPLETS]

@@ -92,10 +92,7 @@ def label_of(spec: str) -> str:
 
 
 def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kernel:
-    """The kernel of a label, or of NAME=PATH: an image, or a folder with an image and its modules.
-
-    Raises UserError if it is not available, or a guest cannot run it.
-    """
+    """The kernel of a label or NAME=PATH (an image, or a folder with image and modules). Raises UserError."""
     name, is_own, path = spec.partition("=")
     if is_own:
         return _checked(read(name, Path(path).expanduser().absolute(), "local"))
@@ -154,7 +151,6 @@ def modules_of(kernel: Kernel) -> Path:
 
 
 def modules(kernel: Kernel) -> set[str]:
-    """The names of its modules, built in or not."""
     folder = modules_of(kernel)
     return {*initrd.module_files(folder), *initrd.built_in(folder)}
 
@@ -174,7 +170,6 @@ def options_of(config: str) -> dict[str, str]:
 
 
 def release_of(image: Path) -> str | None:
-    """The release that an x86 image reports, or None if the file is not one."""
     match = RELEASE.match(_said(image))
     return match[1].decode() if match else None
 
@@ -202,7 +197,6 @@ def _said(image: Path) -> bytes:
 
 
 def _checked(kernel: Kernel) -> Kernel:
-    """The kernel, if a guest can run it."""
     there = modules(kernel)
     lacking = [name for name in initrd.REQUIRED if name not in there]
     if lacking:

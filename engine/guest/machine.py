@@ -68,7 +68,6 @@ class Job:
     watchdog_s: int = 60
 
     def archive(self) -> bytes:
-        """The part of the initial file system that only this guest has."""
         for path in self.binds:
             if not path.isprintable():
                 raise UserError(f"{path}: a guest cannot have a folder of that name")
@@ -114,10 +113,7 @@ def command(
 
 @contextmanager
 def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
-    """An empty file system for a guest, as the descriptor of a sparse image. Raises UserError.
-
-    It is unlinked, so nothing is left of it, however guest and engine end.
-    """
+    """An empty file system, as the descriptor of an unlinked sparse image, so nothing is left. Raises UserError."""
     image = folder.absolute() / DISK
     image.unlink(missing_ok=True)
     with image.open("wb") as file:
@@ -211,7 +207,6 @@ class Guest:
 
     @property
     def over(self) -> bool:
-        """Whether both sockets have ended."""
         return not self._selector.get_map()
 
     def send(self, record: Mapping[str, Any]) -> None:
@@ -257,11 +252,9 @@ class Guest:
         return [line for line in self.tail if any(word in line for word in TROUBLE)][:1]
 
     def last_message(self) -> list[str]:
-        """The console's last line with text, if any."""
         return [line for line in self.tail if line.strip() and not any(word in line for word in NOISE)][-1:]
 
     def _read_console(self) -> bool:
-        """Keep what the kernel prints; return whether the console has ended."""
         try:
             received = self._serial.recv(1 << 20)
         except BlockingIOError:

@@ -30,7 +30,6 @@ def share() -> Share:
 
 
 def unavailable(mkfs: Path | None) -> str:
-    """Why no image can be made here, or ""."""
     if mkfs is None:
         return "mkfs.erofs is missing (erofs-utils)"
     return "" if shutil.which("nix-store") else "there is no nix-store here"

@@ -56,10 +56,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The number of waiting connections by role and event (see `Wait`).
-
-    `old` are those that have been in their state for long; their blockers are not looked up.
-    """
+    """Numbers of waiting connections by role and event; `old` ones have been in their state for long."""
 
     counts: Mapping[tuple[int, str], int]
     old: Observed
@@ -83,10 +80,7 @@ class Activity:
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self, least_age_s: float = 0.0) -> Observed:
-        """The backends' activity, without backends that began it less than `least_age_s` ago.
-
-        Raises MonitorError if there is no answer within `PATIENCE_S`.
-        """
+        """What backends have done for at least `least_age_s`. Raises MonitorError if there is no answer in time."""
         waits: dict[int, Wait] = {}
         ages_ns: dict[int, int] = {}
         vacuums: list[Vacuum] = []
@@ -106,10 +100,9 @@ class Activity:
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
-        """What the connections wait for now; `roles` holds a role number for each of the `pids`.
+        """What connections wait for; `roles` has a role number for each pid. Raises MonitorError after `PATIENCE_S`.
 
-        With a least age, also those in their state for longer. Raises MonitorError without an answer within
-        `PATIENCE_S`.
+        With a least age, also those in their state for longer.
         """
         least_age_us = str(round(least_age_s * 1e6))
         counts: Counter[tuple[int, str]] = Counter()

@@ -57,10 +57,7 @@ def wait_until(
 
 
 def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
-    """End a leftover server of `bin` and `uid` over the cell's cluster; remove all but its logs.
-
-    For a cell whose engine was killed, or that is run again.
-    """
+    """End a killed engine's leftover server of `bin` and `uid` over the cell's cluster; remove all but its logs."""
     data_dir, files_dir, link = (cell_dir.absolute() / name for name in (DATA, FILES, "socket"))
     for folder in (data_dir, files_dir):
         if folder.is_symlink():
@@ -96,7 +93,6 @@ def remove_clusters(folder: Path, bin: Path, uid: int) -> None:
 
 
 def living_server(data_dir: Path) -> int | None:
-    """The pid of the postmaster over `data_dir`, or None."""
     lines = pidfile(data_dir)
     if not lines or not lines[0].lstrip("-").isdecimal():
         return None
@@ -105,16 +101,13 @@ def living_server(data_dir: Path) -> int | None:
 
 
 def servers_in(data_dir: Path, bin: Path) -> tuple[int, ...]:
-    """Processes in a cluster's folder that run `postgres` or `initdb` of `bin`, but no shell there."""
+    """The pids in a cluster's folder that run `postgres` or `initdb` of `bin`; a shell there does not count."""
     programs = {str((bin / name).resolve()) for name in ("postgres", "initdb")}
     return tuple(pid for pid in processes_in(data_dir) if _program(pid) in programs)
 
 
 def end_processes(data_dir: Path, bin: Path) -> None:
-    """Send SIGKILL to all server processes over `data_dir`, and wait until they are gone.
-
-    Backends outlive a killed postmaster for a moment, and would write into a folder that is being removed.
-    """
+    """SIGKILL and await all server processes: backends outlive a killed postmaster, and would still write."""
 
     def none_left() -> bool:
         left = servers_in(data_dir, bin)
@@ -146,10 +139,7 @@ def _program(pid: int) -> str:
 
 
 def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
-    """Remove a server's socket folder, unless it belongs to another cluster than `data_dir`.
-
-    The folder's name comes from a run directory, in which somebody could have put any other.
-    """
+    """Remove a server's socket folder, unless its name, read from a run directory, leads to another cluster's."""
     with contextlib.suppress(OSError):
         if not folder.name.startswith(SOCKET_DIR_PREFIX) or folder.is_symlink() or folder.stat().st_uid != uid:
             return

@@ -78,7 +78,6 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
 
 
 def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Name and value of each `NAME=VALUE` of the command line. Raises UserError for any other form."""
     pairs: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")

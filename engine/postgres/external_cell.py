@@ -64,7 +64,7 @@ class LeftBehind(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a cell created on a server: a database, or tables in a given one. `mark` is its comment."""
+    """A database, or tables in a given one, created on a server and marked with the comment `mark`."""
 
     build: str
     database: str
@@ -153,10 +153,7 @@ class ExternalCell:
         }
 
     def create_database(self) -> None:
-        """Create the cell's database from template0 and mark it; a given database is only marked.
-
-        Raises UserError if a database of that name exists, or the given one is not empty.
-        """
+        """Create and mark the cell's database; only mark a given one. Raises UserError if it exists or is not empty."""
         token = f"pgbed run {self.run}, cell {self.cell}: {secrets.token_hex(8)}"
         made = Made(self.build.label, self.database, token, bool(self.use.scratch_database))
         try:
@@ -276,10 +273,7 @@ def left_in(run: Path) -> dict[Path, Made]:
 
 
 def clear(cell_dir: Path, conninfo: str) -> str:
-    """Drop what a cell created, if it bears the cell's mark; returns a description of it, or "".
-
-    Raises LeftBehind if it cannot be dropped.
-    """
+    """Drop what a cell created, if it bears the cell's mark; returns a description or "". Raises LeftBehind."""
     path = cell_dir / RECORD
     if not path.exists():
         return ""

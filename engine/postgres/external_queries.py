@@ -50,7 +50,6 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(conninfo: str, answer_s: float | None = None) -> Connection:
-    """Open an autocommit connection. Raises psycopg.Error."""
     connection = Connection.connect(conninfo, autocommit=True, application_name="pgbed")
     connection.answer_s = answer_s or ANSWER_S
     return connection

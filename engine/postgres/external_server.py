@@ -152,7 +152,6 @@ def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> 
 
 
 def check_empty(name: str, connection: psycopg.Connection[Any], database: str) -> None:
-    """Raise UserError unless the connection's database is empty and its role may create tables there."""
     query = question("contents", connection.info.server_version) or ""
     contents = external_queries.rows(connection, name, query, tuple[str])
     if contents:
@@ -241,7 +240,6 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
 
 
 def _version(name: str, reported: str) -> str:
-    """The first word of a server's version: `16.3` of `16.3 (Debian 16.3-1)`."""
     word = (reported.split() or [""])[0]
     if not _VERSION.fullmatch(word):
         raise UserError(
@@ -251,7 +249,6 @@ def _version(name: str, reported: str) -> str:
 
 
 def _identifier(name: str, connection: psycopg.Connection[Any]) -> str:
-    """The cluster's identifier, or "" if the role may not ask for it."""
     try:
         query = "SELECT system_identifier::text FROM pg_control_system()"
         return external_queries.row(connection, name, query, tuple[str])[0]

@@ -52,7 +52,7 @@ def is_attached(segment: int, uid: int) -> bool:
 
 
 def _attached(uid: int) -> dict[int, int]:
-    """The number of attached processes by segment id, for a user's System V segments."""
+    """Number of attached processes by segment id."""
     try:
         lines = Path("/proc/sysvipc/shm").read_text().splitlines()
     except OSError:

@@ -28,8 +28,6 @@ OLD_ITERATIONS = 4096  # fixed before 16
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Where one server listens, who may connect, and with which password."""
-
     address: str
     client: str
     port: int
@@ -46,7 +44,6 @@ class Network:
         return f"local all all trust\nhost {database} {user} {one} {METHOD}\n"
 
     def dsn(self, database: str, user: str, passfile: str) -> str:
-        """The connection string of clients, which find the password in `passfile`."""
         return make_conninfo(
             host=self.address,
             port=self.port,
@@ -62,7 +59,6 @@ class Network:
         return f"{host}:{self.port}:{database}:{user}:{self.password}\n"
 
     def write_passfile(self, folder: Path, database: str, user: str, account: Account) -> Path:
-        """Write the password file into a private folder, readable only by `account`."""
         path = folder / PASSFILE
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(self.pass_line(database, user))

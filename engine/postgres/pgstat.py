@@ -119,10 +119,7 @@ class Monitor(Closing):
 
     @contextmanager
     def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
-        """Allow slow answers within the block, outside of measurement; `check` is called meanwhile and may raise.
-
-        First waits for the answer to an abandoned question, whatever it is.
-        """
+        """Allow slow answers meanwhile, outside measurement; first waits for an abandoned one. `check` may raise."""
         self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
         try:
             if self._unanswered:

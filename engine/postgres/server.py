@@ -130,10 +130,7 @@ class Server:
     # -- life cycle
 
     def start(self) -> None:
-        """Initialise the cluster, configure it, start the server and wait until it takes connections.
-
-        Raises UserError when a folder cannot be used, ServerError when initdb fails or the server does not start.
-        """
+        """Initialise, configure and start; wait until the server takes connections. Raises UserError, ServerError."""
         self._check_folders()
         make_passable(self.cell_dir)
         self._initialise()
@@ -147,7 +144,6 @@ class Server:
         self._await_connections()
 
     def _join_network(self) -> None:
-        """If clients come over TCP, choose a port and let them in."""
         try:
             self.network = network_of(self.route, self.place)
         except OSError as error:
@@ -159,7 +155,6 @@ class Server:
                 hba.write(self.network.hba(DATABASE, SUPERUSER))
 
     def _open_own(self, name: str, mode: Literal["a", "w"]) -> IO[str]:
-        """Open a file of the cluster for writing. Raises ServerError."""
         path = self.data_dir / name
         try:  # the folder is the account's, which could have put anything there
             fd = open_plain(path, os.O_WRONLY | os.O_APPEND)
@@ -178,7 +173,6 @@ class Server:
 
     @property
     def _conf(self) -> str:
-        """The lines appended to postgresql.conf."""
         own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
         ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
         of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
@@ -218,7 +212,6 @@ class Server:
         }
 
     def record(self) -> dict[str, Any]:
-        """How the cluster was made and is run, for the journal (JSON)."""
         return {
             "initdb": list(self.initdb_command),
             "harness_settings": self.harness_settings,
@@ -253,7 +246,6 @@ class Server:
         self._postmaster.wait()
 
     def close(self, *, keep: bool) -> None:
-        """Stop the server and remove its socket folder and, unless `keep`, its cluster."""
         self.stop("fast" if keep else "immediate")  # a discarded cluster needs no shutdown checkpoint
         remove_clusters(self.clusters, self.build.bin, self.account.uid)
         if self.socket_dir is not None:
@@ -271,7 +263,6 @@ class Server:
     # -- while it runs
 
     def dsn(self, dbname: str = DATABASE) -> str:
-        """Connection string of a database, for the superuser over the private socket."""
         if self.socket_dir is None:
             raise ServerError(f"server {self.build.label} is not running")
         return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname)
@@ -287,7 +278,6 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port, which also names the socket."""
         return self.network.port if self.network else PORT
 
     def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:

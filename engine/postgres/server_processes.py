@@ -79,7 +79,6 @@ def kind_of_title(cmdline: bytes) -> str:
 
 
 def process_kind(pid: int) -> str:
-    """The kind of a living server process, or `starting` if it cannot be read."""
     try:
         return kind_of_title(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
@@ -97,7 +96,6 @@ class ServerProcesses(HeldFiles):
     """
 
     def __init__(self, postmaster_pid: int) -> None:
-        """Raise OSError if there is no such process."""
         super().__init__()
         self.pid = postmaster_pid
         self._postmaster = TaskReader(postmaster_pid)
@@ -157,7 +155,7 @@ class ServerProcesses(HeldFiles):
         return {pid: task for pid, task in read if task is not None}
 
     def _read(self, pid: int, *, time_only: bool) -> Task | None:
-        """A living child; opened if it is new, or if its pid now belongs to another process."""
+        """A living child, opened if new or if its pid was reused."""
         reader = self._readers.get(pid)
         if reader is not None:
             task = reader.read_time() if time_only else reader.read()

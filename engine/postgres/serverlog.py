@@ -141,7 +141,6 @@ class ServerLog(Closing):
             self._fd = -1
 
     def _lines(self) -> list[str] | None:
-        """The complete new lines; None without any."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY)

@@ -59,7 +59,6 @@ class Step:
 
     @classmethod
     def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> Step:
-        """Start the launcher named by a request."""
         page = Page.create(int(question["roles"]))
         os.dup2(page.fd, PAGE_FD, inheritable=True)
         passfile = folder / PASSFILE
@@ -123,7 +122,6 @@ class Step:
         return changed or self.process.poll() is not None
 
     def _changed(self) -> list[list[int]]:
-        """The places and values of words that have changed since the last report."""
         self._count_clients()
         now = np.array(self.page.words, dtype=np.int64)
         places = np.flatnonzero(now != self._told)

@@ -24,7 +24,6 @@ class Channel(Lines):
     """The near ends of the pipes: `reading` and `writing`."""
 
     def ask(self, question: dict[str, Any], timeout_s: float = ANSWER_S) -> dict[str, Any]:
-        """Return the answer. Raises LineError."""
         answer, _ = self.timed(question, timeout_s)
         return answer
 
@@ -45,7 +44,6 @@ class Channel(Lines):
         return answer, trip
 
     def offset(self) -> Offset:
-        """Measure how far the other side's clock is ahead. Raises LineError."""
         return best([self.timed({"do": "clock"})[1] for _ in range(ROUND_TRIPS)])
 
 

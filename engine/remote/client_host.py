@@ -80,7 +80,6 @@ class ClientHost:
     # -- questions
 
     def ask(self, question: dict[str, Any], timeout_s: float = CONNECT_S) -> dict[str, Any]:
-        """Send a request and return the answer. Raises UserError."""
         try:
             return self.channel.ask(question, timeout_s)
         except LineError as error:
@@ -96,7 +95,7 @@ class ClientHost:
         return {**shown, "link": link}
 
     def reaches(self, address: str, port: int) -> str:
-        """The host's address as seen by a port of this machine. Raises UserError if it cannot connect."""
+        """The address from which the host reaches a port of this machine. Raises UserError if it does not."""
         try:
             with listening(address, port) as socket:
                 socket.settimeout(ACCEPT_S)
@@ -116,7 +115,6 @@ class ClientHost:
         )
 
     def check_programs(self, programs: Mapping[str, Mapping[str, str]]) -> None:
-        """Raise UserError if a program there differs from its record."""
         for name, record in programs.items():
             run = self.programs[name]
             file = f"{run}.d/bin/{name}" if self.copied == "tar" else run

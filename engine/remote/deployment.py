@@ -118,7 +118,6 @@ def _modules() -> dict[str, Path]:
 
 
 def _installed(place: Path) -> list[Path]:
-    """A package's folder or file, with its libraries and metadata."""
     return [place, *place.parent.glob(f"{place.stem}.libs"), *place.parent.glob(f"{place.stem}-*.dist-info")]
 
 
@@ -173,7 +172,6 @@ def _loaded(launchers: Iterable[str]) -> list[Path]:
 
 
 def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
-    """The shared libraries that these files need, by soname."""
     libraries: dict[str, Path] = {}
     for file in files:
         output = _told([str(loader), "--list", str(file)], str(file))

@@ -12,7 +12,7 @@ Loads = Sequence[tuple[Workload, Record]]  # the workloads of a run, with their 
 
 
 def launchers(loads: Loads) -> tuple[str, ...]:
-    """The modules that start the clients of all steps. Raises UserError if one is not part of pgbed."""
+    """The modules that start all steps' clients. Raises UserError if one is not part of pgbed."""
     steps = [(chosen, record, step) for chosen, record in loads for step in chosen.steps(record)]
     if any(step.makes_files or step.apart for _, _, step in steps):
         raise UserError("--client-host: clients of this plan write files for the server and must run on its machine")

@@ -33,10 +33,7 @@ Phases = Generator[Phase, None, None]
 
 
 class Attempt:
-    """An attempt at a cell, phase by phase. Whatever ends it is recorded, and ends this cell only.
-
-    `conninfo` is that of an external server.
-    """
+    """An attempt at a cell, phase by phase. Whatever ends it is recorded, and ends this cell only."""
 
     def __init__(
         self,

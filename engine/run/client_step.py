@@ -76,7 +76,6 @@ def await_ready(
 
 
 def check_clients(page: Page, launcher: Launcher, blame: Callable[[str], str]) -> None:
-    """Raise StepFailed when a client has failed, or the launcher has ended."""
     if page.words[Control.STOP]:  # a role that fails sets it, for its partners
         errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
         if errors:
@@ -86,7 +85,6 @@ def check_clients(page: Page, launcher: Launcher, blame: Callable[[str], str]) -
 
 
 def all_done(page: Page) -> Callable[[], bool]:
-    """A function that tells whether all roles have ended or cannot continue."""
     slot = 0
 
     def done() -> bool:

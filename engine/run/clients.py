@@ -50,7 +50,6 @@ class Launcher:
             raise StepFailed(self.reason())
 
     def end(self) -> None:
-        """Make sure that the launcher is gone, and its roles with it."""
         if self.process.poll() is not None:
             return
         self.process.terminate()
@@ -70,7 +69,6 @@ class Launcher:
             raise StepFailed(f"the client launcher: {error}") from None
 
     def reason(self) -> str:
-        """Why the launcher ended, from the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         ended = f"the client launcher ended with exit code {self.process.returncode}"
         return f"{ended}: {lines[-1]}" if lines else ended
@@ -80,11 +78,7 @@ class Launcher:
 def launched(
     launch_on: Callable[[int], Launch], roles: int, server: CellServer, host: ClientHost | None = None
 ) -> Iterator[tuple[Page, Launcher]]:
-    """Start a launcher on a new counters page; no client outlives this context.
-
-    `launch_on` takes the page's descriptor. With a remote `host` clients start there, and the local launcher mirrors
-    their page.
-    """
+    """Start a launcher on a new counters page, on `host` if given; no client outlives this context."""
     page = Page.create(roles)
     log = server.cell_dir / "clients.log"
     launch = launch_on(host.page_fd if host else page.fd)

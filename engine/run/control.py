@@ -56,7 +56,6 @@ class Commands:
     guest: Answer | None = None  # who answers while the cell runs in a guest
 
     def answer(self, record: dict[str, Any]) -> str:
-        """Carry out a command and return the answer. Raises UserError if it cannot be done."""
         match record:
             case {"probe": str(), "on": bool()} | {"mark": str()} if self.guest is not None:
                 return self.guest(record)

@@ -33,8 +33,6 @@ from engine.run.stopping_rule import StoppingRule
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: the number of failed cells, and whether it was asked to stop."""
-
     failed: int
     interrupted: bool
 
@@ -136,8 +134,6 @@ def _run(
     remote_clients: RemoteClients,
     conninfo: str,
 ) -> int:
-    """Run the interleaved cells of a repeat, or a single one; return the number of failed ones."""
-
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
         if manifest.in_guest(cell.subject):

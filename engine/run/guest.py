@@ -73,7 +73,6 @@ class GuestAttempt:
         self._fault: Exception | None = None  # of what came from the guest
 
     def run(self) -> None:
-        """Run the attempt until it finishes or fails."""
         make_passable(self._folder)
         reason = ""
         self._keep_configuration()
@@ -104,7 +103,6 @@ class GuestAttempt:
                 path.write_bytes(kernels.config_of(self._kernel))
 
     def _boot(self) -> str:
-        """Boot a guest and run it to its end; return why it failed, or ""."""
         machine = self._machine
         programs = tools.find(lambda _: None, self._builds)
         blank = blank_disk(programs, self._folder, machine.disk_mb) if machine.disk == "image" else nullcontext()
@@ -160,11 +158,9 @@ class GuestAttempt:
 
     @property
     def _over(self) -> bool:
-        """Whether nothing more will come from the guest."""
         return self._guest.over or self._fault is not None
 
     def _late(self, passed_s: float) -> str:
-        """The deadline that the guest has missed, or ""."""
         if self._booted_s is None:
             limit_s = self._times(BOOT_S)
             return f"the guest did not come up within {limit_s:.0f} s" if passed_s > limit_s else ""

@@ -62,7 +62,6 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
 
 
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
-    """Run one step of all cells, whose clients are ready, until all are done."""
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     runners.sort(
         key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.control)
@@ -88,7 +87,6 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
 
 
 def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> list[Slice]:
-    """Record the slices that have ended and whose counts are known; return them."""
     for slice in conductor.slices():
         if (record := runners[slice.side].slices) is not None:  # else its cell has failed
             record.add(slice)

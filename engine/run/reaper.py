@@ -41,11 +41,7 @@ class Reaper:
         conninfo: str = "",
         tunables: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """Have cells cleared if the engine ends within this context. `places`: cell folders and builds' bins.
-
-        `conninfo` is that of an external server; `tunables` are the old values of the scheduler's and device's changed
-        ones.
-        """
+        """Have the cells in `places` (folder, bin) cleared and `tunables` restored if the engine ends within."""
         own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
         cells = [{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places]
         self._send({"cells": cells, "tunables": dict(tunables or {})})
@@ -85,7 +81,6 @@ def _clear_attached(cell: Path, conninfo: str) -> None:
 
 
 def main() -> None:
-    """Wait for the engine to end, then clear what it left, unless another engine has the run."""
     run, left, pipe = Path(sys.argv[1]), dict[str, Any](cells=[]), Lines(sys.stdin.fileno())
     with suppress(LineError):  # the engine has ended
         while True:

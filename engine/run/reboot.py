@@ -51,8 +51,6 @@ class PlannedCell:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """A requested boot: for which cell, and during which boot."""
-
     cell: str
     boot_id: str
 
@@ -117,7 +115,6 @@ def decide(state: State) -> RunCell | BootFor | Finished:
 
 
 def _lost(state: State, kernel: str) -> int:
-    """Count the latest boots into a kernel that led to no cell."""
     kernels = {planned.cell: planned.kernel for planned in state.plan}
     count = 0
     for boot in reversed(state.boots):
@@ -135,8 +132,6 @@ def _boot(kernel: Kernel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How to ask a machine what it runs, and how to boot it."""
-
     running: Callable[[], Running] = kexec.running
     boot: Callable[[Kernel], None] = _boot
     reboot: Callable[[], None] = kexec.reboot
@@ -193,10 +188,7 @@ def go_on(run: Path, *, booted: bool, machine: Machine = HERE, root: Path = resu
 
 
 def end(run: Path, root: Path = resume_unit.ROOT, boot_id: str | None = None) -> str:
-    """End a run that has no cell running: later boots do not continue it. Return its state.
-
-    Raises UserError while an engine has the run.
-    """
+    """End a run: later boots do not continue it. Returns its state. Raises UserError if an engine has the run."""
     with held(run):  # no engine asks for a boot meanwhile
         manifest = planned(run)
         boots = _boots(run, manifest)
@@ -211,7 +203,6 @@ def _say(text: str) -> None:
 
 
 def _begin(run: Path) -> None:
-    """Record that earlier attempts and boots do not count."""
     with JournalWriter.open(run) as journal:
         journal.close_orphans()
         _note(journal, {"after": journal.last_attempt()})
@@ -239,7 +230,6 @@ def _ask_for(run: Path, manifest: Manifest, cell: str, label: str, running: Runn
 
 
 def _fail(run: Path, lost: Sequence[tuple[str, str]]) -> None:
-    """Record cells whose kernel does not come up."""
     with JournalWriter.open(run) as journal:
         for cell, why in lost:
             t_ns = time.monotonic_ns()

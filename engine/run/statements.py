@@ -20,11 +20,7 @@ Watched = TypeVar("Watched")
 
 
 class StepStatements:
-    """SQL statements on sessions of their own.
-
-    `check` is called while waiting, and may raise; `blame` attributes a failure; background sessions are closed with
-    `opened` at the latest.
-    """
+    """SQL statements on their own sessions; `check`, called while waiting, may raise; `blame` attributes failures."""
 
     def __init__(
         self, server: CellServer, check: Callable[[], None], blame: Callable[[str], str], opened: ExitStack
@@ -33,7 +29,6 @@ class StepStatements:
         self._background: list[AsyncStatement] = []
 
     def do_before(self, work: Maintenance) -> None:
-        """Run what precedes a step, group after group."""
         for statements in work.before:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)

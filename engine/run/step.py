@@ -151,10 +151,7 @@ class StepRunner:
         )
 
     def run(self, ordinal: int, step: Step) -> Iterator[Phase]:
-        """Run one step and record its totals, yielding at each phase.
-
-        Raises StepFailed when a role or the server fails, Interrupted when the run was asked to stop.
-        """
+        """Run one step, yielding at each phase, and record its totals. Raises StepFailed, Interrupted."""
         try:
             work = self.workload.maintenance(self.planned, step, self.server.build.major)
             self._statements.do_before(work)
@@ -215,7 +212,6 @@ class StepRunner:
         return sampler
 
     def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
-        """Counters of the server's processes, if wanted and if the step is work of theirs."""
         inside, manifest = self.server.inside, self.manifest
         if manifest.counters == "off" or step.apart or inside is None:
             return None
@@ -252,7 +248,6 @@ class StepRunner:
             yield self.monitor
 
     def _check(self) -> None:
-        """Raise Interrupted when asked to stop, StepFailed when the server has ended."""
         self.probing.idle()
         self._check_alive()
         self._statements.poll_background()
@@ -296,9 +291,7 @@ class StepRunner:
         return sampler
 
     def rest(self) -> None:
-        """Sleep, while a step runs alone, until something is due or a role ends: idle wake-ups cost more than the
-        checks.
-        """
+        """Sleep, while a step runs alone, until something is due or a role ends: idle wake-ups are expensive."""
         if self._watched is None:
             time.sleep(POLL_S)
         else:
@@ -342,10 +335,7 @@ class StepRunner:
         check: Callable[[], None] = lambda: None,
         page: Page | None = None,
     ) -> Iterator[Phase]:
-        """Sample until `done()`, which is asked again whenever the step's `page` changes.
-
-        Raises StepFailed when the server or (`check`) a client dies, Interrupted on a stop.
-        """
+        """Sample until `done()`, asked again whenever the step's `page` changes. Raises StepFailed, Interrupted."""
         checked_ns = 0
         while True:
             changed_ns = page.words[Control.CHANGED_NS] if page is not None else 0

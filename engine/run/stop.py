@@ -13,7 +13,7 @@ class StepFailed(Exception):
 
 
 class Interrupted(Exception):
-    """The run was asked to stop; the text says by what."""
+    pass
 
 
 @dataclass(slots=True)

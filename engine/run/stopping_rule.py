@@ -26,8 +26,6 @@ NAMED = 4  # steps that are named; others are counted
 
 
 class StoppingRule:
-    """Decides how many repeats a run has; `repeats` is the latest decision."""
-
     def __init__(self, run: Path, manifest: Manifest, journal: JournalWriter) -> None:
         self._run, self._manifest, self._journal = run, manifest, journal
         with JournalReader(run) as reader:
@@ -37,10 +35,7 @@ class StoppingRule:
         self._looked = [event.data.get("pairs") for event in decisions if "level" in event.data]
 
     def decide(self, passed: int) -> None:
-        """Decide again once all repeats up to `passed` have finished or been given up; record the decision.
-
-        In a resumed run later repeats may be finished, too: then a gap before them is filled.
-        """
+        """Decide again after repeats up to `passed`; a gap before later ones, in a resumed run, is filled first."""
         manifest = self._manifest
         if not (manifest.interim_analyses or manifest.minutes) or self._known or passed > self.repeats:
             return
@@ -63,9 +58,7 @@ class StoppingRule:
         return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
-        """Plan the repeats that fit into the time left, at the mean time so far; record a change, or a plan made
-        `anew`.
-        """
+        """Plan the repeats that fit into the time left, at the mean time so far."""
         manifest = self._manifest
         repeats = min(manifest.repeats, passed + max(0, math.floor(left_s / max(each_s, 0.001))))
         if manifest.interleave == "cells" and repeats > passed:
@@ -79,7 +72,6 @@ class StoppingRule:
         self._record(repeats, text)
 
     def _look(self, passed: int, at: InterimAnalysis) -> None:
-        """End the run if every step is known after this many pairs."""
         seen = look(self._run)
         unknown = list(seen.unknown)
         later = [other.pairs for other in self._manifest.interim_analyses if other.pairs > at.pairs]

@@ -133,7 +133,6 @@ class Conductor:
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
-        """The slices of a block, or None if it was not completed."""
         rounds = rounds_of(block, self._rounds, self.orders.slice_ms) if self._by_work else 0
         slices = []
         for place, subject in enumerate(block.order):
@@ -148,10 +147,7 @@ class Conductor:
         return slices
 
     def _measure(self) -> list[Slice] | None:
-        """Work mode, instead of the first block: measure the rounds that the base makes in a slice.
-
-        The rounds grow until two slices last about as long as planned: the very first statement may take long.
-        """
+        """Work mode, first block: raise the base's rounds until two slices are long enough: the first may stall."""
         block = Block(0, (), round(self.orders.slice_ms * 1e6))
         made, rounds, long_enough = 0, 1, 0
         while long_enough < 2:
@@ -189,10 +185,7 @@ class Conductor:
                 time.sleep(END_POLL_S)
 
     def _warm_part(self) -> int:
-        """The length of each slice's uncounted start, judged by the statements so far.
-
-        0 if counts come from a log: one that samples statements cannot resolve so short a time.
-        """
+        """The uncounted start of each slice; 0 if counts come from a log, which may sample too coarsely for it."""
         if not all(server.gated for server in self._servers):
             return 0
         counts = histogram.merge(server.service() for server in self._servers)
@@ -217,7 +210,6 @@ class Conductor:
         return any(server.ended for server in self._servers) or self._given_up()
 
     def _given_up(self) -> bool:
-        """Whether a step is given up, or the engine is gone."""
         return any(server.given_up for server in self._servers) or bool(select.select([sys.stdin], [], [], 0)[0])
 
     def _slice(self, block: Block, place: int, side: int, rounds: int) -> Slice | None:
@@ -313,7 +305,6 @@ class Conductor:
         return ends
 
     def _await_rounds(self, server: SlicedServer) -> bool:
-        """Wait until all primary roles have made their rounds; return False if one has ended."""
         for slot in server.side.primary_slots:
             word = server.page.slot(slot) + Word.QUOTA_USED
             while (used := server.page.words[word]) < server.quota:

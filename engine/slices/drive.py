@@ -49,10 +49,7 @@ class SliceStream:
 
 @contextmanager
 def drive(orders: Orders, account: Account) -> Iterator[SliceStream]:
-    """Run the servers of `orders` in slices, from when their steps begin; all gates are open at the end.
-
-    Whatever becomes of the conductor, no process of these servers stays stopped. Raises ConductorError.
-    """
+    """Run the servers of `orders` in slices; afterwards no process stays stopped. Raises ConductorError."""
     process = subprocess.Popen(
         [sys.executable, "-m", "engine.slices.conductor"],
         stdin=subprocess.PIPE,

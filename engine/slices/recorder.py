@@ -17,7 +17,6 @@ class SliceRecord:
         self._waiting: deque[Slice] = deque()
 
     def add(self, new: Slice) -> None:
-        """Take a slice that has ended; they come in order."""
         self._waiting.append(new)
 
     def keep(self) -> list[Slice]:

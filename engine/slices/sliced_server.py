@@ -67,10 +67,7 @@ def send(processes: Iterable[int], number: signal.Signals) -> None:
 
 
 class Processes:
-    """The CPU time of a server's processes, their files kept open: a microsecond each.
-
-    Usage between the last reading and a process's end is not seen.
-    """
+    """CPU times of a server's processes, read from open files at 1 µs each; usage after the last reading is lost."""
 
     def __init__(self, postmaster: int, monitor: int) -> None:
         self._monitor = monitor
@@ -172,7 +169,6 @@ class SlicedServer:
         return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
 
     def work_until(self, until_ns: int) -> None:
-        """Wait while its clients work, or until a role ends."""
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:
             time.sleep(min(left_ns / 1e9, 0.1))
 
@@ -180,7 +176,6 @@ class SlicedServer:
         return [count(self.page, slot) for slot in self.side.primary_slots]
 
     def service(self) -> histogram.Counts:
-        """The histogram of the primary roles' service times."""
         return histogram.merge(dict(enumerate(self.page.counts(slot))) for slot in self.side.primary_slots)
 
     def used_quota(self, slot: int) -> bool:
