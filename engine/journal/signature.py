@@ -30,7 +30,11 @@ MACHINE_ID = Path("/etc/machine-id")
 
 def sign(run: Path, manifest: bytes) -> None:
     """Raises UserError if the key cannot be used."""
-    (run / NAME).write_text(_digest(run, manifest, _key(make=True)) + "\n")
+    digest = _digest(run, manifest, _key(make=True))
+    with (run / NAME).open("w") as file:
+        file.write(f"{digest}\n")
+        file.flush()
+        os.fsync(file.fileno())  # after a power cut the run is still this user's
 
 
 def check(run: Path, manifest: bytes) -> None:

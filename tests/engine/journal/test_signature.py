@@ -14,6 +14,7 @@ from engine.core.errors import UserError
 from engine.journal import signature
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import planned
+from engine.journal.writer import create_run
 from tests.support.journal import make_run
 
 REFUSED = r"you did not begin this run here, or it has been changed; bench run --plan \S+/manifest\.json shows"
@@ -39,6 +40,15 @@ def test_the_key_is_made_once_and_is_the_users_alone(key: Path, tmp_path: Path) 
     make_run(tmp_path / "other", repeats=1, unfinished=range(2))
     assert key.read_bytes() == made
     assert planned(run, signed=True) == read_manifest(run)
+
+
+def test_a_signature_is_on_the_disk_before_its_manifest_is(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name))
+    create_run(tmp_path / "run", {})
+    assert synced[-2:] == [signature.NAME, "manifest.json.part"]
 
 
 def _tampered(run: Path) -> Path:
