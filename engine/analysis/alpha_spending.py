@@ -40,7 +40,6 @@ def shrink(runs: Sequence[RunResult]) -> Callable[[int], float]:
 
 
 def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
-    """The analyses so far, and the error left for later ones."""
     done: list[Analysis] = []
     left, pairs = LEVEL, 0
     for together in _batches(runs):

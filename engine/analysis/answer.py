@@ -107,7 +107,6 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
 
 
 def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int) -> list[str]:
-    """The parts of the sentence on what is known, the largest effects first."""
     parts: list[str] = []
     words: list[tuple[Verdict, str]] = [("slower", f"slower {of.than}"), ("faster", f"faster {of.than}")]
     words.sort(key=lambda word: -max((_size(ratio) for ratio in known if ratio.verdict == word[0]), default=0.0))
@@ -125,7 +124,6 @@ def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int)
 
 
 def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio]) -> list[str]:
-    """A sentence on the rate of each background workload that has verdicts."""
     found, base = [], cells.names[cells.baseline_of(subject)]
     loads = dict.fromkeys(load for ratio in ratios if (load := ratio.metric.removesuffix(f".{RATE}")) != ratio.metric)
     for load in loads:
@@ -142,7 +140,6 @@ def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio])
 
 
 def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
-    """The sentence on server CPU per operation, if it differs from what the rates say."""
     verdicts = {ratio.step: ratio.verdict for ratio in rates}
     changed = [ratio for ratio in costs if ratio.verdict in ("slower", "faster")]
     if all(ratio.verdict == verdicts.get(ratio.step) for ratio in changed):
@@ -157,7 +154,6 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
 
 
 def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
-    """The sentence on the planning time of a DELETE, if that differs."""
     changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
     ordered = sorted(changed, key=_size, reverse=True)
     named = [f"{ratio.ratio:.2f} times as long in {ratio.step} [{ratio.low:.2f}, {ratio.high:.2f}]"
@@ -183,7 +179,6 @@ def _widths(ratios: Sequence[Ratio]) -> str:
 
 
 def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
-    """What would settle the unknown steps: pairs, and how long they take."""
     wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
     if not wanted:
         return "too much scatter, or too near the margin, for more pairs to help"
@@ -196,7 +191,6 @@ def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> s
 
 
 def _visible(unknown: Sequence[Ratio]) -> str:
-    """The smallest effects that would have shown."""
     found = sorted((ratio.visible_effect, ratio.step) for ratio in unknown if ratio.visible_effect is not None)
     if not found:
         return ""

@@ -199,7 +199,6 @@ def _timed_parts(result: StepResult) -> Parts | None:
 
 
 def _adds_up(parts: Parts) -> bool:
-    """Whether the parts are plausible numbers: a record may be damaged."""
     return all(abs(value) <= MOST_US for value in parts.values()) and sum(parts.values()) >= LEAST_US
 
 
@@ -249,7 +248,6 @@ def _parts(
 
 
 def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
-    """By part, the wait event whose share of the samples changed most."""
     moved: dict[str, float] = {}
     for base, other in pairs:
         for sign, result in ((-1, base), (1, other)):
@@ -266,7 +264,6 @@ def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """The parts in the order of `TITLES`, phases in place of total CPU."""
     places = {name: place for place, name in enumerate(TITLES)}
     return sorted(dict.fromkeys(names), key=lambda name: places.get(name, places["server_cpu"]))
 

@@ -37,8 +37,6 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The ends beside each other: the log ratio of each pair."""
-
     ratios: tuple[float, ...]
 
 
@@ -50,7 +48,6 @@ class Belief:
     first: tuple[float, ...]
 
     def of(self, group: range) -> float:
-        """The probability that it is one of these."""
         return sum(self.first[index - self.after - 1] for index in group)
 
 
@@ -135,7 +132,6 @@ def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
 
 
 def found_in(now: Belief, parts: Iterable[range], error: float) -> range | None:
-    """The group that is certain enough, if any."""
     best = max(parts, key=now.of)
     return best if now.of(best) >= 1 - error else None
 

@@ -80,7 +80,6 @@ class ComparedCells:
         return (*METRICS, *(metric for both in further for metric in both))
 
     def baseline_of(self, subject: Subject) -> Subject:
-        """What a subject is compared with: see `engine.core.model.baseline`."""
         return baseline(subject, self.base, self.names)
 
     def of(self, subject: Subject, step: str) -> list[StepResult]:

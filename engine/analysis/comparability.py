@@ -152,7 +152,6 @@ def release_of(run: RunResult) -> str:
 
 
 def releases_of(run: RunResult) -> Iterable[str]:
-    """The kernel releases that its cells ran under: the host's, guests'."""
     for label in dict.fromkeys(cell.subject.kernel for cell in run.manifest.cells):
         kernel = run.manifest.kernel(label)
         yield kernel.release if kernel else release_of(run)

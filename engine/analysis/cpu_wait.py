@@ -39,7 +39,6 @@ def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
 
 
 def _moved(cells: ComparedCells, base: Subject, subject: Subject, step: str) -> str:
-    """The change in wake-ups and migrations per op, if a probe counted them."""
     parts = []
     for metric, what in (("wakeups_per_op", "wake-ups"), ("migrations_per_op", "migrations")):
         sides = [cells.values(side, step, metric) for side in (base, subject)]

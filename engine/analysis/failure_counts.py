@@ -33,8 +33,6 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts of both ends, and of the commit between them, if any."""
-
     good: Count
     bad: Count
     tried: Count = Count(0, 0)

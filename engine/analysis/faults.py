@@ -16,7 +16,6 @@ ALONE = "alone"  # the state of a cell that did finish
 
 
 def cells_of(comparison: Comparison, name: str) -> int:
-    """The number of cells a subject was to have."""
     finished = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == name}
     return len(finished) + len(_left_out(comparison, name))
 
@@ -54,7 +53,6 @@ def idle(comparison: Comparison, name: str, step: str) -> int:
 
 
 def slas(comparison: Comparison, name: str, step: str) -> dict[Place, Sla]:
-    """The SLA of a step, if any, in each cell of a subject."""
     return {place: cell.sla for place, cell in _by_place(comparison, name, step).items() if cell.sla is not None}
 
 

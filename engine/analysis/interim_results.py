@@ -51,7 +51,6 @@ def look(run: Path) -> Seen:
 
 
 def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
-    """Whether later pairs may give the verdict that is withheld."""
     from engine.analysis.comparability import steady
     from engine.analysis.slice_verdicts import STRAYED
 

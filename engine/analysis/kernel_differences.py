@@ -56,7 +56,6 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
 
 
 def difference(one: Kernel, other: Kernel) -> str:
-    """How two configurations differ in what affects scheduling."""
     if not one.options or not other.options:
         return "not known of both"
     names = [name for name in one.options if one.options[name] != other.options.get(name, "n")]
@@ -72,7 +71,6 @@ def _provenance(one: Kernel, other: Kernel) -> tuple[bool, str]:
 
 
 def _kernels(runs: Sequence[RunResult], subject: Subject) -> list[Kernel]:
-    """The records of a subject's kernel; none for the host's."""
     if subject.kernel == HOST:
         return []
     return [kernel for run in runs if (kernel := run.manifest.kernel(subject.kernel)) is not None]

@@ -383,7 +383,6 @@ def _per(value: float, divisor: float) -> float | None:
 
 
 def _part(value: int | None, unit: float, count: float) -> float | None:
-    """A value in `unit` per item of `count`; None if unknown or without items."""
     return None if value is None else _per(value / unit, count)
 
 

@@ -99,7 +99,6 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
 
 
 def _is_ours(manifest: Manifest, design: Interleave) -> bool:
-    """Whether a run is of this host and design."""
     environment = manifest.environment
     host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
@@ -185,14 +184,12 @@ def _pairs(run: RunResult) -> Iterator[tuple[Subject, list[Pair]]]:
 
 
 def _steps(pairs: list[Pair]) -> list[str]:
-    """The steps that all pairs have, in order."""
     if not pairs:
         return []
     return [step for step in pairs[0][0].steps if all(step in cell.steps for pair in pairs for cell in pair)]
 
 
 def _quotients(pairs: list[Pair], step: str) -> list[float]:
-    """The ratios of the primary metric."""
     judged = [[_headline(cell.steps[step]) for cell in pair] for pair in pairs]
     return [other / base for base, other in judged if base and other]
 

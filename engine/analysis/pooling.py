@@ -94,7 +94,6 @@ def _heterogeneity(
 
 
 def _apart(group: _Group, centre: float, pairs: int) -> float:
-    """How far a machine's mean is from that of all other machines' pairs."""
     return (group.mean - centre) * pairs / (pairs - group.count)
 
 

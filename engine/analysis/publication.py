@@ -125,7 +125,6 @@ def _value(comparison: Comparison, subject: str, step: str, figure: str) -> floa
 
 
 def _figure(record: Any, names: Sequence[str]) -> float | None:
-    """A number in nested records, or None."""
     for name in names:
         record = record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
         if not isinstance(record, (Mapping, int, float)) and not is_dataclass(record):
@@ -134,7 +133,6 @@ def _figure(record: Any, names: Sequence[str]) -> float | None:
 
 
 def _differences(comparison: Comparison, manifest: Manifest, found: Preset, table: Table) -> Iterable[str]:
-    """Differences from the published conditions: the machine, the size, the builds."""
     environment = manifest.environment
     cpu, memory = environment.get("cpu") or {}, environment.get("memory") or {}
     here = f"{cpu.get('model') or 'another CPU'}, {cpu.get('threads') or '?'} CPUs"

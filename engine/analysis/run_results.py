@@ -126,12 +126,10 @@ def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tu
 
 
 def steps_of(result: RunResult) -> Iterable[tuple[CellResult, StepResult]]:
-    """Every finished step with its cell, in order."""
     return ((cell, step) for cell in result.cells for step in cell.steps.values())
 
 
 def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, dict[str, float | None]]]:
-    """The published figures of every finished cell and step."""
     lines = []
     for run in runs:
         with JournalReader(run.path) as reader:

@@ -75,7 +75,6 @@ class SelfCheck:
 
     @property
     def inflation(self) -> float:
-        """The factor for all level-1 variances."""
         return max(1.0, self.f**2)
 
     @property

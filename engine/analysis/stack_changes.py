@@ -54,7 +54,6 @@ def frames(folded: Folded) -> Counter[str]:
 
 
 def functions(folded: Folded) -> Counter[str]:
-    """Samples by function, in itself alone."""
     found: Counter[str] = Counter()
     for line, count in folded.items():
         found[line.rpartition(";")[2]] += count
@@ -108,7 +107,6 @@ class _Side:
 
     @property
     def weight(self) -> float:
-        """The weight of c^2 in these squares."""
         whole = sum(self.exposed)
         return sum(self.rate * m * (1 - m / whole) for m in self.exposed)
 

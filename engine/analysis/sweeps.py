@@ -35,7 +35,6 @@ def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, st
 
 
 def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
-    """What was published of the sweep, if the plan's preset has such a table."""
     found = publication.named(cells.runs[0].manifest)
     values = {point.step: f"{point.value:g}" for point in points}
     for table in found.published if found is not None else ():
@@ -66,7 +65,6 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
 
 
 def _rate(per_s: float) -> str:
-    """Without decimals where that says enough: `31,190`, `0.646`."""
     return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 

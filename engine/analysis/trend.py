@@ -78,8 +78,6 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One build in one run: a figure, or its ratio to the run's base."""
-
     run: str
     created: str
     build: str
@@ -223,7 +221,6 @@ def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
 
 
 def _revision(build: Build) -> str:
-    """Git's name of the build's source, if nothing else was changed."""
     if match := COMMIT.fullmatch(build.source):
         return "" if build.initdb_args else match[1]
     match = RELEASE.fullmatch(build.version)
@@ -233,7 +230,6 @@ def _revision(build: Build) -> str:
 
 
 def _repository(build: Build, request: Mapping[str, Any]) -> str:
-    """The folder in the run's `NAME=git:FOLDER@REVISION`."""
     asked = request.get("builds")
     for spec in asked if isinstance(asked, Sequence) else ():
         if isinstance(spec, str) and (match := REVISION.fullmatch(spec)) and match[1] == build.label:
@@ -323,7 +319,6 @@ def _seen(run: Path) -> tuple[tuple[int, int], ...]:
 
 
 def _read(path: Path) -> dict[str, Entry]:
-    """The index; empty if it is missing or of another format."""
     try:
         index = msgspec.msgpack.decode(read_plain(path, MAX_BYTES), type=Index)
     except (OSError, UserError, msgspec.MsgspecError):

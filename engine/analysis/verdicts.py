@@ -73,7 +73,6 @@ class _Measured:
 
     @property
     def evidence(self) -> statistics.Evidence:
-        """The slices if there are any, else the cells' ratios."""
         return self.pooled or self.quotients
 
     @property
@@ -137,7 +136,6 @@ def _of(ratio: Ratio) -> tuple[str, ...]:
 
 
 def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pair]:
-    """The pairs of a step that its ratios rest on."""
     return _sides(cells, step, subject).pairs
 
 
@@ -180,7 +178,6 @@ def _named(cells: ComparedCells, pair: Pair) -> str:
 
 
 def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured | None:
-    """The ratios of a metric's pairs; None if a side has no figure."""
     step, subject = sides.step, sides.subject
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
@@ -237,7 +234,6 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
 
 
 def _over_machines(cells: ComparedCells, measured: list[_Measured]) -> list[_Measured]:
-    """Give ratios with pairs from several machines an estimate that covers machines."""
     machine_of = pooling.machines_of(cells)
     if len(set(machine_of.values())) < 2:
         return measured
@@ -299,7 +295,6 @@ def _missing(measured: _Measured, interval: statistics.Interval, margin: float, 
 
 
 def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Sequence[Pair]) -> list[str]:
-    """Why no figure of this step has a verdict."""
     both = (cells.baseline_of(subject), subject)
     reasons = [reason for side in both for reason in comparability.run_reasons(cells.runs, side)]
     for base, other in pairs:
@@ -324,7 +319,6 @@ def _figure(metric: Metric) -> str:
 
 
 def _saturation(cells: ComparedCells, sides: _Sides, metric: Metric) -> list[str]:
-    """Whether clients of the workload whose rate it is were CPU-bound."""
     reasons, load = [], metric.name.rpartition(".")[0]
     for side in (sides.base, sides.subject):
         found = cells.of(side, sides.step)

@@ -34,7 +34,6 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visib
 
 
 def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
-    """The tables of `bench compare --md`, and the origins of the figures."""
     further = [*mail.further(comparison, known), *statistics(comparison, recorded)]
     lines = "\n".join(f"    {visible(line)}" for line in known.commands)
     return visible_lines(f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n")

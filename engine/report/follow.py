@@ -24,7 +24,6 @@ LINE_INTERLEAVED_S = 1.0  # a comparison under way is followed more closely
 
 
 def once(run: Path, *, as_json: bool) -> Visible:
-    """The state of a run at its last commit, as a line or as JSON."""
     with Player(run) as player:
         view = player.look()
         return visible_json(record(view, player.notices()), allow_nan=True) if as_json else visible(line(view))

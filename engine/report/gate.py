@@ -94,7 +94,6 @@ def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
 
 
 def _gone(comparison: Comparison, name: str, step: str) -> list[str]:
-    """Cells that have no result, or none for this step."""
     found, cells = [], faults.cells_of(comparison, name)
     if lost := faults.lost(comparison, name):
         found.append(f"not measured in {len(lost)} of {cells} cells: {_reasons(lost)}")
@@ -135,12 +134,10 @@ def _without_pairs(comparison: Comparison, name: str) -> str:
 
 
 def failed(judged: tuple[Judged, ...]) -> list[Judged]:
-    """Those worse than tolerated, or without a result."""
     return [each for each in judged if each.outcome in ("failed", "error")]
 
 
 def unknown(judged: tuple[Judged, ...]) -> list[Judged]:
-    """Those of builds about which nothing is known."""
     known = {each.subject for each in judged if each.outcome != "skipped"}
     return [each for each in judged if each.subject not in known]
 

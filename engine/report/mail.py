@@ -66,13 +66,11 @@ def text(comparison: Comparison, known: Origins) -> Visible:
 
 
 def further(comparison: Comparison, known: Origins) -> list[Section]:
-    """The tables that a report adds to those of a comparison."""
     found = [*percentiles(comparison, Notes()), origins.comparability(comparison), *known.sections]
     return [section for section in found if section.rows]
 
 
 def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
-    """The verdict and table row for each compared step and subject."""
     found: list[tuple[str, Line]] = []
     for step in comparison.steps:
         metric, unit = comparison.primary_metric(step), comparison.units.get(step, "")
@@ -111,7 +109,6 @@ def _shortened(name: str, longest: int) -> str:
 
 
 def _columns(rows: Sequence[Line]) -> list[str]:
-    """A table's lines; a row of one cell heads those after it."""
     rows = [tuple(map(visible, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*(row for row in rows if len(row) > 1), strict=True)]
     left = [heading in WORDS for heading in rows[0]]
@@ -124,7 +121,6 @@ def _columns(rows: Sequence[Line]) -> list[str]:
 
 
 def _causes(comparison: Comparison) -> list[str]:
-    """For each rate that differs: what is flagged, and what makes most of the difference."""
     found = []
     titles = {metric.name: metric.title for metric in comparison.metrics}
     for step in comparison.steps:
@@ -150,7 +146,6 @@ def _findings(comparison: Comparison) -> list[str]:
 
 
 def _times(comparison: Comparison) -> list[str]:
-    """The table of response times, with the columns that fit."""
     (section,) = percentiles(comparison, Notes())
     places = [section.columns.index(name) for name in TIMES]
     rows = [tuple(row[place] for place in places) if len(row) > 1 else row for row, _ in section.rows]
@@ -158,7 +153,6 @@ def _times(comparison: Comparison) -> list[str]:
 
 
 def _page(comparison: Comparison) -> list[str]:
-    """What is left out, and the command that writes it."""
     folders = [Path(folder) for folder in comparison.folders.values()]
     runs = " ".join(map(reference, folders))
     told = (
@@ -172,7 +166,6 @@ def _command(known: Origins) -> list[str]:
 
 
 def _listed(title: str, items: Sequence[str], lines: int) -> list[str]:
-    """A title, as many items as fit, and how many are left."""
     found, folded = [title], [_folded(item, "- ") for item in items]
     for place, item in enumerate(folded):
         last = place == len(folded) - 1
@@ -184,7 +177,6 @@ def _listed(title: str, items: Sequence[str], lines: int) -> list[str]:
 
 
 def _cut(lines: list[str], most: int) -> list[str]:
-    """The first lines; the last one says if there are more."""
     return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "… (the rest of this: see the page)"][:most]
 
 

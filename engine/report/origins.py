@@ -58,7 +58,6 @@ def subjects(comparison: Comparison) -> Section:
 
 
 def comparability(comparison: Comparison) -> Section:
-    """Whether the cells are comparable: each check, those that failed first."""
     section = Section("Are the cells comparable?", ("", "", "check", "found"))
     for subject in comparison.others:
         for place, check in enumerate(comparison.checks(subject.name)):
@@ -67,7 +66,6 @@ def comparability(comparison: Comparison) -> Section:
 
 
 def builds(comparison: Comparison) -> Section:
-    """The servers: which binaries, how they were compiled, from what."""
     section = Section("Builds", ("", "version", "origin", "digest", "compiler", "flags", "patches"))
     seen = set[tuple[str, str]]()
     for build in comparison.builds:
@@ -100,7 +98,6 @@ def settings(comparison: Comparison, manifests: Sequence[Manifest]) -> Section:
 
 
 def machine(manifests: Sequence[Manifest]) -> Section:
-    """The machine of each run as it was before the first cell."""
     known = [dict(_flat(manifest.environment)) for manifest in manifests]
     section = Section(ENVIRONMENT, ("", *(manifest.run for manifest in manifests)))
     for name in dict.fromkeys(name for own in known for name in own):
@@ -109,7 +106,6 @@ def machine(manifests: Sequence[Manifest]) -> Section:
 
 
 def machine_line(manifest: Manifest) -> str:
-    """A run's machine in one line: processor, memory, kernel, location of the data."""
     known = dict(_flat(manifest.environment))
     memory = known.get("memory.total_bytes", "")
     parts = (
@@ -124,7 +120,6 @@ def machine_line(manifest: Manifest) -> str:
 
 
 def _bound(known: Mapping[str, str]) -> bool:
-    """Whether the run was bound to some of the machine's CPUs."""
     ranges = [part.split("-") for part in known.get("cpu.allowed", "").split(",")]
     numbers = [known.get("cpu.threads", ""), *(end for ends in ranges for end in ends)]
     if not all(number.isdecimal() for number in numbers):
@@ -141,7 +136,6 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 
 
 def probe_costs(comparison: Comparison) -> Section:
-    """The measured cost on this machine of the probes in these runs."""
     section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95 %", "pairs"))
     used = {probe for cell in comparison.cells for probe in cell.observers}
     for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):

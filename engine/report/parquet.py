@@ -71,7 +71,6 @@ def _export(run: Path, out: Path) -> Iterator[Path]:
 
 
 def _write(path: Path, run: str, table: Table, rows: Rows) -> None:
-    """Write the file atomically."""
     import pyarrow
     import pyarrow.parquet
 

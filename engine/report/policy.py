@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """The Content-Security-Policy of a page with these scripts."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -49,7 +49,6 @@ def print_slices(step: SlicedStep, console: Console) -> None:
 
 
 def _is_plain(console: Console) -> bool:
-    """Whether only ASCII can be printed."""
     return (console.encoding or "").lower().replace("-", "") not in ("utf8", "utf16")
 
 
@@ -162,7 +161,6 @@ def header(comparison: Comparison) -> list[str]:
 
 
 def footer(comparison: Comparison) -> list[str]:
-    """Legend, findings, and what is missing."""
     lines = ["▲ better  ▼ worse (of a cost: more)  = same  ~ inconclusive  ? withheld"]
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
@@ -196,13 +194,11 @@ def _gathered(findings: Iterable[str]) -> list[str]:
 
 
 def _judged(comparison: Comparison) -> str:
-    """The primary metrics of the steps: rate, time, or either."""
     found = {comparison.primary_metric(step) for step in comparison.steps}
     return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
 
 
 def _of_further(comparison: Comparison) -> list[str]:
-    """Remarks on workloads that ran at once."""
     names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.background))
     if not names:
         return []

@@ -24,7 +24,6 @@ def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
 
 
 def header(step: SlicedStep) -> list[str]:
-    """What is shown, the result of each pair, and how far the slices can be trusted."""
     lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
@@ -32,7 +31,6 @@ def header(step: SlicedStep) -> list[str]:
 
 
 def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
-    """What the columns are, and how to see every block."""
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
         *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
@@ -48,7 +46,6 @@ def title(pair: SlicedPair) -> str:
 
 
 def summary(pair: SlicedPair) -> str:
-    """A pair's result in a few words."""
     if pair.ratio is None:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
@@ -59,7 +56,6 @@ def summary(pair: SlicedPair) -> str:
 
 
 def check_text(check: SlicedCheck) -> str:
-    """How far the errors of a subject's slices can be trusted."""
     return (
         f"self-check of {check.subject}: errors are {check.f:.2f} times as large as computed ({check.ratios} ratios of "
         "a server to itself, whose truth is 1)"
@@ -93,7 +89,6 @@ def _csv_row(block: SlicedBlock) -> Iterable[object]:
 
 
 def _together(pair: SlicedPair) -> int:
-    """The number of blocks in a line of the screen."""
     return math.ceil(len(pair.blocks) / MOST_LINES) or 1
 
 

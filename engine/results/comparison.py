@@ -262,7 +262,6 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The subjects' names, the base's first."""
         return tuple(subject.name for subject in self.subjects)
 
     @property
@@ -275,7 +274,6 @@ class Comparison:
         return next(subject for subject in self.subjects if subject.name == name)
 
     def baseline_of(self, name: str) -> str:
-        """What a subject is compared with: see `engine.core.model.baseline`."""
         names = {other.subject: other.name for other in self.subjects}
         return names.get(baseline(self.subject(name).subject, self.subject(self.base).subject, names), self.base)
 
@@ -312,7 +310,6 @@ class Comparison:
         return next((cell.kind for cell in self.cells if cell.step == step), "")
 
     def answer_for(self, subject: str) -> str:
-        """The answer for a subject; empty for the base and for controls."""
         return next((answer.text for answer in self.answer if answer.subject == subject), "")
 
     def attribution(self, subject: str, step: str) -> Attribution | None:

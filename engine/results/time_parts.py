@@ -47,7 +47,6 @@ class Part:
 
     @property
     def title(self) -> str:
-        """Its title; a wait with its event."""
         if self.name.startswith(PHASE):
             return f"{TITLES['server_cpu']} in {self.name.removeprefix(PHASE)}"
         event = self.event.partition(":")[2]
@@ -91,7 +90,6 @@ class Attribution:
     not_known: tuple[str, ...] = ()
 
     def of(self, names: tuple[str, ...]) -> list[Part]:
-        """The parts of these names, in their order."""
         return [part for name in names for part in self.parts if part.name == name]
 
     @property

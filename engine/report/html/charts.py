@@ -124,7 +124,6 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
-    """Known figures per operation, against the base's."""
     for metric, title in (*PER_OP, (INSTRUCTIONS, "instructions")):
         for name in comparison.names:
             found = comparison.ratio(name, step, metric)
@@ -154,7 +153,6 @@ def _role_cpu(cells: Sequence[CellStep], role: str) -> float | None:
 
 
 def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
-    """Wait events of server processes by role and kind, as in the table."""
     roles = {role for name in comparison.names for cell in comparison.of(name, step) for role in cell.waits}
     for role in sorted(roles, key=role_place):
         for name in comparison.names:
@@ -176,7 +174,6 @@ def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
 
 
 def _statements(cells: Iterable[CellStep]) -> dict[str, float]:
-    """Statements in all cells, by kind of role."""
     sums = Counter[str]()
     for cell in cells:
         for name, figures in cell.roles.items():

@@ -56,7 +56,6 @@ def _has_stacks(run: Path, offcpu: bool) -> bool:
 
 
 def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str, offcpu: bool) -> Profile | None:
-    """The stacks of all runs together, or None."""
     own = [
         flame.profile(run, subject, step, role, known=known[run], offcpu=offcpu)
         for run, files in there.items()

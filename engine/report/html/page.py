@@ -60,8 +60,6 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """The overview's entry for a step and a subject."""
-
     sign: str
     css: str
     ratio: str
@@ -161,7 +159,6 @@ def trend_page(series: Sequence[Series], by: str) -> Visible:
 
 
 def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **values: Any) -> Visible:
-    """Fill a template, with the data that its scripts draw."""
     environment = Environment(
         loader=DictLoader({name: _own(f"{name}.html") for name in ("frame", "parts", template)}),
         autoescape=True,
@@ -237,13 +234,11 @@ def parted(
 
 
 def marked(rows: Iterable[Sequence[str]], notes: Sequence[str]) -> tuple[str, ...]:
-    """The numbered notes whose marks are in these rows."""
     numbers = {int(mark) for cells in rows for cell in cells for mark in MARK.findall(cell)}
     return tuple(note for number, note in enumerate(notes, 1) if number in numbers)
 
 
 def grid_cell(ratio: Ratio | None) -> GridCell:
-    """A ratio as sign, class (for colour) and words."""
     if ratio is None:
         return GridCell("", "none", "-", "", "not measured", "")
     sign = ratio.sign
@@ -268,7 +263,6 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
 
 
 def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
-    """Kinds and titles of the charts that have data."""
     unit = data["unit"] if data["metric"] != "time_s" else "s"
     if any(each["ratio"] is not None for each in data["ratios"]):
         yield "ratio", "Ratio to the base: 95 % interval, and every pair of cells"

@@ -61,7 +61,6 @@ def _phases(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
 
 
 def _run_queue(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
-    """How long the server processes of a role waited for a CPU."""
     if not any(cell.get("runq_us") for cell in cells):
         return None
     quantiles = (number(_largest(cells, f"runq_{name}_us")) for name in ("p50", "p99", "max"))
@@ -69,7 +68,6 @@ def _run_queue(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
 
 
 def _roles(comparison: Comparison, step: str) -> tuple[str, ...]:
-    """The roles of a step's connections that any probe saw."""
     there = {role for subject in comparison.names for cell in comparison.of(subject, step) for role in _seen(cell)}
     return tuple(sorted(there, key=role_place))
 
@@ -83,7 +81,6 @@ def _figures(comparison: Comparison, subject: str, step: str, role: str) -> list
 
 
 def _reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Why there is no figure per statement, or one from few frames."""
     withheld = [f"withheld: {cell['plan_withheld']}" for cell in cells if "plan_withheld" in cell]
     few = ["few frames in this step: partial seconds distort the figures" for cell in cells if "plan_frames" in cell]
     return tuple(dict.fromkeys(withheld + (few if not withheld else [])))

@@ -96,7 +96,6 @@ def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 
 
 def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    """A background workload's figures in a step, each with its ratio and verdict."""
     for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.background):
         for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
             value = number(comparison.median(subject, step, metric.name))
@@ -124,7 +123,6 @@ def sweep_medians(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def _parts(comparison: Comparison) -> Iterable[tuple[Sweep, Sequence[str]]]:
-    """Each sweep with as many subjects as fit into one table."""
     for sweep in comparison.sweeps:
         for start in range(0, len(comparison.names), ACROSS):
             yield sweep, comparison.names[start : start + ACROSS]

@@ -34,7 +34,6 @@ class Section:
         self.rows.append((cells, ""))
 
     def add_step(self, step: str, rows: Sequence[Row]) -> None:
-        """Add the rows of a step, if any, below its name."""
         self.rows += [((step,), "bold"), *rows] if rows else []
 
 
@@ -94,7 +93,6 @@ class Table:
 
 
 def number(value: float | None) -> str:
-    """About four digits, thousands separated."""
     if value is None:
         return "-"
     if value == 0:
@@ -104,7 +102,6 @@ def number(value: float | None) -> str:
 
 
 def value_text(metric: str, value: float | None) -> str:
-    """A figure of a primary metric: a time with its unit."""
     return duration(value) if metric == TIME else number(value)
 
 

@@ -36,7 +36,6 @@ def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def _parts(found: Attribution) -> list[Row]:
-    """The causes, the remainder, and below that what may be part of it."""
     rows: list[Row] = [((f"  {found.subject}", f"{number(found.base_us)} to {number(found.us)}", "", ""), "")]
     if found.reason:
         return [*rows, ((f"    {found.reason}", "", "not known", ""), "dim")]

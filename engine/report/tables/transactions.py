@@ -72,7 +72,6 @@ def _count(cell: CellStep, outcome: str) -> float:
 
 
 def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The mean time of each statement of a transaction, as reported by the client."""
     for start in range(0, len(comparison.names), ACROSS):
         names = comparison.names[start : start + ACROSS]
         section = Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
