@@ -60,7 +60,7 @@ def test_a_run_ends_at_the_look_at_which_every_step_is_known(tmp_path: Path) -> 
     comparison = compare([run])
     assert not comparison.left_out, "cells that were never wanted are none that are missing"
     assert any(
-        "verdicts are at 2.0%, as these pairs may be judged more than once" in finding
+        "verdicts are at 2.0%, because these pairs may be judged more than once" in finding
         for finding in comparison.findings
     )
     assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
@@ -246,7 +246,7 @@ def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(to
     done = bench("--pg", pair, *TOY, "--minutes", "0.3", "--plain")
     assert done.returncode == 0, done.stderr
     found = decisions(bench.run)
-    assert found and found[0]["text"] in done.stdout and "are left" in found[0]["text"]
+    assert found and found[0]["text"] in done.stdout and " left: " in found[0]["text"]
     states = [attempt.state for attempt in bench.attempts()]
     assert set(states) == {"finished"} and len(states) == 2 * found[-1]["repeats"]
     assert found[-1]["repeats"] < read_manifest(bench.run).repeats

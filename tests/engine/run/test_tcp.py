@@ -87,7 +87,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(bench: Bench, label: 
         (Request(listen="10.0.0.1"), "--listen 10.0.0.1 is for clients over TCP: add --tcp or --client-host"),
         (Request(port=5433), "--port 5433 is for clients over TCP"),
         (Request(ssh_options=("Port=22",)), "--ssh-option: add --client-host"),
-        (Request(client_host="-oProxyCommand=x"), "is no name of a host"),
+        (Request(client_host="-oProxyCommand=x"), "is not a host name"),
     ):
         with pytest.raises(UserError, match=told):
             routes.check(request)
