@@ -130,7 +130,7 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert "unknown preset 'planer-delete' (nearest: planner-delete, planner-2024-01)" in refused(
         bench, "--pg", label, "--preset", "planer-delete"
     )
-    assert "a plan of its own" in refused(bench, "--pg", label, "--preset", "planner-delete", "--rows", "5000")
+    assert "is a complete plan" in refused(bench, "--pg", label, "--preset", "planner-delete", "--rows", "5000")
     done = bench("--pg", label, "--preset", "planner-delete", "--probes", "none", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     manifest = json.loads(done.stdout)["manifest"]

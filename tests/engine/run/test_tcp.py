@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(bench: Bench, label: 
         with pytest.raises(UserError, match=told):
             routes.check(request)
     for listen, told in (
-        ("192.0.2.1", "--listen 192.0.2.1: no address of this machine"),
+        ("192.0.2.1", "--listen 192.0.2.1: not an address of this machine"),
         ("eth77", r"neither an IP address nor a network interface of this machine \(there are .*lo"),
         ("0.0.0.0", "means every interface"),
     ):

@@ -85,7 +85,7 @@ def spoil_schema(run: Path) -> None:
     ("spoil", "said"),
     [
         (shutil.rmtree, "not a run directory"),
-        (spoil_schema, "written with journal schema 9, this pgbed reads 1"),
+        (spoil_schema, "schema 9.0"),
         (lambda run: (run / "journal.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000), "damaged or truncated"),
         (lambda run: (run / "journal.db").unlink(), "its journal.db is missing"),
     ],
