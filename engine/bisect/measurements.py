@@ -77,7 +77,7 @@ def placed(repository: Path, folder: Path, say: Callable[[str], None], start: St
                 status.update(text)
 
             def say_between(text: str) -> None:
-                status.stop()  # which takes its line off the screen
+                status.stop()  # removes its line from the screen
                 say(text)
                 status.start()
 

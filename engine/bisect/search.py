@@ -40,8 +40,8 @@ from workloads.names import UnknownName
 from workloads.options import options_of
 
 STATE = "bisect.json"
-JUDGED_AGAIN = 3  # times at most, where the machine changed within pairs
-PATIENCE = 8  # judgements for each halving, after which the search is given up
+JUDGED_AGAIN = 3  # times at most, if the machine changed within pairs
+PATIENCE = 8  # judgements per halving before the search gives up
 
 
 @dataclass(frozen=True, slots=True)

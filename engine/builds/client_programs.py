@@ -21,8 +21,8 @@ from engine.core.version import order_of
 from engine.host.account import unprivileged
 from engine.host.subprocesses import ask
 
-KNOWN = {"pgbench": True, "pg_dump": True, "hyperfine": False}  # whether it is one of PostgreSQL's own
-DEBIAN = Path("/usr/lib/postgresql")  # where its packages of servers have theirs: VERSION/bin
+KNOWN = {"pgbench": True, "pg_dump": True, "hyperfine": False}  # whether it is part of PostgreSQL
+DEBIAN = Path("/usr/lib/postgresql")  # Debian's servers are in VERSION/bin
 VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 
 
@@ -111,5 +111,5 @@ def _record(path: Path) -> dict[str, str]:
         raise UserError(f"{path} --version: {answer.shown}")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    lines = answer.output.strip().splitlines()  # a program of another kind may go on about its licence
+    lines = answer.output.strip().splitlines()  # other programs may print a licence, too
     return {"path": str(path), "version": lines[0] if lines else "", "digest": digest}

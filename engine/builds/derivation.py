@@ -81,7 +81,7 @@ def read_derivation(drv: Path) -> Derivation:
         text = drv.read_text()
         if not text.startswith(HEAD):
             raise ValueError(f"does not begin with {HEAD}")
-        # Lists, pairs and strings with the escapes that Python has, too; a string may go over lines in neither.
+        # Lists, pairs and strings, with Python's escapes; no string spans lines.
         outputs, inputs, sources, _system, _builder, args, env = ast.literal_eval(text.removeprefix("Derive"))
     except (OSError, ValueError, SyntaxError) as error:
         raise UserError(f"{drv}: the recipe of the servers cannot be read: {error}") from None
@@ -144,7 +144,7 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
         env["buildRecord"] = json.dumps(record | change.record)
         env["quiet"] = ""
     if any(NATIVE.fullmatch(flag) for flag in change.cflags):
-        # nixpkgs' compiler leaves such flags out otherwise. What comes out is for this machine only.
+        # Otherwise nixpkgs' compiler drops such flags. The output is for this machine only.
         env |= {"NIX_ENFORCE_NO_NATIVE": "0", "preferLocalBuild": True, "allowSubstitutes": False}
     if change.ccache:
         env["ccacheFolder"] = str(change.ccache)

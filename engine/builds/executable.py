@@ -58,7 +58,7 @@ def _of_process(label: str, program: Path) -> Path:
                     if opened.read(len(ELF)) == ELF:
                         return file
     except OSError:
-        pass  # ended, or of somebody else: not seen either way
+        pass  # ended, or another user's
     finally:
         kill_group(child)
         os.close(reading)

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 STATE = Path("/nix/var/nix")
 OUTPUT = re.compile(r'\("out","(/nix/store/[^"/]+)"')
 STORE_NAME = re.compile(r"/nix/store/([a-z0-9]{32})-[^/]+")
-# Of the machine, not of the source: the same build may do well later.
+# The machine's faults, not the source's: the same build may succeed later.
 LACKING = re.compile(
     r"virtual memory exhausted|cc1\w*: out of memory|Cannot allocate memory|No space left on device"
     r"|fatal error: Killed signal|\] Killed$",
@@ -151,7 +151,7 @@ def realise_command(drv: str, link: Path | None) -> list[str]:
     if link is not None:
         command += ["--add-root", str(link)]
     if over_hostpkgs():
-        # The machine's own tools are outside any sandbox, and a cache that cannot be reached only costs time.
+        # The machine's own tools are outside any sandbox, and an unreachable cache only costs time.
         command += ["--option", "sandbox", "false", "--option", "substituters", ""]
     return command
 
@@ -165,7 +165,7 @@ def fetch_bpftrace(on_progress: Progress, roots: Path) -> None:
         realise("bpftrace", drv, on_progress, roots / "bpftrace")
     except UserError as error:
         on_progress(str(error))
-    os.environ.pop("PGBED_BPFTRACE_VERSION", None)  # from now on what is there counts, not what was announced
+    os.environ.pop("PGBED_BPFTRACE_VERSION", None)  # from now on the installed version counts
 
 
 def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress) -> tuple[int, str]:
@@ -179,7 +179,7 @@ def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress)
             try:
                 output = _followed(process, report, log, text, on_doing)
             except BaseException:
-                # Leaving the block would wait for the build, which nobody wants who stops us.
+                # Leaving the block would wait for the build, even when interrupted.
                 process.terminate()
                 raise
     except FileNotFoundError as error:

@@ -18,7 +18,7 @@ PRINTED = 101  # kind of a result: a line of a builder
 ERROR, INFO = 0, 3  # levels
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 STORE_PATH = re.compile(r"/nix/store/[a-z0-9]{32}-([^'\s]+)")
-# Exit codes of `nix-store --realise`, bits of which add up with --keep-going.
+# Exit codes of `nix-store --realise`; with --keep-going their bits are combined.
 FAILED_BUILD, HASH_MISMATCH = 100, 102
 HASH = re.compile(r"\bsha(?:1|256|512)[-:]\S+")
 
@@ -57,7 +57,7 @@ class Activity:
     def title(self) -> str:
         match = STORE_PATH.fullmatch(self.subject)
         name = match[1].removesuffix(".drv") if match else self.subject
-        # Nix calls it a build, too, when the client of a package registry downloads something.
+        # A package registry's client downloads within what Nix calls a build.
         fetching = self.kind != BUILD or name.endswith(ARCHIVES)
         return f"{'fetching' if fetching else 'building'} {name}"
 

@@ -42,7 +42,7 @@ from engine.host import subprocesses
 from engine.host.account import unprivileged
 
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
-SYSTEM_CCACHE = Path("/var/cache/ccache")  # where NixOS's programs.ccache keeps it
+SYSTEM_CCACHE = Path("/var/cache/ccache")  # as set by NixOS's programs.ccache
 BUILDERS = "nixbld"
 LINK = "built-"
 
@@ -200,7 +200,7 @@ def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, ro
         change.varied(label.variants),
         patches=(*change.patches, *patches),
         name=f"postgresql-{title}",
-        record={"label": title, "version": entry.version},  # of the build, whatever it is called here
+        record={"label": title, "version": entry.version},  # the build's own, whatever its name here
     )
     build = _compiled(label, entry.version, derivation.derive(drv, change), on_progress, roots)
     return replace(build, initdb_args=entry.initdb_args)

@@ -22,8 +22,8 @@ from engine.builds import nix
 from engine.builds.derivation import Folder
 from engine.core.errors import UserError
 
-LEFT_OUT = ("doc", "doc/src/sgml")  # what lies right in them; psql's help is made of doc/src/sgml/ref
-# With these git runs no program for a repository's settings, besides filters; and fetches nothing.
+LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is generated from doc/src/sgml/ref
+# With these, git runs no program named in a repository's settings, except filters, and fetches nothing.
 HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
 NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)

@@ -126,7 +126,7 @@ def _published(version: str) -> str:
 
 
 def _fetched(url: str, otherwise: str = "") -> bytes:
-    import urllib.error  # here, as this loads all of HTTP and of TLS, and every list of builds would wait for it
+    import urllib.error  # slow to import (HTTP, TLS), and rarely needed
     import urllib.request
     from http.client import HTTPException
 

@@ -20,7 +20,7 @@ from engine.host.environment import SANDBOX
 from engine.journal.runs import runs_in
 from engine.plan import planfile
 
-REPEATS = 2  # of a block, unless its plan says otherwise: A B, then B A
+REPEATS = 2  # per block, unless its plan says otherwise: A B, then B A
 ENDED = "block ended with "  # and the exit code; a block whose builder was lost does not print it
 
 

@@ -163,7 +163,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
             progress(f"{place} cannot be reached: {why}")
     settled = []
     for number, block in list(call.blocks.items()):
-        # Nix reports a remote build twice: as its own, with the builder's name, and within that as the builder's.
+        # Nix reports a remote build twice: as its own, with the builder's name, and nested as the builder's.
         builds = [build for build in call.log.builds() if build.subject == block.drv]
         if builds and number not in call.seen:
             call.seen[number] = builds[0].builder or HERE

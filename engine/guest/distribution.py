@@ -23,7 +23,7 @@ from engine.core.errors import UserError
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 INDEX = ("apt-get", "indextargets", "--format", "$(COMPONENT) $(RELEASE) $(REPO_URI)", "Created-By: Packages")
 SECURITY = "-security"
-# Of a package's modules: those that may be on the way to a guest's root. Sound and graphics are ten times as large.
+# Modules that a guest's root may need. Sound and graphics are ten times as large.
 KEPT = (
     "kernel/arch/", "kernel/block/", "kernel/crypto/", "kernel/fs/", "kernel/lib/", "kernel/mm/", "kernel/net/9p/",
     "kernel/drivers/block/virtio_blk", "kernel/drivers/char/", "kernel/drivers/misc/pvpanic", "kernel/drivers/virtio/",

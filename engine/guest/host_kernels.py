@@ -28,9 +28,9 @@ ROOT = Path("/")
 PLACE = "var/lib/pgbed/kernels"
 SPECIALISATIONS = "run/current-system/specialisation"
 INITRD = "initrd"
-# mkinitramfs looks in /boot for what a kernel can unpack: it sees a /boot of its own that says so, and goes with it.
+# mkinitramfs reads a kernel's compressions from its config in /boot: it gets a temporary /boot with that.
 WITH_CONFIG = 'mount -t tmpfs pgbed /boot; cp "$1" "/boot/config-$3"; exec mkinitramfs -o "$2" "$3"'
-# What the boot loader adds, and what is this boot's own.
+# Arguments added by the boot loader, or specific to this boot.
 NOT_PASSED = re.compile(rf"(BOOT_IMAGE|initrd|init)=.*|{re.escape(kexec.MARK)}")
 
 

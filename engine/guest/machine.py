@@ -31,8 +31,8 @@ from engine.guest import initrd, kernels
 from engine.guest.tools import Tools
 from engine.host.account import bound_to_engine, unprivileged
 
-# The same for all kernels, whatever their own defaults are. An early panic says nothing without earlyprintk. With
-# `tsc=reliable` an emulated guest's clock is wrong by up to 2.7 times.
+# The same for all kernels, whatever their defaults. Without earlyprintk an early panic prints nothing. With
+# `tsc=reliable` an emulated guest's clock is off by a factor of up to 2.7.
 KERNEL_LINE = (
     "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=5 panic=-1 oops=panic nokaslr transparent_hugepage=madvise"
 )

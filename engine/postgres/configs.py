@@ -26,10 +26,10 @@ from engine.host.environment import Machine
 from engine.host.files import is_name, read_text
 
 DEFAULT = "auto"
-SCALED = "auto"  # the value that stands for one scaled to the machine
+SCALED = "auto"  # stands for a value scaled to the machine
 GIB = 1 << 30
 
-# What the bench sets itself for every server, or what would move the cluster away from its cell.
+# Settings that pgbed sets for every server, or that would move the cluster out of its cell.
 RESERVED = frozenset({
     "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "listen_addresses", "port",
     "log_destination", "log_line_prefix", "logging_collector", "lc_messages", "data_directory", "config_file",
@@ -269,13 +269,13 @@ def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str
     with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp") as folder:
         conf = Path(folder, "postgresql.conf")
         conf.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings), encoding="utf-8")
-        account.own(conf)  # before the folder, in which its owner could put something else in its place
+        account.own(conf)  # before the folder, whose owner could replace it
         account.own(Path(folder))
         answer = subprocesses.ask((str(postgres), "-D", folder, "-C", "port"), account)
     if answer.code == 0:
         return ()
     missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(answer.errors))
-    if missing:  # the server looks at values only when it knows all names
+    if missing:  # the server checks values only if it knows all names
         left = tuple((name, value) for name, value in settings if name not in missing)
         return missing + _unknown_to(postgres, left, what)
     complaints = _COMPLAINT.findall(answer.errors)

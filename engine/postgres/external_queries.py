@@ -76,5 +76,5 @@ def row(connection: psycopg.Connection[Any], name: str, question: str, of: type[
 
 def _shown(question: Any, connection: psycopg.Connection[Any]) -> str:
     text = question if isinstance(question, str) else question.as_string(connection)
-    words = visible(" ".join(text.split())).lstrip("- ")  # our own begin with a comment that says what they ask
+    words = visible(" ".join(text.split())).lstrip("- ")  # ours begin with a comment that names the query
     return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"

@@ -218,7 +218,7 @@ def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Counter
         result[view] = {}
         for name, counters in objects.items():
             old: Mapping[str, Number] = before.views.get(view, {}).get(name, {})
-            # Absent before: never reset so far, as pg_stat_database says of a new database until 14.
+            # Absent before: never reset, as in pg_stat_database of a new database until 14.
             was_reset = before.resets.get((view, name)) not in (None, after.resets.get((view, name)))
             if was_reset or any(counters.get(key, 0) < old[key] for key in old if not key.endswith("_now")):
                 old = {}
@@ -246,7 +246,7 @@ def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
             break
         time.sleep(0.02)
     if old:
-        # Counts travel to the collector by datagram, and what we read is its file.
+        # Counts reach the collector by datagram, and we read its file.
         time.sleep(max(0.0, min(COLLECTOR_S, deadline - time.monotonic())))
     else:
         monitor.ask("SELECT pg_stat_force_next_flush()")

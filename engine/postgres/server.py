@@ -64,7 +64,7 @@ INITDB_LOG_MAX_BYTES = 16 << 20
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
-# What the bench reads from the log; a config may say otherwise. Defaults differ by version, and so would the record.
+# Log settings that pgbed reads; a config may override them. Their defaults differ by version.
 OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
 _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
     "fast": (signal.SIGINT, 600.0),

@@ -121,7 +121,7 @@ class ServerProcesses(HeldFiles):
             before = self._children()
             living = self._read_all(before, TURNS if len(before) > MANY and not whole else 1)
             stat, postmaster = self._postmaster.stat(), self._postmaster.read()
-            # A child that was reaped while we read is counted twice or not at all: read again.
+            # A child reaped while we read is counted twice or not at all: read again.
             if (after := self._children()) is before or set(after).issuperset(before):
                 break
         if stat is None or postmaster is None or postmaster.state in "ZX":
@@ -189,7 +189,7 @@ class ServerProcesses(HeldFiles):
         reaped = {"cpu_ns": reaped_cpu_ns, "read_bytes": own.read_bytes, "write_bytes": own.write_bytes}
         for counters in self._dead.values():
             reaped = {key: value - counters[key] for key, value in reaped.items()}
-        # Never back: what moves from living to reaped loses up to two ticks in the reading. Bytes lose nothing.
+        # Never backwards: moving from living to reaped loses up to two ticks. Bytes lose nothing.
         self._unseen_cpu_ns = max(self._unseen_cpu_ns, reaped["cpu_ns"])
         kinds[UNSEEN] = Counter(reaped | {"cpu_ns": self._unseen_cpu_ns})
         kinds["postmaster"] = Counter(own.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1})

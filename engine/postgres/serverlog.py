@@ -89,7 +89,7 @@ def records(lines: Iterable[str]) -> list[LogMessage]:
                     messages[-1].fields[last_field] += "\n" + line.strip()
                 else:
                     messages[-1].message += "\n" + line.strip()
-            elif line.startswith("TRAP: "):  # written without prefix, by a server that dies of it
+            elif line.startswith("TRAP: "):  # a failed assertion, printed without prefix
                 messages.append(LogMessage(time.time_ns(), 0, "", "PANIC", line, place))
                 last_field = ""
             continue

@@ -15,7 +15,7 @@ import workloads
 from engine.core.lines import Fault, LineError, Lines, decoded, encoded
 from engine.remote.clock_offset import ROUND_TRIPS, Offset, Trip, best
 
-# What both sides count on: the descriptor of the page there, and the name of the password's file.
+# Known to both sides: the descriptor of the remote page, and the password file's name.
 PAGE_FD, PASSFILE = 100, "password"
 ANSWER_S = 20.0
 

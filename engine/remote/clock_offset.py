@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 ROUND_TRIPS = 16  # of a measurement
 MOST_ERROR_NS = 20_000_000  # beyond this a clock is refused
-MOST_RUN = 0.001  # how fast two clocks may run apart: 1 ms in a second; ntpd steers by half of it at most
+MOST_RUN = 0.001  # relative drift of two clocks; ntpd steers by at most half of it
 SLACK_NS = 1_000_000
 
 

@@ -57,7 +57,7 @@ def nix_copy(host: str, paths: Sequence[str], options: Sequence[str]) -> str:
     """Copy store paths to the host with Nix over ssh; return why that failed, or ""."""
     command = ["nix", "--extra-experimental-features", "nix-command", "copy", "--no-check-sigs", "--to"]
     try:
-        # Nix splits NIX_SSHOPTS at blanks, which options may hold: so they are in a file, before what the user's have.
+        # Nix splits NIX_SSHOPTS at blanks, which options may contain: so they go into a file, before the user's.
         with NamedTemporaryFile("w", prefix="pgbed-ssh-", dir="/tmp") as config:
             config.write("".join(f"{option}\n" for option in (*options, *OWN_CONFIGS)))
             config.flush()

@@ -90,7 +90,7 @@ class Attempt:
             # The cluster is gone by now, so a full disk has room for the record.
             reason = " ".join(str(error).split()) or type(error).__name__
         except Exception as error:
-            traceback.print_exc()  # into engine.log: this is a fault of ours
+            traceback.print_exc()  # into engine.log: a bug of ours
             reason = f"internal error, see engine.log: {type(error).__name__}: {error}"
         finally:
             del commands.cells[attempt]

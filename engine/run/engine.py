@@ -115,7 +115,7 @@ def execute(
                     block_device.tuned(device, run),
                 ):
                     for cell in cells:
-                        # Also where clusters are kept: a cell that is run again needs the place of the one before.
+                        # Even if clusters are kept: a repeated cell needs the space of the previous one.
                         kill_leftover(*places[cell.id], uid)
                     _clear_attached(run, connections)
                     failed += _run(cells, run, manifest, stop, commands, stopping_rule, remote_clients, conninfo)

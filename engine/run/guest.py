@@ -49,7 +49,7 @@ EMULATED = 10.0  # factor for time-outs where processors are emulated
 TRIES = 2  # of a guest that sends nothing
 FILES_MAX_BYTES = 64 << 20  # of logs that a guest may leave here
 CONSOLE = "console.log"
-# A guest has these folders for itself; what it needs of the host's is bound there one by one.
+# A guest has its own versions of these folders, with the host files it needs bound one by one.
 OWN_FOLDERS = ("dev", "proc", "sys", "run", "tmp", "mnt", "media", "bench")
 PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "PGBED_PACKAGE_SET", "PGBED_PROBE_HELPER", "PGBED_SERVER_PATH",
              "PGBED_STACK_TOOL", "PGBED_WORKLOADS")  # fmt: skip
@@ -289,7 +289,7 @@ class GuestAttempt:
                 yield Path(os.environ[name]).parent
         modules = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         yield from (path for path in modules if path.is_relative_to(store_image.STORE))  # such as the user's workloads
-        bpftrace = self._builds / "bpftrace"  # which the probe helper names without depending on it
+        bpftrace = self._builds / "bpftrace"  # named by the probe helper, which does not depend on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
         if self._manifest.perf.get("path"):
@@ -297,7 +297,7 @@ class GuestAttempt:
         scheduler = dict(self._manifest.tunables).get(sched_ext.TUNABLE)
         if scheduler is not None:
             yield sched_ext.program(scheduler).resolve().parent
-        for build in self._manifest.builds:  # of all cells, so that these have one image
+        for build in self._manifest.builds:  # of all cells, so that they share one image
             yield Path(build.prefix)
         for load in (self._manifest.workload, *self._manifest.variants.values()):
             for program in (load.get("programs") or {}).values():

@@ -36,7 +36,7 @@ def run_interleaved(
             for attempt in ready:
                 alone(attempt, Phase.FINISHED)
             left = [attempt for attempt in left if attempt.phase is not None]
-    except Exception as error:  # the conductor's failure, or one of the journal's: each cell records it
+    except Exception as error:  # of the conductor or the journal: each cell records it
         for attempt in attempts:
             attempt.fail(StepFailed(str(error)) if isinstance(error, ConductorError) else error)
     finally:
@@ -72,7 +72,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     orders = Orders(sides, manifest.slice_ms, seed, "work" if step.sliced == "work" else "time", manifest.stop)
     narrowing = None
     if scatter is not None:
-        from engine.slices.precision import PrecisionRule  # loads scipy, which other runs do without
+        from engine.slices.precision import PrecisionRule  # loads scipy
 
         narrowing = PrecisionRule(step, runners, scatter)
     with drive(orders, account) as conductor:

@@ -46,7 +46,7 @@ from workloads.counter_page import Control, Page, Word
 
 POLL_S = 0.02  # between checks of the roles' states: a step's last sample is late by this at most
 LEAST_S = 0.005
-# Between checks that cost a system call (is everybody alive): at least, and at most, where nothing else wakes up.
+# Least and greatest interval between checks that cost a system call (liveness).
 CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 BLAME_S = 0.5
@@ -119,7 +119,7 @@ class StepRunner:
                 rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
             )
             self.journal.add_settings(self.attempt, settings)
-            # Last, so that they are the first to go: attached over the server, before any client is there.
+            # Last, so that they are removed first: attached to the server before any client connects.
             self.probing = opened.enter_context(self._probing())
             self.running_cell.probing = self.probing
             opened.callback(setattr, self.running_cell, "probing", None)

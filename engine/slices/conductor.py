@@ -147,7 +147,7 @@ class Conductor:
         return slices
 
     def _measure(self) -> list[Slice] | None:
-        """Work mode, first block: raise the base's rounds until two slices are long enough: the first may stall."""
+        """Work mode, first block: find the base's rounds per slice, checked twice as a first statement may be slow."""
         block = Block(0, (), round(self.orders.slice_ms * 1e6))
         made, rounds, long_enough = 0, 1, 0
         while long_enough < 2:

@@ -77,7 +77,7 @@ class Processes:
     def used_ns(self) -> dict[int, tuple[int, int]]:
         """CPU time and run-queue wait by process; empty once the server has ended."""
         pids = set()
-        with suppress(OSError):  # its clients see that it has ended, and give the step up
+        with suppress(OSError):  # its clients notice its end, and give up the step
             pids = {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
         for pid in self._files.keys() - pids:
             os.close(self._files.pop(pid))
