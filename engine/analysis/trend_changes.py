@@ -37,7 +37,7 @@ Place = npt.NDArray[np.int64]
 
 
 def changes(values: Sequence[float], among: int, margin: float) -> list[tuple[int, float]]:
-    """Where new levels begin, each with its p, corrected for place, part and `among` all series.
+    """Where new levels begin, each with its p, corrected for place, part and the number of series, `among`.
 
     Neighbouring levels that differ by less than `margin`, a fraction, are one.
     """

@@ -122,7 +122,7 @@ class _Window:
 
     @property
     def median(self) -> float:
-        """Median of the rates seen so far, or 0."""
+        """The median rate so far, or 0."""
         count = len(self._rates)
         return (self._rates[(count - 1) // 2] + self._rates[count // 2]) / 2 if count else 0.0
 

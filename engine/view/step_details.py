@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from engine.host.machine_counters import CPU_COLUMNS
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow
+from engine.view.envelope import Sort
 from engine.view.step_series import SECOND_NS, Series, is_sliver
-from engine.view.tally import Sort
 from workloads import histogram
 
 # With less active time in a tick, its figures are mostly background work between slices.

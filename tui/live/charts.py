@@ -12,12 +12,11 @@ from textual.widget import Widget
 
 from engine.core.format import short
 from engine.journal.rows import EventRow
-from engine.view.envelope import columns_of
+from engine.view.envelope import Tally, columns_of
 from engine.view.interleaved_step import InterleavedStep
 from engine.view.player import Player
 from engine.view.step_details import FIGURES, StepDetails
 from engine.view.step_series import SECOND_NS, Series
-from engine.view.tally import Tally
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
 from tui.live import text as live_text

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.core.format import duration, short
+from engine.view.envelope import Sort
 from engine.view.step_series import SECOND_NS
-from engine.view.tally import Sort
 from engine.view.view_state import UNITS, ViewState
 from tui.live.pointer import Pointer, column_of
 from tui.marks import Line, Span, line

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from engine.view.envelope import Columns
+
 
 class Points(Protocol):
     """Values over an axis, in order and append-only: each held from `until - length` to `until`."""
@@ -19,13 +21,7 @@ class Points(Protocol):
     def value(self) -> Sequence[Any]: ...
 
 
-class Columns(Protocol):
-    """Columns to which points are added: an `Envelope`, or a `Tally`."""
-
-    def extend(self, untils: Sequence[float], lengths: Sequence[float], values: Sequence[Any]) -> None: ...
-
-
-Kind = TypeVar("Kind", bound=Columns)
+Kind = TypeVar("Kind", bound=Columns[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)

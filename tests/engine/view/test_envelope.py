@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.view.envelope import Envelope, columns_of, envelope
+from engine.view.envelope import Envelope, Tally, columns_of, envelope
 
 Point = tuple[float, float, float]  # until, length, value
 
@@ -93,10 +93,10 @@ def test_adding_one_by_one_is_the_same_as_all_at_once(
     points, start, end = made
     grown = Envelope(start, end, columns)
     for point in points[:first]:
-        grown.add(*point)
+        grown.extend(*zip(point, strict=True))
     assert grown.columns == envelope(points[:first], start, end, columns)
     for point in points[first:]:
-        grown.add(*point)
+        grown.extend(*zip(point, strict=True))
     assert grown.columns == envelope(points, start, end, columns)
     assert grown.greatest() == max((span[1] for span in grown.columns if span), default=0.0)
 
@@ -134,3 +134,10 @@ def test_no_axis_and_no_columns_are_no_error() -> None:
     assert envelope([(1.0, 1.0, 5.0)], 0.0, 10.0, 0) == []
     assert list(columns_of(5, 5, 0, 9, 80)) == []
     assert list(columns_of(0, 9, 0, 9, 0)) == []
+
+
+def test_shares_count_in_each_column_that_they_overlap() -> None:
+    tally = Tally(0.0, 4.0, 4)
+    tally.extend((1.0, 2.5, 5.0, 9.0), (1.0, 1.5, 0.5, 4.0), ({1: 2.0}, {1: 1.0, 2: 3.0}, {7: 1.0}, {7: 1.0}))
+    tally.extend((3.0,), (0.5,), ({2: 1.0},))
+    assert tally.columns == [{1: 2.0}, {1: 1.0, 2: 3.0}, {1: 1.0, 2: 4.0}, None]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.journal.rows import EventRow
+from engine.view.envelope import Tally
 from engine.view.step_details import Weighed, band, band_us
 from engine.view.step_series import SECOND_NS, Series
-from engine.view.tally import Tally
 from tui.glyphs import SETS, Glyphs
 from tui.live.pointer import column_of, moment_of
 from tui.marks import Line, width
