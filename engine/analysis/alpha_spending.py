@@ -26,8 +26,7 @@ Analysis = tuple[int, float]  # the pairs so far, and the error that it spends
 def level(runs: Sequence[RunResult]) -> float:
     """Level of verdicts on the pairs of these runs together.
 
-    Runs that overlap in time were planned without each other's results and count as one analysis, as do a farm's
-    blocks.
+    Runs that overlap in time, as a farm's blocks, were planned without each other's results: they are one analysis.
     """
     return statistics.spent_level(*_spent(runs)[0])
 
@@ -52,10 +51,7 @@ def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
 
 
 def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
-    """Analyses of a run up to the current one, after this number of pairs; together they spend `part`.
-
-    The last is at the actual number of pairs, those before at the planned ones.
-    """
+    """Analyses that together spend `part`: all but the last at planned numbers of pairs, the last at `pairs`."""
     parts = sum(look.level for look in manifest.interim_analyses)
     done: list[Analysis] = []
     for look in manifest.interim_analyses:

@@ -107,10 +107,7 @@ def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
 
 
 def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> Belief:
-    """The belief about `count` commits, given the weight of each judgement.
-
-    Judgements up to `after` do not count: the search is for a change behind it.
-    """
+    """The belief about `count` commits, given each judgement's weight; those up to `after` do not count."""
     logs = [0.0] * (count - after)
     for index, found in judged:
         for place in range(index - after):

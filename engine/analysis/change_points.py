@@ -40,10 +40,7 @@ Seconds = npt.NDArray[np.float64]
 
 
 def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
-    """The levels of a step's rates, each rate with the end of its second; one if nothing changed.
-
-    Neighbouring levels that are not clearly two are joined.
-    """
+    """The levels of a step's rates, each rate with the end of its second; levels not clearly apart are joined."""
     if not rates:
         return ()
     values = np.array([rate for _, rate in rates])
@@ -60,10 +57,7 @@ def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:
 
 
 def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
-    """A step's rate by second, over all connections of its primary metric: (seconds since the step began, rate).
-
-    The sliver at the step's end is left out.
-    """
+    """A step's rate by second, without the sliver at its end, over all connections: (seconds since it began, rate)."""
     primary = step.primary_metric
     kinds = {role.id: role_kind(role.name) for role in reader.roles(step.id)}
     counts = reader.counts(step.id) if primary is not None else []

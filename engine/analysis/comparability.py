@@ -158,10 +158,7 @@ def releases_of(run: RunResult) -> Iterable[str]:
 
 
 def of_workload(record: dict[str, Any], member: str, of: type[T]) -> T:
-    """A manifest's record of its workload (`identity`, `non_default`), as its type.
-
-    Raises UserError if it is missing or malformed.
-    """
+    """A manifest's record of its workload as its type. Raises UserError if it is missing or malformed."""
     return converted(record.get(member), of, f"manifest.json: workload: {member}")
 
 

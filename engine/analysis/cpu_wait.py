@@ -15,10 +15,7 @@ WAITS = {"server_runq": "backends", "client_runq": "clients"}  # parts of the ti
 
 
 def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
-    """A sentence for each step and side that is slower than its baseline and waited longer for a CPU.
-
-    Figures are the attribution's; uncertain differences are not mentioned.
-    """
+    """A sentence for each step and side that is slower, with certainty, and waited longer for a CPU."""
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
     for each in attributions:

@@ -39,20 +39,14 @@ class Counts:
 
 
 def p_value(good: Count, bad: Count) -> float:
-    """The probability that at least this many of the failing cells are the bad end's, if both ends are alike.
-
-    Fisher's exact test, one-sided.
-    """
+    """P-value of Fisher's exact test, one-sided: does the bad end fail in more cells than the good one?"""
     seen, cells = good.seen + bad.seen, good.cells + bad.cells
     ways = (math.comb(bad.cells, each) * math.comb(good.cells, seen - each) for each in range(bad.seen, seen + 1))
     return sum(ways) / math.comb(cells, seen)
 
 
 def weighed(ends: Counts, judged: Sequence[tuple[int, Counts]]) -> list[tuple[int, float]]:
-    """For each judgement the commit and the log likelihood ratio of bad to good: above 0 it is rather like the bad end.
-
-    The ends are known from their cells in all judgements.
-    """
+    """The log likelihood ratio of bad to good for each judgement; an end is known from its cells in all of them."""
     good = sum((each.good for _, each in judged), ends.good)
     bad = sum((each.bad for _, each in judged), ends.bad)
     logs = [(index, _log_likelihood(each.tried, bad) - _log_likelihood(each.tried, good)) for index, each in judged]

@@ -19,10 +19,7 @@ FRAMES_SHOWN = 8
 
 
 def lines(role: str, snapshot: Mapping[str, Any] | None) -> list[str]:
-    """A line for the backend, its lock's holders, its stacks (innermost first), its client, and what is not known.
-
-    Empty without a snapshot.
-    """
+    """Lines for the backend, its lock's holders, its stacks (innermost first), its client, and what is not known."""
     if not snapshot:
         return []
     wait = snapshot.get("wait")

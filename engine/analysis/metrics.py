@@ -142,10 +142,7 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
 
 
 def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
-    """Figures of a background workload: its rate, transaction times, CPU time of its own backends per transaction.
-
-    Under a rate limit the time runs from when a transaction was due.
-    """
+    """Figures of a background workload. Under a rate limit, times run from when a transaction was due."""
     role = totals.roles[name]
     counts = dict(role.response or role.histogram)
     return {

@@ -60,10 +60,7 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: in
 def smallest_in_slices(
     out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2, level: float = LEVEL
 ) -> Noise | None:
-    """The same from the newest interleaved run; `steps` maps each step to its planned active seconds per server.
-
-    `level` is that of the verdicts after these pairs.
-    """
+    """The same from the newest interleaved run; `steps` maps a step to its planned active seconds per server."""
     each = level / (len(steps) * max(1, subjects - 1))
     return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, each))
 

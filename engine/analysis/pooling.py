@@ -34,10 +34,7 @@ class _Group:
 def over_machines(
     logs: Mapping[str, Sequence[float]], margin: float, level: float = ALPHA
 ) -> tuple[Estimate, MachineEffect]:
-    """The estimate over two or more machines from each one's log ratios, and how the machines differ.
-
-    A machine disagrees if it differs from the others by the `margin` or more, significantly at `level`.
-    """
+    """The estimate over machines, and those that differ from the others by the `margin` or more at `level`."""
     groups = [_Group(name, len(own), fmean(own)) for name, own in logs.items()]
     pairs, machines = sum(group.count for group in groups), len(groups)
     degrees = pairs - machines

@@ -56,19 +56,13 @@ class Typical:
     gap_variance: float
 
     def has_rare_events(self, level: float = ALPHA, inflation: float = 1.0) -> bool:
-        """Whether the gap exceeds its error at `level`: rare events (stalls) in few blocks then affect the total.
-
-        `inflation` is the self-check's.
-        """
+        """Whether the gap exceeds its error at `level`: rare events (stalls) in few blocks then affect the total."""
         return abs(self.gap) > _normal(1 - level) * math.sqrt(self.gap_variance * inflation)
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How much larger than promised the errors of ratios with known truth are: `f` is 1 if the promise is kept.
-
-    `ratios` is their number; with none, nothing is known and `f` is 1.
-    """
+    """How many times larger than promised errors are (`f`), from `ratios` ratios whose truth is 1; 1 without any."""
 
     f: float
     ratios: int
@@ -117,11 +111,7 @@ class Pooled:
 
 
 def log_ratio(base: Slices, other: Slices) -> LogRatio:
-    """Level 1: the ratio of the totals, and the variance of its log. Raises ValueError for a total that is not
-    positive.
-
-    Fewer than `MIN_BLOCKS` blocks give no variance.
-    """
+    """Level 1: the ratio of totals, without a variance below `MIN_BLOCKS`. Raises ValueError for totals <= 0."""
     return slice_ratio.log_ratio(_sums(base), _sums(other))
 
 
@@ -217,10 +207,7 @@ def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: floa
 
 
 def planned(tau: float, within: float, pairs: int) -> Estimate:
-    """The estimate to expect from this many pairs if nothing differs, for `statistics.smallest_visible_effect`.
-
-    `tau` and `within` are standard deviations of the log ratio: between pairs, and the level-1 error of one pair.
-    """
+    """The estimate to expect if nothing differs; `tau` is the sd between pairs, `within` the error in one pair."""
     return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
 
 

@@ -171,10 +171,7 @@ def same_p_value(evidence: Evidence, margin: float) -> float:
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """The level for each test of a family: those with p-values at most that are rejected (Holm 1979).
-
-    With probability 1 - `alpha` no pair of equal sides is rejected, however the tests depend on each other.
-    """
+    """Holm's level for each test of a family: an error of `alpha` in all, however the tests depend (Holm 1979)."""
     levels = [0.0] * len(p_values)
     level, stopped = 0.0, False
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

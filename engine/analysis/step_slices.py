@@ -25,10 +25,7 @@ from workloads.base import COUNTED_IN_ROWS
 
 
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
-    """Read the slices of a step in all finished pairs of the runs.
-
-    Raises UserError as `engine.analysis.compare.compare` does, and if the step was not interleaved.
-    """
+    """Read a step's slices in all pairs. Raises UserError as `compare` does, and if it was not interleaved."""
     cells = compared_cells(paths, base)
     known = [name for name in cells.steps if any(cell.steps[name].slices for cell in cells.cells if name in cell.steps)]
     if not known:

@@ -114,7 +114,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Entry]:
-    """The readable runs with finished cells below a folder, by name.
+    """The readable runs below a folder that have finished cells, by name.
 
     Unchanged runs come from the index; `progress` hears how many of the others have been read.
     """
@@ -142,7 +142,7 @@ def series(
     *,
     against_base: bool = False,
 ) -> list[Series]:
-    """One for each kind of measurement and step; by date, each build of a run, counted from the base, has its own.
+    """Series by kind of measurement and step; by date, each build of a run, counted from the base, has its own.
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
     """
@@ -327,10 +327,7 @@ def _read(path: Path) -> dict[str, Entry]:
 
 
 def _write(path: Path, runs: dict[str, Entry]) -> None:
-    """Write the index, unless only another user may write in the folder; then runs are read each time.
-
-    The folder may be anybody's, so nothing that exists is opened, least of all a symlink.
-    """
+    """Write the index if possible. The folder may be anybody's: nothing that exists is opened, not even a symlink."""
     whole = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with contextlib.suppress(OSError):
         file = os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")

@@ -212,9 +212,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
 
 
 def _with_slices(measured: list[_Measured]) -> list[_Measured]:
-    """Give rates and CPU per operation of interleaved steps the result of their slices, moderated by all steps'
-    scatter.
-    """
+    """Give rates and CPU per operation of interleaved steps what their slices say; steps share their scatter."""
     ratios = {id(each): slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
     found = {id(each): each for each in measured}
     subjects = dict.fromkeys((each.blank.subject, each.metric.name) for each in measured if ratios[id(each)])

@@ -59,8 +59,7 @@ Interval = list[tuple[str, RoleSecond]]  # what ended at one moment, by kind of 
 def export(run: Path, out: Path) -> list[Path]:
     """Write the files into `out`, a new or empty folder; return them.
 
-    Raises UserError if `out` is not empty or cannot be written, if `run` is not a run, or if its names cannot be file
-    names.
+    Raises UserError if `out` is not empty or cannot be written, if `run` is not a run, or if a name cannot be a file's.
     """
     planned(run)
     result = load(run)

@@ -130,10 +130,7 @@ def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcp
 
 
 def under_main_loop(folded: Mapping[str, int]) -> dict[str, int]:
-    """The same stacks from the backend's main loop on, if they have one, preceded by the kind of a wait.
-
-    How the postmaster gets there differs by version and tells nothing about a statement.
-    """
+    """The same stacks, after the kind of a wait, from the main loop on: the way there differs by version."""
 
     def below(frames: list[str]) -> list[str]:
         if MAIN_LOOP not in frames:

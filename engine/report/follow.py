@@ -185,10 +185,7 @@ class _News:
 
 
 def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
-    """Print a line every five seconds, and any news, until the run's engine has exited.
-
-    While builds are compared as they run, print every second. `known` are lines that the user has seen already.
-    """
+    """Print a line every five seconds, or every second while builds are compared, and any news not yet `known`."""
 
     def put(text: str) -> None:
         console.say(text)

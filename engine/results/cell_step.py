@@ -215,10 +215,7 @@ class CellStep:
         return [Incident(group) for group in groups]
 
     def figure(self, metric: str) -> float | None:
-        """One of its figures: a metric of ratios, `stalls` (seconds) or `sla` (the share of the target).
-
-        Figures of a background workload are named LOAD.FIGURE.
-        """
+        """A metric of ratios, `stalls` in seconds, `sla` as share of the target, or a background LOAD.FIGURE."""
         load, _, name = metric.rpartition(".")
         if load:
             return self.background.get(load, {}).get(name)

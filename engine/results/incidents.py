@@ -14,10 +14,7 @@ LEAST_TELLING = ("", "unknown", "partner", "client")
 
 
 def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:
-    """Group stalls of one client that overlap or touch, by when they began.
-
-    `span` gives a stall's client, when it began, and when it ended (None while it lasts), in ns.
-    """
+    """Group one client's stalls that overlap or touch. `span`: client, start and end (None while it lasts) in ns."""
     found: dict[int, list[list[T]]] = {}
     reached: dict[int, int] = {}
     for stall in sorted(stalls, key=lambda stall: span(stall)[1]):

@@ -45,10 +45,7 @@ class SlicedBlock:
 
 @dataclass(frozen=True, slots=True)
 class MachineSecond:
-    """CPUs of the machine that were busy, foreign and stolen over about one second.
-
-    Foreign is what is neither a server, a client nor the engine; the little that conductor and launchers use is in it.
-    """
+    """CPUs busy, foreign (neither server, client nor engine; launchers count) and stolen over about one second."""
 
     at_s: float
     length_s: float

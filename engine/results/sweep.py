@@ -44,10 +44,7 @@ class RateChange:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSweep:
-    """Published ratios for the same sweep: of each of `names` to `base`, by the number as text.
-
-    `source` says when and on which machine they were measured.
-    """
+    """Published ratios of `names` to `base`, by the sweep's number as text; `source` is when, and which machine."""
 
     source: str
     base: str

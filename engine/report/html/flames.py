@@ -97,10 +97,7 @@ def _amount(profile: Profile) -> str:
 
 
 def functions(base: Profile, new: Profile | None) -> list[list[Any]]:
-    """The functions with most samples of their own: [name, base's samples, the other's, certain change].
-
-    Those that changed by more than chance come first, with `more` or `less`.
-    """
+    """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first."""
     own = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
     if new is None:
         return [[name, count, None, ""] for name, count in sorted(own[0].items(), key=_most)[:NAMED]]

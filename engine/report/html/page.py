@@ -207,10 +207,7 @@ def step_ids(steps: Sequence[str]) -> dict[str, str]:
 def parted(
     sections: Iterable[Section], steps: Sequence[str], notes: Sequence[str] = ()
 ) -> tuple[dict[str, list[Part]], list[Part]]:
-    """The tables of each step, and those of no step: a row of one cell, a step's name, begins a step's rows.
-
-    Each table has those of the `notes` whose marks are in it.
-    """
+    """The tables of each step, then those of no step, each with the notes whose marks it has."""
     by_step: dict[str, list[Part]] = {}
     others = []
     for section in sections:

@@ -43,10 +43,7 @@ def buckets(comparison: Comparison, notes: Notes) -> Iterable[Section]:
 
 
 def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
-    """The used buckets as columns, each named by its upper bound.
-
-    If there are more than fit, the one that is least in all rows is joined with the next longer one.
-    """
+    """The used buckets by upper bound; if too many, the least is joined with the next longer one."""
     labels = [label for label, _ in REFERENCE_BUCKETS]
     columns = {label: [label] for label in labels if any(row.get(label) for row in rows)}
 

@@ -66,10 +66,7 @@ Rows = Iterable[Row]  # of one subject in one step
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A section by steps: its heading, its columns but the first, and a function for the rows of a step and subject.
-
-    All rows of a subject but the first are called `below`.
-    """
+    """A section by steps: the rows of a step and subject from a function, all but the first called `below`."""
 
     title: str
     columns: tuple[str, ...]
