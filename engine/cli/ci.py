@@ -44,11 +44,11 @@ class Side:
 @click.option("--install", metavar="BASE,HEAD", help="Two installs that the job has built, instead of revisions.")
 @click.option("--steps", default=STEPS, show_default=True, help="Steps of the Insert Benchmark.")
 @click.option(
-    "--minutes", type=click.FloatRange(4, 600), default=15, show_default=True, help="For all, builds included."
+    "--minutes", type=click.FloatRange(4, 600), default=15, show_default=True, help="Time for all of it, with builds."
 )
 @click.option("--gate", is_flag=True, help="Exit with 1 when the head is worse, fails or does not build.")
 @click.option("--artifacts", type=FOLDER, default="pgbed-ci", show_default=True,
-              help="Folder for all that is written.")  # fmt: skip
+              help="Folder for all files that are written.")  # fmt: skip
 @click.option("--summary", type=FILE, help="Markdown for a comment [default: summary.md among the artifacts].")
 def ci(
     base: str | None,
@@ -61,7 +61,7 @@ def ci(
     artifacts: Path,
     summary: Path | None,
 ) -> None:
-    """Compare a head with its merge base, within a time and with the files that a CI job wants.
+    """Compare a head with its merge base within a time limit, and write the files that a CI job needs.
 
     Builds both, measures them in slices, and writes summary.md, report.html, junit.xml and the run. Where
     $GITHUB_STEP_SUMMARY names a file, the summary is added to it.
@@ -70,7 +70,7 @@ def ci(
     Exit codes:
       0  measured; with --gate: and no step is worse
       1  with --gate: a step is worse, failed or missed its SLA; or the head does not build
-      2  the command cannot be done: no merge base, the base does not build, too little time
+      2  not measured: no merge base, the base does not build, too little time
     """
     until_s = time.monotonic() + minutes * 60
     sides = _installs(install) if install else _revisions(base, head, repo)

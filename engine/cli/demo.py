@@ -25,7 +25,7 @@ RECORDING = "demo.tar.xz"
 def demo(glyphs: str, to: Path | None) -> None:
     """Show a recorded comparison of two builds, with a guide, in about a minute. Needs no server and no run.
 
-    All screens and keys work on the recording as on any run. Nothing of it stays on the disk.
+    All screens and keys work on the recording as on any run. Nothing is left on the disk.
     """
     packed = files("engine.cli").joinpath(RECORDING).read_bytes()
     if to is not None:

@@ -165,7 +165,8 @@ def _commands_of(ctx: click.Context | None) -> str:
 
 def _refusal(error: click.ClickException) -> str:
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
-    return f"{error.format_message().rstrip('.')}; see {command} --help"
+    message = error.format_message().rstrip(".")
+    return f"{message}{' See' if message.endswith('?') else '; see'} {command} --help"
 
 
 def _of_interface(args: list[str]) -> bool:
@@ -337,7 +338,7 @@ def _show_slices(folders: list[Path], step: str, base: str | None, form: str | N
     "--to",
     type=FOLDER,
     help="Folder to write [default: RUN-export in the current one, with --parquet pgbed-parquet]. CSV wants a new or "
-    "empty one; Parquet joins what is there.",
+    "empty one; Parquet files are added to existing ones.",
 )
 @click.option("--parquet", is_flag=True, help="Write tables for SQL over many runs.")
 def export(runs: tuple[str, ...], out: Path, to: Path | None, parquet: bool) -> None:

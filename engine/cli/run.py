@@ -61,7 +61,7 @@ class RunCommand(GroupedCommand):
         passed = [
             Grouped(
                 [flag], metavar="'WORDS'", group=WORKLOAD,
-                help=f"Options as another program has them: {', '.join(own.passed[1] for own in options.values())}.",
+                help=f"Options as that program spells them: {', '.join(own.passed[1] for own in options.values())}.",
             )
             for flag, options in passed_options().items()
         ]  # fmt: skip
@@ -235,7 +235,7 @@ def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str |
     "--dry-run", is_flag=True, help="Print the plan with estimated time and space, and stop.",
     brief="Print the plan, its time and space; stop.",
 )  # fmt: skip
-@option("--estimate", is_flag=True, help="Print number of cells, time and space as JSON; build nothing.")
+@option("--estimate", is_flag=True, help="Print the number of cells, time and space as JSON; build nothing.")
 @PLAIN
 @GLYPHS
 @option(
@@ -245,7 +245,7 @@ def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str |
 @option(
     "--yes",
     is_flag=True,
-    help="Agree beforehand to what would be asked: to run a manifest's plan, to boot this machine.",
+    help="Do not ask before running a manifest's plan or booting this machine.",
 )
 @option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and with --detach the run's folder.")
 def run(

@@ -43,7 +43,7 @@ def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
 def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     """Delete runs: journals, logs, kept clusters. Asks first.
 
-    Only runs in the output folder are removed, and none that is running, or continues after the next boot.
+    Only runs in the output folder are removed, and none that is running or will continue after the next boot.
     """
     # Check all before touching the first: one wrong name removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))

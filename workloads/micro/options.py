@@ -27,31 +27,33 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     runs: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
         about(
-            "How often each task but plan is timed in a cell, each time anew; their mean is one sample.",
+            "How often each task except plan is timed in a cell, prepared anew each time; the mean is one sample.",
             metavar="N",
             rare=True,
         ),
     ] = 1
     pgbench_scale: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)], about("Scale that pgbench -i makes.", metavar="N")
+        Annotated[int, Meta(ge=1, le=1_000_000)], about("Scale factor for pgbench -i.", metavar="N")
     ] = 10
     table_rows: Annotated[
         Annotated[int, Meta(ge=1000, le=2_000_000_000)],
-        about("Rows of the table that is indexed, and of the one that is vacuumed.", metavar="N", rare=True),
+        about("Rows of the tables that are indexed and vacuumed.", metavar="N", rare=True),
     ] = 500_000
     recovery_wal: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
-        about("WAL in MB that there is to replay when the server is killed.", metavar="MB", rare=True),
+        about("WAL to replay after the server is killed, in MB.", metavar="MB", rare=True),
     ] = 128
     dump_tables: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)],
-        about("Tables of the schema that is dumped: of 100 rows, with a key and two indexes.", metavar="N", rare=True),
+        about(
+            "Tables of the schema that is dumped, each with 100 rows, a key and two indexes.", metavar="N", rare=True
+        ),
     ] = 200
     plans: Annotated[
         Annotated[int, Meta(ge=2, le=1_000_000)],
-        about("How often a DELETE of a queue table's oldest rows is planned.", metavar="N", rare=True),
+        about("How often to plan a DELETE of a queue table's oldest rows.", metavar="N", rare=True),
     ] = 200
-    no_sync: Annotated[bool, about("initdb does not wait for the disk (-N).", rare=True)] = False
+    no_sync: Annotated[bool, about("Run initdb without waiting for the disk (-N).", rare=True)] = False
 
 
 def recorded(record: Mapping[str, Any]) -> Options:

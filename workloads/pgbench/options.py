@@ -27,7 +27,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     clients: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...] | None,
         about(
-            "Numbers of clients: a step for each, over one database.",
+            "Numbers of clients: a step for each, on one database.",
             metavar="N,…",
             unset=",".join(map(str, DEFAULT_CLIENTS)),
         ),
@@ -56,7 +56,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     transactions_total: Annotated[
         Count | None,
         about(
-            "Transactions of all clients together; each does its whole part.",
+            "Transactions of all clients together, divided among them in whole numbers.",
             metavar="N",
             unset="as many as a length allows",
             excludes=["seconds", "transactions"],
@@ -74,7 +74,7 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     pgbench_scale: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
-        about("Scale of pgbench's tables: 100,000 accounts each.", metavar="N"),
+        about("Scale factor of pgbench's tables: 100,000 accounts per unit.", metavar="N"),
     ] = 10
     protocol: Annotated[Literal["simple", "extended", "prepared"], about("How statements are sent to the server.")] = (
         "simple"
@@ -86,7 +86,8 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     latency_limit: Annotated[
         Annotated[float, Meta(gt=0, le=1e7)] | None,
         about(
-            "Longest response in ms: later ones are counted, and with --rate not begun when they are due so late.",
+            "Limit of the response time in ms: slower transactions are counted; with --rate, those already this late "
+            "are skipped.",
             metavar="MS",
             unset="none",
             unit="ms",
@@ -94,22 +95,22 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = None
     max_tries: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
-        about("Tries of a transaction that fails by a deadlock or could not be serialized.", metavar="N"),
+        about("Tries of a transaction that fails with a deadlock or a serialization error.", metavar="N"),
     ] = 1
     define: Annotated[
         tuple[str, ...], about("A variable of the scripts.", metavar="NAME=VALUE", flag="-D", repeated=True)
     ] = ()
-    connect: Annotated[bool, about("A new connection for each transaction.")] = False
+    connect: Annotated[bool, about("Open a new connection for each transaction.")] = False
     between: Annotated[
         Literal["auto", "none", "vacuum", "cold"],
         about(
-            "What is done before a step: auto vacuums and makes a checkpoint where the scripts write; cold makes one, "
-            "and takes the cluster's files out of the page cache."
+            "What to do before a step: auto vacuums and makes a checkpoint if the scripts write; cold makes one and "
+            "removes the cluster's files from the page cache."
         ),
     ] = "auto"
     warmup_seconds: Annotated[
         Annotated[int, Meta(ge=0, le=3600)],
-        about("Length of the warm-up after the database was made.", metavar="S", unit="s"),
+        about("Length of the warm-up after the database is created.", metavar="S", unit="s"),
     ] = 2
     log_every: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
@@ -155,7 +156,7 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = ""
     index_tablespace: Annotated[
-        str, about("The same of the tables' indexes.", metavar="NAME", rare=True, passed=(INIT, "--index-tablespace"))
+        str, about("The same for the tables' indexes.", metavar="NAME", rare=True, passed=(INIT, "--index-tablespace"))
     ] = ""
 
 

@@ -41,6 +41,10 @@ def test_a_registered_module_that_is_no_workload_is_refused(module: str, bench: 
     assert "workloads in config.toml" in line and module in line
 
 
+def test_a_mistyped_option_is_told_with_the_nearest(bench: Bench) -> None:
+    assert refused(bench, "--tablespace", "x").endswith("Did you mean '--tolerate'? See bench run --help")
+
+
 def test_contradictions_are_refused(bench: Bench, label: str) -> None:
     assert "given twice" in refused(bench, "--pg", f"{label},{label}")
     assert "exclude each other" in refused(bench, "--pg", label, "--rows", "5000", "--scale", "quick")
