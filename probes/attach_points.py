@@ -125,7 +125,6 @@ def resolve(
 def resolve_all(
     elf: Elf, events: Iterable[Event], major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> dict[str, tuple[Attachment, ...]]:
-    """Attachments of all events of a probe, by name. Raises ProbeError as `resolve` does."""
     return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
 
 
@@ -173,7 +172,6 @@ def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tupl
 def _attachments(
     elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
 ) -> tuple[Attachment, ...] | None:
-    """Attachments of a candidate in this binary; None if one of its names is missing."""
     found: list[Attachment] = []
     for name in candidate.usdt:
         if f"postgresql:{name}" not in elf.usdt:

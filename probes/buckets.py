@@ -17,12 +17,10 @@ def index(value: int) -> int:
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """The lowest and highest value of a bucket, both inclusive."""
     return (0, 0) if bucket == 0 else (1 << (bucket - 1), (1 << bucket) - 1)
 
 
 def merge(histograms: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
-    """Sum histograms, or counts by name."""
     total: Counter[Key] = Counter()
     for histogram in histograms:
         total.update(histogram)

@@ -31,8 +31,6 @@ KEPT = 32  # files: a server's binary and its libraries, for some builds
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function: the linker's name, virtual address, and size in bytes (0: unknown)."""
-
     name: str
     address: int
     size: int
@@ -64,7 +62,6 @@ class Elf:
     data: Data
 
     def bytes_at(self, address: int, count: int) -> bytes:
-        """Read bytes at a virtual address; empty if the file does not hold them."""
         for segment in self.segments:
             if segment.address <= address < segment.address + segment.size:
                 start = segment.offset + address - segment.address

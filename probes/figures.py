@@ -92,7 +92,6 @@ def step_figures(
 def _moves(
     probes: Mapping[str, Mapping[str, ProbeRecord]], roles: Iterable[str], ops: int, seconds: float
 ) -> ProbeRecord:
-    """Wake-ups and migrations per op; None if not counted, or not over the whole step."""
     ends = [probes.get(name, {}) for role in roles for name in (role, f"client:{role}")]
     records = [end["sched"] for end in ends if "sched" in end]
     known = bool(records) and ops > 0 and not any(not_the_step("sched", one, seconds) for one in records)
@@ -121,7 +120,6 @@ def _coverage(probes: Mapping[str, Mapping[str, ProbeRecord]], withheld: str, se
 
 
 def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: float) -> ProbeRecord:
-    """Figures of one role in us, without those that no probe counted."""
     found: ProbeRecord = {}
     plan = planning(record, seconds)
     if plan is not None:
@@ -210,7 +208,6 @@ def phases(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> Prob
 
 
 def _unshared(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> str:
-    """Why counted phases give no shares; empty if none were counted."""
     counted = [("phases", one["phases"]) for one in records if "phases" in one]
     counted += [("stacks", one["stacks"]) for one in records if one.get("stacks", {}).get("phases")]
     return next((reason for probe, one in counted if (reason := not_the_step(probe, one, seconds))), "")
@@ -233,7 +230,6 @@ def _endpoint(record: Mapping[str, ProbeRecord]) -> ProbeRecord:
 
 
 def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord:
-    """Waits for a CPU: `runq_us` for the whole step, the rest as counted."""
     one = record.get("sched", record.get("runq"))
     if one is None:
         return {}
@@ -251,7 +247,6 @@ def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord
 
 
 def _quantile(histogram: Mapping[int, int], q: float, longest: int | None) -> int | None:
-    """Upper bound of the quantile, at most `longest`."""
     bound = buckets.quantile(histogram, q)
     return bound if bound is None or longest is None else min(bound, longest)
 

@@ -48,7 +48,6 @@ class Symbols:
     functions: tuple[elf.Symbol, ...]
 
     def name(self, offset: int) -> str | None:
-        """Function at a file offset."""
         address = self.file.address_of(offset)
         if address is None:
             return None

@@ -190,7 +190,6 @@ class Reader:
         self._note(emptied=1)
 
     def _regroup(self, groups: Mapping[int, int]) -> None:
-        """Update the watched threads, and forget those that the script has forgotten."""
         gone = self.groups.keys() - groups if groups and not self._quality.lost_events else set()
         if gone:
             self.groups = {tid: group for tid, group in self.groups.items() if tid not in gone}
@@ -203,7 +202,6 @@ class Reader:
         self.groups.update(groups)
 
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
-        """Add the growth of a cumulative map to the records."""
         for key, value in _counts(field, tick, maps, self.probe).items():
             name = (field.name, key)
             before = self._last.get(name, 0)

@@ -271,8 +271,6 @@ def _mount(libc: ctypes.CDLL, source: str, target: Path, flags: int, kind: str =
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are ProbeErrors."""
-
     def error(self, message: str) -> None:  # type: ignore[override]
         raise ProbeError(f"probes: helper: {message}")
 

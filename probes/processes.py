@@ -25,7 +25,6 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int, parent_of: dict[int, int]) -> set[int]:
-    """The process and all its descendants."""
     children: dict[int, list[int]] = {}
     for child, parent in parent_of.items():
         children.setdefault(parent, []).append(child)
@@ -39,7 +38,6 @@ def descendants(pid: int, parent_of: dict[int, int]) -> set[int]:
 
 
 def threads(pid: int) -> set[int]:
-    """Threads of a process; empty once it has exited."""
     try:
         return {int(folder.name) for folder in Path(f"/proc/{pid}/task").iterdir()}
     except OSError:
@@ -93,7 +91,6 @@ class CpuUse:
 
 
 def cpu_use(pid: int) -> CpuUse:
-    """CPU use of the process and its descendants, without exited ones."""
     on_ns, waited_ns, runnable = 0, 0, False
     for one in descendants(pid, parents()):
         for tid in threads(one):

@@ -146,7 +146,6 @@ def _types(texts: str) -> str:
 
 
 def _tracking(probe: Probe) -> str:
-    """Script part that keeps the watched threads, and forgets everything about exited ones."""
     keys = {(name, key.count(",")) for name, key in MAP_KEY.findall(COMMENT.sub("", _texts(probe)))}
     # Peaks are emptied with each print: what bpftrace itself deletes, nothing else should.
     others = {"@g", "@max_us", *_histograms(probe)}

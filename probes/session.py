@@ -316,7 +316,6 @@ class ProbeSession:
         self._close_gap(time.monotonic_ns())
 
     def _born_meanwhile(self) -> set[int]:
-        """Server processes started after the helper and before the first tick."""
         until_ns = (self._reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
         found = set()
         for pid in processes.descendants(self.target.postmaster, processes.parents()):

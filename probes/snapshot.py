@@ -211,7 +211,6 @@ class UserStack:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, TOOL_PRIORITY)
 
     def poll(self) -> bool:
-        """Return whether it is done. Never waits."""
         if self.done:
             return True
         code = self._process.poll()

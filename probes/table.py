@@ -75,7 +75,6 @@ class Probe:
 
     @property
     def script(self) -> str:
-        """Its script in this folder; empty if it needs none."""
         return f"{self.id}.bt" if self.tier else ""
 
     @property

@@ -83,7 +83,6 @@ class Tracer:
         return False
 
     def errors(self) -> list[str]:
-        """Lines on stderr since the last call, without the harmless ones."""
         *lines, rest = (self._line + _available(self._err)).split(b"\n")
         self._line = rest[-LINE_BYTES:]
         texts = (visible(line.decode(errors="replace").strip()) for line in lines)

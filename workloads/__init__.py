@@ -65,5 +65,4 @@ def background_of(name: str) -> tuple[Part, ...]:
 
 
 def joining() -> tuple[str, ...]:
-    """Workloads that can run in the background of another."""
     return tuple(each.name for each in workloads() if isinstance(each, BackgroundWorkload))

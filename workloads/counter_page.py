@@ -64,8 +64,6 @@ class Control(IntEnum):
 
 
 class State(IntEnum):
-    """Activity of a role, as in `Word.STATE`."""
-
     STARTING = 0
     READY = 1  # connected, everything prepared, waiting at the barrier
     RUNNING = 2
@@ -200,13 +198,11 @@ class Page:
         return bytes(self.bytes[start : start + ERROR_BYTES]).rstrip(b"\0").decode(errors="replace")
 
     def set_error(self, role: int, text: str) -> None:
-        """Store an error's text, truncated to fit."""
         start = (self.slot(role) + ERROR_OFFSET) * 8
         data = text.encode()[: ERROR_BYTES - 1]
         self.bytes[start : start + len(data)] = data
 
     def counts(self, role: int, offset: int = SERVICE_OFFSET) -> memoryview:
-        """The live bucket counts of a role's histogram at `SERVICE_OFFSET` or `RESPONSE_OFFSET`."""
         first = self.slot(role) + offset
         return self.words[first : first + histogram.BUCKETS]
 

@@ -38,8 +38,6 @@ Ended = Callable[[Role], None]
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The roles of a step, their page, and the work of each."""
-
     name: str  # prefix of process names, before role and client
     roles: Sequence[Role]
     page: Page
@@ -81,7 +79,6 @@ def run(team: Team, parent_pid: int) -> int:
 
 
 def _run_role(team: Team, slot: int, role: Role, gates: Gates) -> int:
-    """Run one role in its own process; return its exit code."""
     page = team.page
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher passes Ctrl-C on as STOP

@@ -59,7 +59,6 @@ def stop_on_signals(page: Page) -> None:
 
 
 def check_stop(page: Page) -> None:
-    """Raises `Stopped` if the step is to be abandoned."""
     if page.words[Control.STOP]:
         raise Stopped
 

@@ -16,8 +16,6 @@ from workloads.counter_page import KEPT_TURNS, TURN_WORDS, Control, Page
 
 
 class _Place(IntEnum):
-    """Words of a slice on the page."""
-
     OPENED_NS = 0  # by the conductor
     CLOSED_NS = 1  # 0 while it lasts
     DONE = 2  # by the launcher

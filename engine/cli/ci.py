@@ -30,8 +30,6 @@ SHOWN_LINES = 20  # of the compiler's output
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two builds: its name, what `--pg` calls it, and what it is called in the summary."""
-
     name: str
     label: str
     title: str

@@ -44,7 +44,6 @@ def values_of(own: Option) -> Completer | None:
 
 
 def rare_options(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete NAME= of -o."""
     name = ctx.params.get("workload") or "insert"
     options = (own for known in workloads() if known.name == name for own in options_of(known.options))
     return [CompletionItem(f"{own.name}=") for own in options if own.name.startswith(incomplete)]

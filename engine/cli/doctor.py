@@ -75,7 +75,6 @@ def _loose_helper() -> tuple[Check, ...]:
 
 
 def render(checks: Iterable[Check], console: Console) -> None:
-    """Print the checks as a table; below each that is not ok, why and what to do."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "check", "found"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "")

@@ -27,7 +27,6 @@ class Grouped(click.Option):
 
     @property
     def brief_row(self) -> Row:
-        """The option and its value in as few words as possible, and its brief line."""
         value = "" if self.is_flag else self.metavar or "WORD"
         return (f"{self.opts[0]} {'WORD' if value.startswith('[') and '|' in value else value}".strip(), self.brief)
 
@@ -74,7 +73,6 @@ class GroupedCommand(click.Command):
 
 
 def rare_rows(options: Iterable[Option]) -> list[Row]:
-    """Rows of the full help for options without a flag."""
     return [(f"-o {own.name}={own.metavar or '|'.join(own.choices) or 'true'}", help_text(own)) for own in options]
 
 

@@ -203,7 +203,6 @@ def show(listing: Listing, as_json: bool, console: Console | None = None) -> Non
 
 
 def _column(listing: Listing, name: str) -> list[str]:
-    """A column's heading and cells, padded to one width; figures are right-aligned."""
     values = [row.get(name, "") for row in listing.rows]
     if all(isinstance(value, bool) for value in values):
         return ["*" if value else " " for value in [False, *values]]

@@ -154,7 +154,6 @@ class Bench(click.Group):
 
 
 def _commands_of(ctx: click.Context | None) -> str:
-    """The error for a command line that ends with the name of a group."""
     if ctx is None or not isinstance(ctx.command, click.Group):
         return "no command given; see bench --help"
     commands = ((name, ctx.command.get_command(ctx, name)) for name in ctx.command.list_commands(ctx))

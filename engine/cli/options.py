@@ -65,8 +65,6 @@ class RunArgument(PathArgument):
 
 
 class Fraction(click.FloatRange):
-    """A number within bounds, and not nan."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
@@ -133,5 +131,4 @@ def of_run(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def console(plain: bool) -> PlainConsole:
-    """A console on standard output; `plain` treats it as not a terminal."""
     return PlainConsole(force_terminal=False if plain else None)

@@ -110,7 +110,6 @@ def passed_options() -> dict[str, dict[str, Option]]:
 
 
 def _classes() -> dict[type[msgspec.Struct], list[str]]:
-    """Option classes, each with the names of its workloads."""
     names: dict[type[msgspec.Struct], list[str]] = {}
     for known in workloads():
         for cls in reversed(known.options.__mro__):
@@ -152,7 +151,6 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
 
 
 def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that are still text, converted to the types of the workload's options."""
     values = {}
     for own in options_of(cls):
         if own.kind != "str" and isinstance(text := typed.get(own.name), str):
@@ -174,7 +172,6 @@ def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _passed(name: str, cls: type[msgspec.Struct], passed: Mapping[str, str | None]) -> dict[str, Any]:
-    """Options given in another program's words."""
     values: dict[str, Any] = {}
     for flag, text in passed.items():
         if text is None:

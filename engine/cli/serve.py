@@ -22,8 +22,6 @@ LEAST_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")  # long enough not to be gu
 
 
 class Port(click.ParamType[int]):
-    """A port, or 0 for any free one."""
-
     name = "integer range"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -52,7 +52,6 @@ def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospec
 
 
 def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None:
-    """Print what will run, in which order, and the expected time and space."""
     manifest = prospect.manifest
     for workload in manifest.workloads:
         steps = " ".join(step["name"] for step in workload["steps"])

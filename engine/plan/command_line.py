@@ -22,5 +22,4 @@ def arguments(request: Request) -> tuple[str, ...]:
 
 
 def command(request: Request) -> str:
-    """The command to type for the same run."""
     return shlex.join(("bench", *arguments(request)))

@@ -84,7 +84,6 @@ class Design:
         return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
 
     def fitting(self, request: Request) -> int:
-        """Expected repeats within the request's time."""
         assert request.minutes is not None
         return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
 
@@ -205,7 +204,6 @@ def _most_in_time(request: Request, design: Design) -> int:
 
 
 def _look_up(request: Request, machine: Machine) -> Design:
-    """Look up everything that a request names except its builds, and plan its workloads."""
     sliced = request.sliced
     if sliced and request.external:
         raise CannotBeSliced("external servers cannot be paused")

@@ -33,8 +33,6 @@ TIMEOUTS = frozenset(
 
 
 class CannotBeSliced(UserError):
-    """The plan's cells cannot be interleaved in slices, for this `reason`."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; use --interleave cells")
         self.reason = reason

@@ -68,7 +68,6 @@ def of_manifest(path: Path) -> Request:
 
 
 def _config(folder: Path, config: str) -> str:
-    """A plan's config as the command line would name it."""
     if not configs.is_file(config, folder):
         return config
     try:

@@ -81,7 +81,6 @@ def notices(request: Request) -> tuple[str, ...]:
 
 
 def lacking(of_preset: Preset, labels: Sequence[str]) -> Iterable[str]:
-    """Notices about the publication's builds that are missing or replaced."""
     for build in of_preset.builds:
         plain = [label for label in labels if published_label(label) == build]
         other = next((replacement for replacement in of_preset.instead.get(build, ()) for label in labels
@@ -98,7 +97,6 @@ def published_label(label: str) -> str:
 
 
 def _here(wanted: Preset) -> tuple[str, ...]:
-    """The preset's builds that are available on this machine, or their replacements, each once."""
     if wanted.newest:
         return _newest(wanted)
     chosen: dict[str, None] = {}

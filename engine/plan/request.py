@@ -385,7 +385,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_guests(self) -> bool:
-        """Whether any cell runs in a guest, under a kernel other than the host's."""
         return self.kernel_by == "guest" and any(kernel != HOST for kernel in self.kernels)
 
     @property

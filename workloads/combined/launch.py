@@ -67,7 +67,6 @@ def _report(output: IO[bytes]) -> dict[str, msgspec.Raw]:
 
 
 def _fail(page: Page, slot: int, part: PartSpec, code: int) -> None:
-    """Record the failure of a launcher that could not do so itself."""
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
     page.set_error(slot, f"the client launcher of {part.name} ended: {ended}")
     page.set_word(slot, Word.STATE, State.FAILED)

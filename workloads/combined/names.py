@@ -28,7 +28,6 @@ class Part(NamedTuple):
 
 
 def parts_of(text: str, known: Collection[str]) -> tuple[Part, ...]:
-    """The workloads of a name, the main one first."""
     found: list[Part] = []
     for piece in _rejoined(text.split("+"), "+", known):
         name, _, argument = piece.partition(":")
@@ -37,7 +36,6 @@ def parts_of(text: str, known: Collection[str]) -> tuple[Part, ...]:
 
 
 def variants_of(pieces: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
-    """The names of a list that was split at its commas."""
     return tuple(_rejoined(pieces, ",", known))
 
 

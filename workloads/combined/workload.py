@@ -154,7 +154,6 @@ class Combined:
         return self.main.sizes()
 
     def _parts(self, record: Record) -> list[tuple[Workload, Record]]:
-        """Each part with its record, which gets all programs that were found."""
         programs = {"programs": record["programs"]} if "programs" in record else {}
         owners = (self.main, *self.background)
         return [(part, {**own, **programs}) for part, own in zip(owners, record["parts"], strict=True)]
@@ -165,7 +164,6 @@ class Combined:
         return tuple(f"{part.name}-beside" if part.name in taken else part.name for part in self.background)
 
     def _preparing(self, record: Record) -> Iterator[tuple[Step, Workload, Record, Step, str]]:
-        """Steps that prepare background workloads: step, workload, its record, its own step, its role."""
         for (part, own), role in zip(self._parts(record)[1:], self._roles(record), strict=True):
             for step in part.steps(own)[:-1]:
                 yield replace(step, name=f"{step.name}.{role}"), part, own, step, role
@@ -187,7 +185,6 @@ class Combined:
         )
 
     def _of_main(self, record: Record, step: Step) -> Step:
-        """A step as the main workload knows it."""
         (_, of_main), *_ = self._parts(record)
         return next(each for each in self.main.steps(of_main) if each.name == step.name)
 

@@ -138,7 +138,6 @@ class InsertGate:
                 os.eventfd_write(self._partners.wake_delete, 1)
 
     def _go_ns(self) -> int:
-        """Time at which this round's insert statement is in its queue."""
         if self._maker.rounds_made > self._round:
             return self._words[self._ring + 3 * (self._round % RING_ROUNDS)]
         return self._maker.go_ns
@@ -160,7 +159,6 @@ class InsertGate:
         return self._maker.rounds
 
     def _wait(self) -> None:
-        """Wait for the partner, then for the limiter, and count the time of each."""
         began_ns = active(self._page)
         while not self._ready():
             held = self._maker.rounds_made < self._round

@@ -76,12 +76,10 @@ def delete_template(form: str, table: str, rows: int) -> str:
 
 
 def min_key(table: str) -> str:
-    """Look up the smallest key; NULL on an empty table."""
     return f"SELECT min(transactionid) FROM {table}"
 
 
 def max_key(table: str) -> str:
-    """Look up the greatest key; NULL on an empty table."""
     return f"SELECT max(transactionid) FROM {table}"
 
 
@@ -107,7 +105,6 @@ def prepare_range(generation: Generation, table: str, kind: int) -> str:
 
 
 def point_query(table: str, keys: str) -> str:
-    """The point query: ten keys by the primary key."""
     return f"SELECT transactionid,productid,data FROM {table} WHERE transactionid IN ({keys})"
 
 

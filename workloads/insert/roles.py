@@ -175,7 +175,6 @@ def _insert_rounds(
 
 
 def _uncoupled(page: Page) -> Callable[[int], int]:
-    """The gate of an uncoupled stream: only STOP is checked."""
     words, stop = page.words, int(Control.STOP)
 
     def enter(_: int) -> int:
@@ -266,7 +265,6 @@ def query(context: RoleContext) -> None:
 
 
 def _streams_ended(context: RoleContext) -> Callable[[], bool]:
-    """A check whether the insert or the delete stream has ended; raises `Stopped` on STOP."""
     words, stop = context.page.words, int(Control.STOP)
     inserts, deletes = context.partners.insert_slot, context.partners.delete_slot
     first = context.page.slot(inserts) + Word.STATE

@@ -44,7 +44,6 @@ def text_buffer(generator: np.random.Generator) -> bytes:
 
 
 def _cells(texts: Iterable[str], words: int = 1) -> Words:
-    """NUL-padded texts, each as `words` 64-bit words."""
     table = np.array([text.encode() for text in texts], dtype=f"S{words * 8}").view(np.uint64)
     return table.reshape(-1, words) if words > 1 else table
 
@@ -76,8 +75,6 @@ def tables(price_type: str) -> Tables:
 
 
 class RowBlock:
-    """A matrix of row texts that is refilled with new draws."""
-
     def __init__(self, generator: np.random.Generator, text: bytes, price_type: str, rows: int) -> None:
         self.rows = rows
         self.price_in_cents = price_type == "real"

@@ -191,7 +191,6 @@ def plan_steps(
 
 
 def _with_prerequisites(form: Generation, selected: Iterable[str]) -> tuple[str, ...]:
-    """The chosen steps in order, preceded by those that a fresh cluster needs to run them."""
     wanted = {pick("step", name, {step: step for step in form.steps}) for name in selected}
     if wanted:
         wanted.add("l.i0")

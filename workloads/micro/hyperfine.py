@@ -27,7 +27,7 @@ OWN_WORDS = re.compile(r"^Error: Command .*terminated with non-zero exit code")
 
 
 class Failed(Exception):
-    """The task cannot be timed; the text says why."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ def version(words: str) -> tuple[int, ...]:
 
 
 def command(program: str, timed: Sequence[str], result: str) -> list[str]:
-    """Time one run of a program, passing its output on and writing the result to a file."""
     return [
         program, "-N", "--runs", "1", "--style", "none", "--output", "inherit", "--export-json", result,
         shlex.join(timed),

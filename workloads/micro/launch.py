@@ -65,7 +65,6 @@ def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
 
 
 def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
-    """Time the runs of the task's command with hyperfine; return the report's entries."""
     hyperfine, runs = spec.programs["hyperfine"], spec.options.runs
     every: list[Measured] = []
     work: list[dict[str, float]] = []

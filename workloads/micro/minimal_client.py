@@ -27,7 +27,7 @@ CONNECTION_GONE = (FileNotFoundError, ConnectionError)
 
 
 class NotYet(Exception):
-    """The server is starting up."""
+    pass
 
 
 def ask(place: str, user: str, database: str, sql: str) -> None:

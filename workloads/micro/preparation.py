@@ -88,7 +88,6 @@ def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
 
 
 def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
-    """The start of a server that was shut down, or killed."""
     crashed = task == "recovery"
     own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
     wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0

@@ -46,7 +46,6 @@ class Cluster:
 
     @property
     def log(self) -> Path:
-        """Output of initdb and of the server."""
         return self.data.parent / f"{self.data.name}.log"
 
     def initdb(self, *more: str) -> list[str]:
@@ -114,7 +113,6 @@ class Cluster:
         return 0
 
     def remove(self) -> None:
-        """Remove it and its log."""
         self.log.unlink(missing_ok=True)
         shutil.rmtree(self.data, ignore_errors=True)
 

@@ -135,7 +135,6 @@ class Micro:
 
 
 def _title(options: Options, tasks: tuple[Task, ...]) -> str:
-    """Amount of work, as far as it applies."""
     amounts = {
         "recovery": f"{options.recovery_wal} MB of WAL",
         "init": f"scale {options.pgbench_scale}",
@@ -154,7 +153,6 @@ def _programs(tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def _task(step: Record) -> Task:
-    """The task of a step's record. Raises ValueError for an unknown one."""
     try:
         return BY_STEP[step["name"]]
     except KeyError:

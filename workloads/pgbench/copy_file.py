@@ -37,7 +37,6 @@ def measured(path: Path) -> dict[str, int | str]:
 
 
 def _chunks(rows: int, seed: int) -> Iterator[bytes]:
-    """The file in parts. Rows are timestamped a second apart."""
     draws = random.Random(seed)
     times = [f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}+00" for second in range(min(rows, DAY_S))]
     for first in range(0, rows, CHUNK_ROWS):

@@ -105,7 +105,6 @@ class _Held:
         return execute(self._connection, sql.encode())
 
     def waiting(self) -> dict[int, int]:
-        """The backends that wait for their tables, by client."""
         found = self._execute(WAITING)
         rows = ([found.get_value(row, column) or b"" for column in (0, 1)] for row in range(found.ntuples))
         return {int(name.decode().removeprefix(TABLE)): int(pid) for name, pid in rows}

@@ -210,7 +210,6 @@ def _options(record: Record) -> CopyOptions:
 
 
 def _tables(record: Record) -> int:
-    """One table for each client of the largest step."""
     return max((int(step["clients"]) for step in record["steps"][1:]), default=1)
 
 

@@ -221,14 +221,12 @@ class Step:
             self.counting.thin(self.taken_every)
 
     def _pause_ms(self) -> int:
-        """Time until something must be done."""
         often = self.sliced or self.others is not None
         until_fresh_ms = (self._until_read_ns(clock()) - FRESH_NS) // 1_000_000
         pause_ms = OFTEN_MS if often else min(SELDOM_MS, max(OFTEN_MS, until_fresh_ms))
         return max(1, min(pause_ms, self._left_ns() // 1_000_000)) if self.timed else pause_ms
 
     def _until_read_ns(self, now_ns: int) -> int:
-        """Time until the engine next reads the counts."""
         return (self.start_ns + READ_OFFSET_NS - now_ns) % 1_000_000_000
 
     def _project(self, now_ns: int, at_once: bool) -> None:
@@ -238,12 +236,10 @@ class Step:
             self.projected_ns = now_ns
 
     def _left_ns(self) -> int:
-        """Remaining length of the step, in active time."""
         length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
     def _others_done(self) -> bool:
-        """Whether the main workload, in whose background this one runs, has done its work."""
         page = self.others
         return page is not None and all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
 
@@ -352,14 +348,11 @@ def first_backends(
 
 
 class _Watching:
-    """A connection that lists pgbench's backends."""
-
     def __init__(self, dsn: str, application: str) -> None:
         self._connection = open_connection(dsn)
         self._question = BACKENDS.format(application=application).encode()
 
     def backends(self) -> list[int]:
-        """Their pids, in order of their start."""
         result = execute(self._connection, self._question)
         return [int(result.get_value(row, 0) or 0) for row in range(result.ntuples)]
 
@@ -384,8 +377,6 @@ def _run(spec: Spec, page: Page) -> None:
 
 
 class OfStep(Protocol):
-    """The fields that all launchers' inputs share."""
-
     @property
     def page_fd(self) -> int: ...
 

@@ -70,7 +70,6 @@ class Counting:
         self.buffered = -(-self.buffered // factor)
 
     def take(self, line: Line) -> None:
-        """Count a transaction that has ended."""
         slot, number, outcome, _, ended_us, _, retries = line
         if not 0 <= slot < len(self._clients):
             return
@@ -207,7 +206,6 @@ def _with_stop(
 
 
 def _times_run(statement: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
-    """Executions of a statement: one in each of its script's transactions."""
     scripts, place = summary.get("scripts", []), statement["script"] - 1
     return (scripts[place].get("transactions") if place < len(scripts) else summary.get("processed")) or 0
 

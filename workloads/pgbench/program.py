@@ -159,14 +159,12 @@ class Pgbench:
         return _text(self._errors)
 
     def reason(self, scripts: Sequence[Script]) -> str:
-        """Why it ended or cannot continue, in one line."""
         if self.code is not None and self.code < 0:
             return f"pgbench ended: signal {-self.code}"
         return error_of(self.errors, scripts, str(self.folder))
 
 
 def _bound(fd: int) -> None:
-    """Free the part of a file in memory beyond `PRINTED_MAX_BYTES`."""
     size = os.fstat(fd).st_size
     if size > PRINTED_MAX_BYTES:
         length = ctypes.c_long(size - PRINTED_MAX_BYTES)

@@ -22,8 +22,6 @@ PATIENCE_NS = 1_000_000_000  # of active time, for a client without a later line
 
 
 class _Point(NamedTuple):
-    """A client's number of transactions at the end of one of them."""
-
     ended_ns: int
     done: int
 
@@ -94,7 +92,6 @@ class Slices:
             self._tell_next(active_ns)
 
     def finish(self) -> None:
-        """Report the rest: the log is complete."""
         self.look()
         while self._told < len(self._opened) and (closed_ns := self._closed_at(self._told)):
             following = self._told + 1
@@ -102,7 +99,6 @@ class Slices:
             self._tell_next(self.active_ns(closed_ns))
 
     def _closed_at(self, number: int) -> int:
-        """When a turn ended; 0 while it lasts."""
         return (
             self._closed[number] if number < len(self._closed) else slice_times.slice_time(self._page, number).closed_ns
         )
@@ -121,7 +117,6 @@ class Slices:
         self._told += 1
 
     def _done_by(self, client: _Client, active_ns: int) -> float:
-        """Transactions of a client at an active time after its `last`."""
         last = client.last
         if self._every == 1:
             return last.done

@@ -300,7 +300,6 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
 
 
 def _check(options: Options, scripts: Sequence[Script]) -> None:
-    """Raises ValueError for invalid combinations of options and scripts."""
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
         raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
@@ -358,7 +357,6 @@ def _read(specs: Sequence[str]) -> tuple[Script, ...]:
 
 
 def _files(scripts: Sequence[Script]) -> str:
-    """Names of the scripts, unless it is a single built-in one."""
     return ", ".join(script.name for script in scripts if not script.builtin or len(scripts) > 1)
 
 
