@@ -1,4 +1,1 @@
-"""Probes: scheduler and planner latency of running PostgreSQL servers, by bpftrace, at a known cost.
-
-`table` lists them, `session` runs one, `helper` is the only privileged part.
-"""
+"""Probes of running PostgreSQL servers by bpftrace: `table` lists them, `session` runs one, `helper` is privileged."""

@@ -62,10 +62,7 @@ class Attachment:
 
 
 def entry(code: bytes, machine: str, kernel: tuple[int, int]) -> tuple[str, bool]:
-    """The first instruction of a function, by name if known, and whether a hit there is slow.
-
-    Machines other than x86-64 have not been measured: nothing is slow there.
-    """
+    """The first instruction of a function, by name if known, and whether a hit is slow (measured on x86-64 only)."""
     if machine != "x86_64":
         return "unknown", False
     for name, pattern in CHEAP:
@@ -129,11 +126,7 @@ def resolve_all(
 
 
 def slow_hits(attachments: Mapping[str, tuple[Attachment, ...]], events: Iterable[Event]) -> int:
-    """Hits per statement that the kernel must single-step.
-
-    The return of a function costs nothing more: the entry is hit once in any case. Twins of one function are hit in
-    turn.
-    """
+    """Hits per statement that the kernel must single-step: entries only, since returns cost nothing more."""
     often = [event.name for event in events if not event.rare]
     return sum(any(one.slow and not one.at_return for one in attachments.get(name, ())) for name in often)
 
@@ -149,10 +142,7 @@ def keeps_frame_pointers(elf: Elf) -> bool:
 
 
 def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tuple[Attachment, ...]]) -> dict[str, Any]:
-    """Origin of a probe's figures, kept with them: program, kernel, binary, attach points by event.
-
-    `attach` is usdt, function, both (`function+usdt`), tracepoint or timer.
-    """
+    """Origin of a probe's figures: program, kernel, binary, attach points by event, and their kind as `attach`."""
     rare = {event.name for event in probe.events if event.rare}
     measured = [one for event, found in attachments.items() if event not in rare for one in found]
     kinds = "+".join(sorted({one.kind for one in measured}))

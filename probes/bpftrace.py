@@ -96,10 +96,7 @@ def parse_version(text: str) -> tuple[int, int] | None:
 def output(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> str:
-    """A program's output including errors, cut off at 64 KiB or `timeout_s`; the program and its children then end.
-
-    Raises OSError if it cannot be started.
-    """
+    """A program's output with errors, cut off (and the program ended) at 64 KiB or `timeout_s`. Raises OSError."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -41,7 +41,7 @@ def estimate(
     """Estimate a probe's cost at this statement rate; tiers 0 and 1 are always admitted.
 
     `statements_per_s` counts statements that pass the attach points: planned ones for planner and endpoint.
-    `slow_hits` are the hits per statement at slow entries: see `resolve.slow_hits`.
+    `slow_hits` are the hits per statement at slow entries: see `attach_points.slow_hits`.
     """
     entry = BY_ID[probe]
     if entry.tier < 2:

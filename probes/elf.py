@@ -47,10 +47,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elf:
-    """A program or library. `functions` are of .symtab, `exported` of .dynsym; either may be empty.
-
-    `usdt` are its USDT probes, as provider:name. Equality is identity: `read` returns one object per file.
-    """
+    """A program or library: functions of .symtab and of .dynsym (`exported`), `usdt` probes as provider:name."""
 
     path: str
     machine: str
@@ -77,10 +74,7 @@ class Elf:
 
 
 def read(path: Path) -> Elf:
-    """Read the ELF file at `path`, cached while the file is unchanged.
-
-    Raises ProbeError if it cannot be read, is not ELF (a wrapper script, say), or is of another kind.
-    """
+    """Read an ELF file, cached while it is unchanged. Raises ProbeError for anything else (a wrapper script, say)."""
     try:
         status = path.stat()
         return _read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))

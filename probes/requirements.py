@@ -77,10 +77,7 @@ class Finding:
 
 
 def facts(*, sudo: bool = False) -> Facts:
-    """Collect facts; change nothing and start only `bpftrace --version`, by the helper.
-
-    `sudo` says that sudo would start the helper without a password.
-    """
+    """Collect facts; start only `bpftrace --version`, by the helper. `sudo`: sudo would start it without a password."""
     wrapper = os.environ.get(HELPER, "")
     usable = not wrapper or shutil.which(wrapper) is not None
     version, missing = None, ""

@@ -121,10 +121,7 @@ def parse_kernel_stack(text: str) -> tuple[str, ...]:
 
 
 def parse_syscall(text: str, machine: str) -> tuple[str, int | None]:
-    """The name of the call in `/proc/PID/syscall`, and its file descriptor if its first argument is one.
-
-    'running' on a CPU; '' if it waits outside a call (a page fault, say), or nothing is known.
-    """
+    """Name and file descriptor (if any) of the call in `/proc/PID/syscall`; 'running' on a CPU; '' outside a call."""
     number, *arguments = text.split() or [""]
     if not number or number == "-1":
         return "", None
@@ -151,10 +148,7 @@ def parse_user_stack(text: str) -> tuple[str, ...]:
 
 
 def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
-    """Why a process must not be attached to; '' if it may be.
-
-    A stopped one must stay so; one in an uninterruptible wait cannot stop now, and would do so later.
-    """
+    """Why a process must not be attached to ('' if it may): a stopped or uninterruptible one would be stopped later."""
     if not snapshot.state:
         return "the process has exited"
     if snapshot.state in STOPPED_STATES:

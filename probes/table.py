@@ -1,7 +1,4 @@
-"""The nine probes: what each answers, needs, attaches to, reports and costs.
-
-To add a probe, add an entry here and its script in this folder.
-"""
+"""The nine probes. To add one, add an entry here and its script in this folder."""
 
 from __future__ import annotations
 
@@ -59,10 +56,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe; tier 0 needs no BPF. `hits` per statement are those of a simple statement that is planned.
-
-    For these, `first_us` of `budget` are paid once per statement.
-    """
+    """One probe; tier 0 needs no BPF. `hits` are those of a simple planned statement, as for `first_us` of `budget`."""
 
     id: str
     tier: int

@@ -57,10 +57,7 @@ class PrimaryMetric:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """A background workload of a step, with a verdict on its own rate in `unit`.
-
-    All its connections have one `role`, which no other workload has; `ages` and `threads` are theirs.
-    """
+    """A background workload: verdict on its rate in `unit`, a `role` of its own with its `ages` and `threads`."""
 
     role: str
     unit: str
@@ -311,8 +308,5 @@ class BackgroundWorkload(Protocol):
     """A workload that can run in the background of another's steps: see `workloads.combined`."""
 
     def background_plan(self, entries: Record) -> Plan:
-        """Plan it from options as text or values. Raises UnknownName or ValueError, each in one line.
-
-        The last of its steps is the load, without an end of its own; those before prepare it.
-        """
+        """Plan it from texts or values; the last step is the load, without an end. Raises UnknownName or ValueError."""
         ...

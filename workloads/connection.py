@@ -21,10 +21,7 @@ class SqlError(Exception):
 
 
 def open_connection(dsn: str) -> abc.PGconn:
-    """Open a connection.
-
-    Connects in steps, because libpq's blocking call would hold the interpreter lock, and thus stop all threads.
-    """
+    """Connect in steps: libpq's blocking call would hold the interpreter lock, and thus stop all threads."""
     connection = pq.PGconn.connect_start(dsn.encode())
     while (polled := connection.connect_poll()) in (pq.PollingStatus.READING, pq.PollingStatus.WRITING):
         if polled == pq.PollingStatus.READING:

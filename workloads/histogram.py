@@ -61,10 +61,7 @@ def merge(histograms: Iterable[Mapping[int, int]]) -> Counts:
 
 
 def quantile_us(histogram: Mapping[int, int], q: float) -> int | None:
-    """Upper bound in us of the smallest bucket at or below which at least the fraction `q` of values lie.
-
-    None for an empty histogram. `q` = 0.99 is the 99th percentile.
-    """
+    """Upper bound in us of the `q`-quantile's bucket (0.99: the 99th percentile); None for an empty histogram."""
     return quantiles_us(histogram, (q,))[0]
 
 

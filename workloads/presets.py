@@ -109,10 +109,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(map(str, self.plan.get("probes", ())))
 
     def entries(self, scale: str) -> dict[str, Any]:
-        """The plan file entries of this preset at a scale. Raises UnknownName for an unknown scale.
-
-        Settings and probes come with the workload's own plan.
-        """
+        """Entries of a plan file at this scale, without settings and probes. Raises UnknownName."""
         sizes: dict[str, Mapping[str, Any]] = dict(self.scales.items())
         plan = {name: value for name, value in self.plan.items() if name not in FIXED}
         if "script" in plan:  # files beside it

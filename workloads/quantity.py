@@ -1,7 +1,4 @@
-"""Numbers as people write them: `400k`, `20M`, `1e6`, `100 000`; times such as `1h` or `90s`; shares such as `2%`.
-
-The only parser of command line, plan files and Launch screen; below the engine, since workloads' options use it too.
-"""
+"""Numbers as people write them: `400k`, `1e6`, `100 000`, `1h`, `90s`, `2%`. The only parser, also for workloads."""
 
 from __future__ import annotations
 

@@ -32,10 +32,7 @@ def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
 
 
 def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
-    """Show the interface and return its exit code even if a signal ends it, so that the caller can clean up.
-
-    The interface needs time to restore the terminal.
-    """
+    """Show the interface and return its exit code even after a signal, once it has restored the terminal."""
     with subprocess.Popen(_command(out, run, options), env=own_modules()) as process:
         known = {number: signal.signal(number, lambda got, _: process.send_signal(got)) for number in ENDING}
         try:

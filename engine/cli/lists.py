@@ -98,10 +98,7 @@ def workloads() -> Listing:
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
-    """Everything that a plan can choose from, and the runs in `out`; without probes, which take longer.
-
-    Options have the fields of `workloads.options.Option`.
-    """
+    """Everything a plan can choose from (options as `workloads.options.Option`), and runs; without slow probes."""
     known = registry.workloads()
     return {
         "builds": builds().rows,

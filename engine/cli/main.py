@@ -63,10 +63,7 @@ class Bench(click.Group):
     """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
-        """Run a command and exit: every user error is one line on stderr and exit code 2.
-
-        Ctrl-C ends it with 130, SIGTERM with 143.
-        """
+        """Run a command and exit: with 2 and one line on stderr for user errors, 130 on Ctrl-C, 143 on SIGTERM."""
         terminated: list[int] = []
 
         def terminate(number: int, _: FrameType | None) -> None:

@@ -22,10 +22,7 @@ from workloads.options import Option
 
 
 class PathArgument(click.Path):
-    """A path that can be accessed, whether or not it exists.
-
-    Refuses early what the kernel would refuse later: empty and too long names, files in place of folders.
-    """
+    """A path that can be accessed, whether or not it exists; refuses bad names early."""
 
     def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
         super().__init__(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)

@@ -119,10 +119,7 @@ def _classes() -> dict[type[msgspec.Struct], list[str]]:
 
 
 def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read) -> Request:
-    """Take a command's values out of `values` and make a request of them, over the entries of a plan file.
-
-    `read` reads that file. Raises UserError for invalid values.
-    """
+    """Move a command's values into a request, over a plan file's entries, which `read` reads. Raises UserError."""
     plan: Path | None = values.pop("plan", None)
     named: Sequence[str] = values.pop("named", ())
     passed = {flag: values.pop(_name(flag), None) for flag in passed_options()}

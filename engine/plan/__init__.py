@@ -1,4 +1,1 @@
-"""From a request to a manifest: names checked, builds realised, order, size and time of the cells.
-
-Provides `prepare` and `estimate`. Starts no measurement.
-"""
+"""From a request to a manifest: names checked, builds realised, order, size and time of the cells. Measures nothing."""

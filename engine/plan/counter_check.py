@@ -29,10 +29,7 @@ class Perf:
 
 
 def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
-    """Find perf if the request counts events, and try it on this machine; in guests the steps try it.
-
-    Raises UserError if hardware counters are required but unavailable; otherwise that is a notice.
-    """
+    """Find and try perf if the request counts events. Raises UserError if it requires counters that are unavailable."""
     if request.counters == "off":
         return Perf()
     strict = request.counters == "hardware"

@@ -49,10 +49,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def of_manifest(path: Path) -> Request:
-    """Read the request from a run's manifest, which may be anybody's and names programs to execute.
-
-    Raises UserError, with file and entry, for a manifest that is damaged or of another schema.
-    """
+    """Read the request of a manifest, which may be anybody's and names programs. Raises UserError if it is invalid."""
     where = f"plan {path}"
     try:
         manifest = read_manifest(path.parent)
@@ -80,10 +77,7 @@ def _config(folder: Path, config: str) -> str:
 
 
 def request(entries: Mapping[str, Any]) -> Request:
-    """Make a request from entries and the preset that they name, checked against the workload's options.
-
-    Raises UserError for an unknown name, a wrong type, or a value out of bounds.
-    """
+    """Make a request from entries and their preset, checked against the workload's options. Raises UserError."""
     try:
         return _checked(presets.expanded(entries))
     except (UnknownName, ValueError) as error:

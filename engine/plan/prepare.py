@@ -45,10 +45,7 @@ class Prospect:
 
 
 def estimate(request: Request, out: Path) -> dict[str, Any]:
-    """Number of cells, time, space, steps and smallest detectable effect, in JSON form.
-
-    Builds nothing and runs no server. Raises UserError for any invalid name or number.
-    """
+    """Cells, time, space, steps and smallest detectable effect as JSON. Builds and runs nothing. Raises UserError."""
     check_names(request)
     guests.check(request)
     request, design, reason = decide(request, out)
@@ -179,10 +176,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
 
 
 def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
-    """Turn the plan of one build and one config into alternating cells without and with probes.
-
-    Raises UserError if a cell cannot run without the probes.
-    """
+    """Turn a plan of one subject into alternating cells without and with probes. Raises UserError if impossible."""
     manifest = prospect.manifest
     if planstats.PROBE in manifest.observers:
         raise UserError(

@@ -22,10 +22,7 @@ NOT_EXTERNAL = ("configs", "kernels", "interleave")  # entries that external ser
 
 
 def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's entries over those of the preset that it names.
-
-    Raises UnknownName or ValueError for an unknown name, and UserError if none of the preset's builds is available.
-    """
+    """A plan's entries over those of its preset. Raises UnknownName or ValueError, or UserError without any build."""
     name = entries.get("preset")
     if not isinstance(name, str):
         return dict(entries)
@@ -51,10 +48,7 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request, tuple[str, ...]]:
-    """The request without those builds of its preset that cannot be realised, and a line about each.
-
-    Builds that the user named stay. Raises UserError if no build is left.
-    """
+    """The request without its preset's unavailable builds, and a line about each. Raises UserError if none is left."""
     name = request.options.get("preset")
     if not isinstance(name, str) or request.builds != _here(preset(name)):
         return request, ()

@@ -413,10 +413,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_of(entries: Mapping[str, Any]) -> Request:
-    """Make a request from its JSON form; entries of other names are the workload's options, which it checks.
-
-    Raises UnknownName or ValueError for an invalid value.
-    """
+    """Make a request from its JSON form; other entries are workload options. Raises UnknownName or ValueError."""
     names = {option.name for option in options_of(Request)}
     options = {name: value for name, value in entries.items() if name not in names}
     request = checked(Request, {name: value for name, value in entries.items() if name in names})

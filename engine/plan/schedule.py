@@ -21,10 +21,7 @@ def subjects(
     kernels: Sequence[str] = (HOST,),
     variants: Sequence[str] = ("",),
 ) -> tuple[Subject, ...]:
-    """Combine every build, config, kernel and variant, the base build first and followed by its A/A control.
-
-    Raises UserError if the base is not among the builds.
-    """
+    """Combine builds, configs, kernels and variants, the base and its A/A control first. UserError for a wrong base."""
     if base not in builds:
         raise unknown("base", base, builds)
     ordered = [base, *(build for build in builds if build != base)]

@@ -33,10 +33,7 @@ class Load:
 
 
 def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
-    """Plan a request's workloads, the base first. Raises UnknownName or ValueError with a message of one line.
-
-    `options` are those of the workload that gives the steps.
-    """
+    """Plan a request's workloads, the base (with `options`) first. Raises UnknownName or ValueError, in one line."""
     main = workload(request.workload)
     planned = main.plan(checked(main.options, options))
     variants = [(variant, background_of(variant)) for variant in request.variants]
@@ -58,10 +55,7 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
 def recorded(
     load: Load, programs: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Record a workload for the manifest, with all programs that the run needs. Raises UserError.
-
-    `left_out` are the steps that some of the builds (`labels`) cannot do.
-    """
+    """Record a workload for the manifest, without the steps `left_out` by some builds (`labels`). Raises UserError."""
     record = load.plan.record
     if programs:
         record = {**record, "programs": dict(programs)}

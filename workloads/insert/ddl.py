@@ -109,9 +109,6 @@ def point_query(table: str, keys: str) -> str:
 
 
 def prepare_point(table: str, wide_keys: bool) -> str:
-    """PREPARE of the point query; executed as `EXECUTE point(...)`.
-
-    The reference declares its keys `int` although the column is bigint; that works until keys pass 2**31.
-    """
+    """PREPARE of the point query. Keys are `int`, as in the reference, unless they pass 2**31 (`wide_keys`)."""
     types = ",".join(["bigint" if wide_keys else "int"] * QUERY_ROWS)
     return f"PREPARE point({types}) AS {point_query(table, ','.join(f'${n + 1}' for n in range(QUERY_ROWS)))}"

@@ -74,10 +74,7 @@ def point_prepares(table: str, protocol: str, max_key: int) -> list[str]:
 
 
 def point_statements(table: str, protocol: str, generator: np.random.Generator) -> Callable[[int, int], bytes]:
-    """Make a function that returns the next point query for the keys [lo, hi): ten keys, uniform and independent.
-
-    Uniform numbers are drawn in blocks; the bounds are applied to each query, since the low key moves.
-    """
+    """Make a function that returns the next point query for the keys [lo, hi): ten keys, uniform and independent."""
     keys = ",".join(["%d"] * ddl.QUERY_ROWS)
     template = (ddl.point_query(table, keys) if protocol == "simple" else f"EXECUTE point({keys})").encode()
     width = ddl.QUERY_ROWS

@@ -62,8 +62,5 @@ def sizes_of(generation: str, scale: str | int) -> Sizes:
 
 
 def pause_seconds(rows_loaded: int, scale: float = 1.0) -> float:
-    """Length of the pause, including vacuum and checkpoint: the reference's X, scaled.
-
-    `rows_loaded` counts l.i0's rows over all clients. If the work takes longer, the pause has no sleep.
-    """
+    """Length of the pause with vacuum and checkpoint: the reference's X, scaled. `rows_loaded` is over all clients."""
     return scale * min(1200.0, 60 + rows_loaded / 1_000_000)

@@ -59,10 +59,7 @@ def command(program: str, timed: Sequence[str], result: str) -> list[str]:
 def time_once(
     program: str, timed: Sequence[str], folder: str, environment: Mapping[str, str], check: Callable[[], None]
 ) -> Measured:
-    """Run a program once in a folder. `check` is called meanwhile, and may raise to abandon the run.
-
-    Raises Failed, with the program's last line, if it fails.
-    """
+    """Run a program once in a folder; `check` may raise to abandon it. Raises Failed with the program's last line."""
     result, words = (os.memfd_create(name) for name in ("result", "words"))
     try:
         process = subprocess.Popen(

@@ -46,11 +46,7 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A command to time, in a folder, with an environment; and `empty`, which does nothing.
-
-    `done` is called after the timing, and returns the CPU seconds of servers other than the cell's that the command
-    did not wait for itself.
-    """
+    """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers."""
 
     command: list[str]
     empty: list[str]

@@ -172,10 +172,7 @@ class Session:
 
 
 def kill_all(pid: int) -> None:
-    """SIGKILL a process that leads a group, its group, and its children: a server's children lead their own groups.
-
-    The parent first, so that it cannot tell the others to end.
-    """
+    """SIGKILL a group's leader (first, so that it cannot end the rest), the group, and its children, also leaders."""
     children = _children(pid)
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -185,10 +182,7 @@ def kill_all(pid: int) -> None:
 
 
 def reap(patience_s: float = STOP_S) -> float:
-    """Wait for all children of this process, including orphans of its programs; return the CPU time that they used.
-
-    A cluster cannot be restarted while a process of its server is left. Raises Failed if one does not end.
-    """
+    """Wait for all children, orphans included; return their CPU time. Raises Failed if one does not end."""
     used_s, until_s = 0.0, time.monotonic() + patience_s
     while True:
         try:

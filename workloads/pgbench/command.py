@@ -89,10 +89,7 @@ def run(
 
 
 def several(scripts: Sequence[Script]) -> bool:
-    """Whether to report by statement, which costs pgbench 0.3 %.
-
-    Not for a built-in script of one short statement: pgbench's clock would then stand still, see `CLOCK`.
-    """
+    """Whether to report by statement (0.3 % slower); not for one short built-in statement, see `CLOCK`."""
     if any(script.builtin and script.name == BUILTIN["select"] for script in scripts):
         return False
     return any(script.builtin or sum(text[0] != "\\" for _, text in commands(script.text)) > 1 for script in scripts)

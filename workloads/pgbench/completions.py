@@ -25,10 +25,7 @@ class _Point(NamedTuple):
 
 @dataclass(eq=False)
 class Ends:
-    """The clients of a step that began at `began_ns`, each of which does `transactions` transactions.
-
-    A line of the log stands for `every` transactions.
-    """
+    """Clients of a step begun at `began_ns`, with `transactions` each; a line of the log stands for `every`."""
 
     clients: int
     transactions: int

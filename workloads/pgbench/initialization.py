@@ -1,7 +1,4 @@
-"""The first step: make the tables, identically for all servers, read them into memory, and try the scripts.
-
-A warm-up measures the transactions per second, and so how many of them may be logged.
-"""
+"""The first step: make the same tables for all servers, load them into memory, try the scripts, measure a warm-up."""
 
 from __future__ import annotations
 

@@ -333,11 +333,7 @@ class Step:
 def first_backends(
     has_opened_logs: Callable[[], bool], backends: Callable[[], list[int]], wait: Callable[[], None]
 ) -> set[int]:
-    """The backends of pgbench's first connection, which inspects the tables, once it has opened its logs.
-
-    A backend that was found with the logs unopened before and after is that connection's; otherwise it may be a
-    client's.
-    """
+    """Backends of pgbench's first connection, which inspects the tables: those seen with the logs still unopened."""
     found: set[int] = set()
     while not has_opened_logs():
         now = backends()
@@ -391,10 +387,7 @@ S = TypeVar("S", bound=OfStep)
 
 
 def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], int] = lambda _: 0) -> int:
-    """Run a launcher, whose standard input is a step of that class; return its exit code.
-
-    `first_of` returns its first slot in the page.
-    """
+    """Run a launcher on a step from standard input; return its exit code. `first_of` gives its first slot."""
     die_with_parent(os.getppid())
     name_process("pgbench launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)

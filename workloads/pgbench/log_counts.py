@@ -23,10 +23,7 @@ STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
 
 @dataclass(slots=True)
 class _Client:
-    """State of one client. `number` is of its last transaction in the log, which ended at `last_ns`.
-
-    `base` is the index of its first word, and `done` its number of transactions by the log.
-    """
+    """A client: `number` and `last_ns` of its last logged transaction, `base` of its words, `done` by the log."""
 
     base: int
     before: int = 0  # `number` when the step began

@@ -72,10 +72,7 @@ def timed(script: Script) -> str:
 
 
 def read(spec: str) -> Script:
-    """Read FILE or FILE@WEIGHT or, if there is no such file, a unique prefix of a built-in script's name.
-
-    Raises ValueError if there is no such script.
-    """
+    """Read FILE or FILE@WEIGHT, else a unique prefix of a built-in script's name. Raises ValueError."""
     path, at, weight = spec.rpartition("@")
     if not at:
         path, weight = spec, "1"
@@ -126,10 +123,7 @@ def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """The commands of a script as pgbench counts them: the line (from 1) that each begins in, and its text.
-
-    A command of pgbench's own, which ends any SQL before it, has its name in lower case right after the backslash.
-    """
+    """A script's commands as pgbench counts them: first line (from 1) and text, pgbench's own in lower case."""
     found: list[tuple[int, str]] = []
     line, begun, sql, place = 1, 0, "", 0
 
@@ -192,10 +186,7 @@ def waits(scripts: Iterable[Script]) -> bool:
 
 
 def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
-    """The reason of a failure in one line, from pgbench's standard error, with script and line.
-
-    `folder` held the scripts' files, and is removed from their names.
-    """
+    """A failure's reason in one line, from pgbench's standard error, with script (without `folder`) and line."""
     text = errors.replace(f"{folder}/", "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if found := OF_SQL.search(text):

@@ -34,10 +34,7 @@ STATEMENT = re.compile(r"\s+([\d.]+)((?:\s+\d+){0,2})\s+(\S.*)")
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The totals and, in `statements`, each command's script (from 1), text, mean ms, failures, retries.
-
-    With several scripts, `scripts` has each one's name and transactions.
-    """
+    """Totals, `statements` (script from 1, text, mean ms, failures, retries); of several, `scripts` (transactions)."""
     found: dict[str, Any] = {}
     scripts: list[dict[str, Any]] = []
     statements: list[dict[str, Any]] = []
