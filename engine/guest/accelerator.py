@@ -1,7 +1,7 @@
 """What runs a guest's instructions: KVM where it works, else emulation.
 
-That /dev/kvm can be opened proves nothing: there are hosts whose KVM runs none but specially built guests. So a guest
-is booted, once per boot of the host.
+An openable /dev/kvm proves nothing: some hosts' KVM runs only specially built guests. So a guest is booted, once per
+boot of the host.
 """
 
 from __future__ import annotations

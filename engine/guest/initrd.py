@@ -1,7 +1,7 @@
 """A guest's first file system: busybox, one init script, and only the modules that are needed to mount the root.
 
-What depmod would say is read from the modules themselves, since distributions' packages lack modules.dep. A kernel
-takes several archives one after another as one, so what is the same for all cells of a kernel is made once.
+Dependencies are read from the modules themselves, since distributions' packages lack depmod's modules.dep. A kernel
+accepts concatenated archives, so the part shared by all cells of a kernel is made once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Runs on the clients' host, one for a run: answers questions, and starts the clients of one step at a time.
+"""The agent of a run on the clients' host: answers requests, and starts the clients of one step at a time.
 
-    python -m engine.remote.agent FOLDER PYTHON…     FOLDER is a private one, PYTHON what starts the launchers
+    python -m engine.remote.agent FOLDER PYTHON…     FOLDER is a private one, PYTHON the command for launchers
 
-It ends, and its clients with it, when its standard input does: the connection is gone, and with it the engine.
-While clients work it does so, too, when nobody has asked anything for a while, as when a cable was pulled.
+It ends with its standard input, and its clients with it: the connection and the engine are gone. While clients work it
+also ends after a silence, as when a cable was pulled.
 """
 
 from __future__ import annotations

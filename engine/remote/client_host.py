@@ -1,7 +1,7 @@
-"""The host that clients run on, as an open connection: one ssh, through which everything goes there and comes back.
+"""The host that clients run on, as an open connection: one ssh, which carries everything.
 
-What is begun there ends with the connection, whatever ends that: the shell there removes the private folder as soon as
-the agent has ended, and the agent ends when its input does.
+What is started there ends with the connection, for whatever reason: the agent ends when its input does, and then the
+remote shell removes the private folder.
 
 PGBED_SSH (`ssh` in config.toml) names another ssh.
 """

@@ -1,8 +1,8 @@
-"""The launcher of a step whose clients run on another host: keeps the page here as theirs is there.
+"""The launcher of a step with remote clients: mirrors their page in the local one.
 
-What it is given on standard input is a `Relay`. To the engine it is a launcher like any other. Once a second, just
-before the engine samples, it fetches all words that have changed; in between, how long statements have been in flight.
-Times are of this machine's clock when they stand in the page.
+It reads a `Spec` from standard input; to the engine it is a launcher like any other. Once a second, just before the
+engine samples, it fetches all changed words; in between, how long statements have been in flight. It converts times to
+this machine's clock.
 """
 
 from __future__ import annotations
