@@ -78,7 +78,7 @@ def size_bytes(value: str, default_unit: str) -> int:
 
 
 def number(text: str) -> int | float:
-    """Integers stay integers."""
+    """An int if possible, else a float."""
     try:
         return int(text)
     except ValueError:

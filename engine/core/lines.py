@@ -65,7 +65,7 @@ class LineBuffer:
 
 
 class Lines:
-    """Both directions; descriptors stay the caller's. `writing` must be non-blocking for timeouts of writes."""
+    """Both directions of a connection; the caller closes them. For timeouts of writes, `writing` must not block."""
 
     def __init__(self, reading: int = -1, writing: int = -1, max_bytes: int = MAX_BYTES) -> None:
         self.reading, self.writing = reading, writing
@@ -79,7 +79,7 @@ class Lines:
         return bool(self._lines) or self._buffer.begun
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """Without a timeout, wait forever. Raises LineError."""
+        """Return the next line; without a timeout, wait forever. Raises LineError."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._lines:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())

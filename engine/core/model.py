@@ -120,7 +120,7 @@ def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Su
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A fresh cluster and its steps. `ordinal` counts from 0 in time; `repeat` from 1 and pairs cells of subjects."""
+    """One fresh cluster and its steps. `ordinal` is its place in time, from 0; `repeat`, from 1, pairs cells."""
 
     id: str
     ordinal: int
@@ -235,7 +235,7 @@ class Manifest:
         return self.configs[config_key(subject.config, subject.build)]
 
     def kernel(self, label: str) -> Kernel | None:
-        """None for the host's kernel."""
+        """The kernel of a label; None for the host's."""
         return next((kernel for kernel in self.kernels if kernel.label == label), None)
 
     def in_guest(self, subject: Subject) -> bool:
@@ -253,7 +253,7 @@ class Manifest:
 
     @property
     def design(self) -> str:
-        """`cells`, or `slices of 50 ms`."""
+        """`cells` or `slices of 50 ms`."""
         return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
 
 

@@ -18,7 +18,7 @@ _BY_TYPE = {"": "", "Lock": "lock", "IO": "io", "LWLock": "latch", "BufferPin": 
 
 
 def kind_of(event: str) -> str:
-    """Names of WAL waits differ: `LWLock:WALWriteLock` in 12, `IO:WALSync`, `IO:WalSync` from 17 on."""
+    """One of `KINDS`. WAL waits are `LWLock:WALWriteLock` in 12, `IO:WALSync` later, `IO:WalSync` from 17 on."""
     kind, _, name = event.partition(":")
     if kind in ("IO", "LWLock", "IPC") and "wal" in name.lower():
         return "wal"

@@ -48,7 +48,7 @@ def check_free(address: str, port: int, count: int) -> None:
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
-    """The caller closes it. Raises OSError."""
+    """A listening socket for the caller to close. Raises OSError."""
     bound = _bound(address, port)
     bound.listen()
     return bound

@@ -103,7 +103,7 @@ def restore_left(folder: Path = LEFT) -> list[str]:
 
 @contextmanager
 def _kept(before: Mapping[str, str]) -> Iterator[None]:
-    """Only root's record is read, as only root can set values. Raises UserError if another run has the device."""
+    """Record values within the block; only root's record is read. Raises UserError if another run has the device."""
     with ExitStack() as opened:
         if before:
             LEFT.mkdir(mode=0o700, exist_ok=True)

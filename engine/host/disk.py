@@ -56,7 +56,7 @@ def _entries(folder: Path) -> Iterator[os.stat_result]:
 
 
 def write_text(path: Path, text: Visible) -> None:
-    """Do not wait for a pipe's reader. Raises OSError, leaving no partial file."""
+    """Write a file, without waiting for a pipe's reader. Raises OSError, leaving no partial file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEVER_WAIT, 0o666)
     os.set_blocking(descriptor, True)
     try:

@@ -57,7 +57,8 @@ _BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns
 
 
 def record(path: Path) -> EnvironmentRecord:
-    """Takes a third of a second to measure the CPUs' speed and load; storage is that of `path`, which may not exist."""
+    """Takes a third of a second to measure the CPUs' speed and load. Storage is that of `path`, which may be missing.
+    """
     path = existing(path)
     try:
         device = device_of(path)
@@ -97,7 +98,7 @@ def _machine() -> str | None:
 
 
 def _adapters() -> str:
-    """Built-in addresses only, not those assigned by a boot or a container."""
+    """Built-in addresses of network adapters, not those assigned by a boot or a container."""
     adapters = (path for path in NETWORK.glob("*") if (path / "device").exists())
     addresses = (_text(path / "address") for path in adapters if _text(path / "addr_assign_type") == "0")
     return " ".join(sorted(address for address in addresses if address and address.strip("0:")))

@@ -29,7 +29,7 @@ def is_name(text: str) -> bool:
 
 
 def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | None:
-    """The first symlink, FIFO, device or socket below a folder not `passed_over`, by relative path."""
+    """The first symlink, FIFO, device or socket below a folder; `passed_over` gets relative paths."""
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = Path(parent, name)
@@ -42,7 +42,7 @@ def strange_file(folder: Path, passed_over: Callable[[str], bool]) -> Path | Non
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
-    """Raises OSError, also for anything but a regular file, and for a symlink unless `follow`."""
+    """A descriptor for the caller to close. Raises OSError unless the file is regular; a symlink needs `follow`."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW), 0o644)
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):

@@ -159,7 +159,7 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: Path) -> Mount | None:
-    """None if the mount table cannot be read."""
+    """The mount that holds a path; None if the mount table cannot be read."""
     wanted = os.fspath(path.resolve())
     best: Mount | None = None
     try:

@@ -15,7 +15,7 @@ VARIABLE = "PGBED_INSTALL"
 
 
 def install(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
-    """Reports failures without raising: the caller that looks for a program says what its absence means."""
+    """Install packages by program. Never raises: the caller that looks for a program reports its absence."""
     installer = os.environ.get(VARIABLE)
     if not installer or not packages:
         return

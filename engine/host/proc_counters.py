@@ -26,7 +26,7 @@ class Look:
 
 
 def look(pid: int) -> Look | None:
-    """None if the process is gone. Events that this kernel does not count are absent."""
+    """A process now; None if it is gone. Events that this kernel does not count are absent."""
     folder = Path(f"/proc/{pid}")
     try:
         stat, status = (folder / "stat").read_bytes(), (folder / "status").read_bytes()
@@ -58,7 +58,7 @@ def _read(path: Path) -> bytes:
 
 
 class ProcCounting:
-    """Like `perf.Counting`, but never raises; of children that ended by `stop`, only CPU time (in ticks) and faults."""
+    """Like `perf.Counting`, but never raises; of children that have ended, only CPU time (in ticks) and faults."""
 
     user_only = False
 

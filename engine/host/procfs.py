@@ -73,7 +73,7 @@ def added_up(tasks: Collection[Task]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Times in ns, truncated to ticks; `start_ticks` tells processes with the same pid apart."""
+    """Fields of `/proc/PID/stat`: times in ns, truncated to ticks; `start_ticks` tells reused pids apart."""
 
     state: str
     parent: int
@@ -107,7 +107,7 @@ def number_after(data: bytes, label: bytes) -> int:
 
 
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
-    """Labels are searched for after the previous one, for speed: hundreds per second. `io` may be empty."""
+    """A task from its three files; `io` may be empty. Searches forward only, as it runs hundreds of times a second."""
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
     at = status.index(b"\nState:") + 7
     state = status[at : at + 4].strip()[:1].decode()

@@ -160,7 +160,7 @@ def install(run: Path, words: list[str], log: Path, root: Path = ROOT) -> None:
 
 
 def _exports() -> dict[str, str]:
-    """Without the user's own search path for Python."""
+    """The command's environment, without the user's own search path for Python."""
     kept = {
         name: value
         for name, value in os.environ.items()

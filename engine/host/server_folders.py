@@ -19,7 +19,7 @@ class ServerError(UserError):
 
 
 def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
-    """Raise ServerError if `account` cannot run `build` (or, without, clients) in `folder`, which need not exist."""
+    """Raise ServerError if `account` cannot run `build`, or clients if None, in `folder`, which need not exist."""
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(

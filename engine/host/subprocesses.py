@@ -35,7 +35,7 @@ class Answer:
 
 
 def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
-    """Run until it ends, then kill its process group. Raises UserError if it fails to start, or exceeds a limit."""
+    """Run a program to its end, then kill its process group. Raises UserError if it cannot start or exceeds a limit."""
     program = command[0]
     try:
         child = subprocess.Popen(

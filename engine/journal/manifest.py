@@ -31,7 +31,7 @@ class _Workload:
 
 
 def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
-    """Raises UserError if damaged or missing; `signed`: also if not signed by this user (`signature`)."""
+    """Raises UserError if the manifest is damaged or missing, and with `signed` if this user did not sign it."""
     return manifest_of(read_record(run, signed=signed), run)
 
 

@@ -191,7 +191,7 @@ class JournalReader:
         after_ns: int = 0,
         until_ns: int = FAR_NS,
     ) -> list[Row]:
-        """Rows of role_second; `which` and `step` are SQL, ?1 is `id`. Bounded by the step's times, as the table is."""
+        """Rows of role_second; `which` and `step` are SQL, ?1 is `id`. The step's time is there for the index."""
         began, ended = (f"(SELECT {column} FROM step WHERE id = {step})" for column in ("started_ns", "ended_ns"))
         within = f"t_ns > max(?2, {began}) AND t_ns <= min(?3, coalesce({ended} + {LAST_TICK_NS}, ?3))"
         where, order = f"{which} AND {within}", "t_ns, role_id"
@@ -319,7 +319,7 @@ def _counts(service: bytes, where: str) -> histogram.Counts:
 
 
 def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str]]) -> dict[str, Attempt]:
-    """Per group from one engine start: the last in which the whole group finished, else the last."""
+    """The attempts of one engine start per group: the last in which all of it finished, else the last of any."""
     chosen: dict[str, Attempt] = {}
     for group in groups:
         by_start: dict[int, dict[str, Attempt]] = {}
@@ -335,7 +335,7 @@ def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str
 
 
 def chosen_attempts(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
-    """The last that finished, else the last."""
+    """The last attempt at each cell that finished, else the last."""
     chosen: dict[str, Attempt] = {}
     for attempt in attempts:
         if attempt.state == "finished" or attempt.cell not in chosen or chosen[attempt.cell].state != "finished":

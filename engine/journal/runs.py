@@ -32,7 +32,7 @@ def reference(run: Path) -> str:
 
 
 def runs_in(out: Path) -> list[Path]:
-    """Newest first; empty if the folder cannot be read."""
+    """Runs below a folder, newest first; empty if it cannot be read."""
     try:
         with os.scandir(out) as entries:
             folders = [Path(entry.path) for entry in entries if entry.is_dir()]
@@ -57,7 +57,7 @@ def is_run(folder: Path) -> bool:
 
 
 def find_run(name: str | None, out: Path) -> Path:
-    """A run from a path or a unique name, prefix or suffix below `out`; None: the newest. Raises UserError."""
+    """A run by path, or by unique name, prefix or suffix below `out`; the newest for None. Raises UserError."""
     if name is not None and os.path.exists(Path(name) / "manifest.json"):  # noqa: PTH110 (false, however long)
         path = Path(name)
         return path.resolve() if path.name in ("", "..") else path.absolute()

@@ -88,7 +88,7 @@ def _digest(run: Path, manifest: bytes, key: bytes) -> str:
 
 
 def _key(*, make: bool) -> bytes:
-    """Raises UserError if others can read or own the key, OSError if it does not exist."""
+    """Raises UserError if others can read the key, or one of them owns it, OSError if it does not exist."""
     path = key_path()
     try:
         if make and not path.exists():

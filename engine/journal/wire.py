@@ -34,7 +34,7 @@ Change = tuple[str | Row, ...]
 
 
 class Wire:
-    """A guest's rows, gathered and sent on commit by `say`; `found` is the journal's when the guest began."""
+    """A guest's rows, gathered and sent by `say` on commit; `found` is what the run had found when the guest began."""
 
     def __init__(
         self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int], found: Mapping[str, Any]

@@ -225,7 +225,7 @@ class JournalWriter:
     def begin_step(
         self, attempt: int, ordinal: int, name: str, kind: str, work: int, plan: Mapping[str, Any], t_ns: int
     ) -> int:
-        """The caller commits."""
+        """Record the start of a step; return its id. The caller commits."""
         return self._insert(
             "step",
             attempt_id=attempt,

@@ -74,7 +74,7 @@ Found = tuple[Connection, Change]
 
 
 class Ticked(NamedTuple):
-    """`seconds` are fields of journal rows; `outcomes` of failures only; `times` are (client, end, duration)."""
+    """One interval. `seconds` are values of journal rows, `outcomes` only failures, `times` (client, end, duration)."""
 
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
@@ -112,7 +112,7 @@ class _Interval(NamedTuple):
 
 
 class Connections:
-    """`all` by slot. Created once clients have reached the barrier; raises OSError if one has ended."""
+    """The connections, `all` by slot, once clients have reached the barrier. Raises OSError if one has ended."""
 
     def __init__(self, step: Step, page: Page | None, server: ServerSample) -> None:
         roles = step.roles if page is not None else ()
@@ -158,7 +158,7 @@ class Connections:
             reader.close()
 
     def observe(self, observed: Observed, aged: Callable[[int], int]) -> None:
-        """Take ages from the server for connections without one on the page; `aged` converts to active time."""
+        """Take the server's ages for connections without one on the page; `aged` converts an age to active time."""
         if not self.asked:
             return
         self._ages_ns[:] = 0

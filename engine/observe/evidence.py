@@ -12,7 +12,7 @@ from engine.postgres.serverlog import LogEvent
 
 @dataclass(frozen=True, slots=True)
 class RoleSecond:
-    """An interval; `wait` is None if the server did not answer; `limited_ns` is the client's rate limiter's sleep."""
+    """One interval. `wait` is None without an answer from the server; `limited_ns` is sleep of the rate limiter."""
 
     t_ns: int
     dt_ns: int

@@ -14,7 +14,7 @@ UPPER_US: Ints = np.array([histogram.bounds(bucket)[1] for bucket in range(histo
 
 
 class Fresh(NamedTuple):
-    """`packed` by connection as of `histogram.pack`; `longest_us` are bounds of the highest buckets, or 0."""
+    """New counts: `packed` like `histogram.pack`, and `longest_us`, bounds of the highest buckets, or 0."""
 
     packed: list[bytes]
     longest_us: Ints

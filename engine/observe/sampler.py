@@ -43,7 +43,7 @@ Relations = Callable[[Role], frozenset[str]]  # tables used by a role
 
 
 class StepSampler:
-    """Created once clients have reached the barrier: `begin`, `watch` often, `finish` when all roles are done."""
+    """Samples one step, from when its clients wait at the barrier: `begin`, `watch` often, then `finish`."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class StepSampler:
 
     @property
     def _may_ask(self) -> bool:
-        """Not while stopped in a status update: a backend that reads it would spin until the server continues."""
+        """Not while it is paused: a backend stopped in a status update would make the one that asks spin."""
         return not self._connections.asked or self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
@@ -264,7 +264,7 @@ class StepSampler:
         return difference(before.counters(), after.counters()) if before is not None and after is not None else {}
 
     def _observe(self, least_age_s: float = 0.0) -> Observed:
-        """Waits of backends, empty if the server does not answer; `least_age_s`: only ages that may mean a stall."""
+        """Waits of backends; empty, with ages kept, if the server does not answer. `least_age_s` limits the query."""
         if not self._may_ask:
             return self._observed
         try:

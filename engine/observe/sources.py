@@ -18,7 +18,7 @@ UNSEEN_SERVER = ServerSample({}, {}, {})  # for invisible processes
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Outlive a step. An external server has only its own statistics: no processes, host or log."""
+    """What the steps of a cell are watched through. An external server has no processes, host or log."""
 
     journal: JournalWriter
     processes: ServerProcesses | None
@@ -32,7 +32,9 @@ class Sources:
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
     def server(self, last: ServerSample | None = None, *, whole: bool = True) -> ServerSample:
-        """Raises MonitorError if it has exited, and without `last`. Not `whole`: see `ServerProcesses.sample`."""
+        """All server processes, or `last` if they have ended; without it raises MonitorError. See
+        `ServerProcesses.sample`.
+        """
         if self.processes is None:
             return UNSEEN_SERVER
         sample = self.processes.sample(whole=whole) or last

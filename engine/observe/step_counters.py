@@ -28,7 +28,7 @@ NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 @dataclass(slots=True)
 class Counted:
-    """By role and event; `note` says what is missing, and why; `by_perf`: perf was attached during the step."""
+    """Counts by role and event; `note` says what is missing; `by_perf`: perf was attached during the step."""
 
     roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     note: str = ""
@@ -53,13 +53,13 @@ def kernel_only(lack: str) -> str:
 
 
 def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> dict[int, str]:
-    """By pid. Processes started later, such as parallel workers, count as the postmaster's, whose children they are."""
+    """Roles by pid. Processes started later, such as parallel workers, are counted with the postmaster."""
     others = {pid: OTHERS for pid in (postmaster, *children(postmaster)) if pid != monitor}
     return others | {pid: role for pid, role in backends.items() if pid in others}
 
 
 def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, dict[str, EventCount]], list[str]]:
-    """Drop events that had a counter for less than half of the time (others use counters, too); return remarks."""
+    """Drop events counted for less than half of the time, as others use counters, too; return remarks on them."""
     kept: dict[str, dict[str, EventCount]] = {role: {} for role in roles}
     withheld, shares = set[str](), list[float]()
     for role, counts in roles.items():
@@ -83,7 +83,7 @@ class StepCounters:
     """Counts over the processes of one step. Never raises: if nothing can be counted, the note says why."""
 
     def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
-        """With a `lack` of perf, count from /proc. `roles`, by pid, may change while perf attaches."""
+        """With a `lack` of perf, count from /proc. `roles` by pid may change while perf attaches."""
         self._counting: Counting | ProcCounting | None = None
         self._roles: Mapping[int, str] = {}
         self.counted = Counted()

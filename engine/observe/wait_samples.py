@@ -24,7 +24,7 @@ CONNECTIONS_PER_S = 500.0
 
 
 def looks_per_s(connections: int) -> float:
-    """Ten for up to 50 connections, one every 0.4 s for 200."""
+    """Samples per second: ten for up to 50 connections, one every 0.4 s for 200."""
     return min(LOOKS_PER_S, CONNECTIONS_PER_S / max(1, connections))
 
 

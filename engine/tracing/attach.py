@@ -124,7 +124,7 @@ class Probing(Closing):
     def begin_step(
         self, step: int, started_ns: int, roles: Mapping[int, str], clients: Sequence[int], *, busy: bool
     ) -> None:
-        """`clients` are non-server pids, `busy`: statements will run. The caller commits."""
+        """Start a step: `clients` are non-server pids, `busy` if statements will run. The caller commits."""
         self.poll()
         self._step = ProbedStep(step, started_ns, roles, tuple(clients), busy)
         self._arm()
@@ -133,7 +133,7 @@ class Probing(Closing):
         self._retarget()
 
     def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
-        """Once a second, read frames, attach or detach; during a stall at once. Never waits; called often."""
+        """Once a second, read frames and attach or detach; at once if `stalling`. Never waits; called often."""
         step = self._step
         if step is None:
             return

@@ -134,7 +134,7 @@ def attachments(
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe cannot attach, or empty. Raises UserError if the server's binary cannot be determined."""
+    """Why a probe cannot attach to a build, or empty. Raises UserError if the binary cannot be determined."""
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
     if not BY_ID[probe].events:
@@ -147,7 +147,7 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
 
 
 def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
-    """As run by root in a guest; without a kernel, with all features."""
+    """What a guest with that kernel offers, in which root runs bpftrace; without a kernel, one with all features."""
     return replace(
         facts(),
         kernel=version_of(kernel.release) if kernel else NEWEST,
@@ -164,7 +164,7 @@ def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
 def admit(
     selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
 ) -> tuple[str, ...]:
-    """Lines for default probes that are missing. Raises UserError if one requested by name is not available."""
+    """Lines for missing default probes. Raises UserError if one requested by name is not available."""
     if not selection.choices:
         return ()
     missing = lacks((choice.probe for choice in selection.choices), found or facts())

@@ -34,7 +34,7 @@ def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
 
 
 def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
-    """Replaces those of an earlier attempt. Raises OSError if the folder cannot be written."""
+    """Replace the stacks of an earlier attempt. Raises OSError if the folder cannot be written."""
     folder = cell_dir / probe
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
@@ -53,7 +53,7 @@ def read_folded(
 def read_by_cell(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, Counter[str]]:
-    """A role is a name (`query2`) or a kind (`query`). Raises UserError, with the reason, if there are none."""
+    """Stacks by cell of a role (`query2`) or kind of role (`query`). Raises UserError if there are none."""
     there = recorded(run, probe)
     if not there:
         raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes {probe}")

@@ -41,7 +41,7 @@ class BaseCells:
         return median(rates) if rates else None
 
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
-        """Rate so far over that of each base cell that got that far, at the ghost's points, in order."""
+        """Rate so far over that of each base cell that got that far, compared at the ghost's points."""
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
         found = []
         for attempt in attempts:
@@ -54,7 +54,7 @@ class BaseCells:
         return sorted(found)
 
     def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
-        """The curve of the base's cell with the median rate. The last one is kept, as it grows with its series."""
+        """The curve of the base's cell with the median rate. The latest one is kept, as it grows with its series."""
         others = (each for each in attempts if each != series.step.attempt_id)
         rates = sorted((rate, each) for each in others if (rate := self.rates(each).get(series.step.name)))
         base = self._series(rates[(len(rates) - 1) // 2][1], series.step.name) if rates else None

@@ -75,7 +75,7 @@ def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int 
 def incident_beside(
     found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
 ) -> tuple[tuple[EventRow, ...], int] | None:
-    """The next (`by` 1) or previous (-1) incident with its landing; from the chosen one while that is shown."""
+    """The next (`by` 1) or previous (-1) incident and its landing, counted from the chosen one while that is shown."""
     begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
     chosen = [
         place

@@ -20,7 +20,7 @@ AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of all interle
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A server; `so_far` is its ratio to the base: None for the base, and before both have done something."""
+    """One server of a step; `so_far` is None for the base, and before both have done something."""
 
     cell: Cell
     series: StepSeries
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class InterleavedStep:
-    """`planned_s` per server is 0 if the length is given as work; `blocks` have ended; shown is the `chosen` side."""
+    """The servers, base first, and the `chosen` one. `planned_s` of each is 0 if the length is given as work."""
 
     sides: tuple[Side, ...]
     chosen: int

@@ -33,9 +33,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to read: frames after `after_ns`, the state at `at_ns`, and what is newer than the last known step and
-    event.
-    """
+    """What to read: frames after `after_ns`, the state at `at_ns`, and what is new since `newest_step` and `event`."""
 
     step: StepRow | None = None
     probe: str = ""

@@ -18,13 +18,13 @@ NOT_JUDGED = "Not judged yet: medians and every cell, as they were measured."
 
 
 def finished_cells(run: Path) -> int:
-    """Raises UserError if this is not a run."""
+    """Number of finished attempts. Raises UserError if this is not a run."""
     with JournalReader(run) as reader:
         return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))
 
 
 def measured(run: Path) -> Comparison | None:
-    """Finished cells without ratios; None if there is nothing to compare. Raises UserError if unreadable."""
+    """A run's finished cells, without ratios; None if there is nothing to compare. Raises UserError if unreadable."""
     with JournalReader(run) as reader:
         manifest = reader.manifest
         attempts = reader.attempts(origins=False)

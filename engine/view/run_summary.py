@@ -31,7 +31,7 @@ Spans = tuple[tuple[int, int], ...]  # (from, until) in monotonic ns, sorted and
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """`trouble` explains `state`; `when_ns` is Unix time; overlapping stalls of a client count once in `stalls`."""
+    """One run. `trouble` explains `state`, `when_ns` is Unix time, overlapping stalls of a client count once."""
 
     folder: Path
     when_ns: int
@@ -66,9 +66,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """`step` is empty if the cell never reached one; `flags` are (text, mark); `stalled` is monotonic like
-    `started_ns`.
-    """
+    """One step of a cell. `step` is empty if there was none; `flags` are (text, mark); `stalled` is monotonic."""
 
     run: RunSummary
     cell: str
@@ -104,7 +102,7 @@ class RunCache:
         return list(self._runs.values())
 
     def cells(self, folder: Path) -> tuple[CellStep, ...] | None:
-        """None if not read since the run changed."""
+        """Steps of a run's cells; None if not read since the run changed."""
         return self._cells.get(folder)
 
     def changed(self) -> list[Path]:
@@ -133,7 +131,7 @@ class RunCache:
 
 
 def _stamp(folder: Path) -> tuple[int, ...]:
-    """Changes when anything is written to a run."""
+    """A value that changes when anything is written to a run."""
     stamp: list[int] = []
     for name in WATCHED:
         found = (0, 0)
@@ -210,7 +208,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
 
 
 def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
-    """Oldest first; empty if the run cannot be read."""
+    """Steps of a run's cells, oldest first; empty if the run cannot be read."""
     try:
         with JournalReader(run.folder) as reader:
             cells = {cell.id: cell for cell in reader.manifest.cells}
@@ -261,7 +259,7 @@ def _of_step(
     by_step: dict[int | None, list[EventRow]],
     between: Sequence[EventRow],
 ) -> CellStep:
-    """`between` are the events of its cell outside steps."""
+    """`between` are the cell's events outside steps."""
     totals = step.totals
     flags = [*base.flags] if step.state != "finished" else []
     events = by_step.get(step.id, [])

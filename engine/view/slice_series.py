@@ -80,7 +80,7 @@ class Lane:
 
 
 class SliceSeries:
-    """Complete blocks so far; the base's side first; `rates` and `courses` are over active time in ns."""
+    """The complete blocks of a step so far, the base first. `rates` and `courses` are over active time in ns."""
 
     def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
         self._reader = reader

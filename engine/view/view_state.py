@@ -42,7 +42,7 @@ class RoleLine:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """In the last second or over a step; None if not sampled. A sliced server's rates are per active second."""
+    """Server and machine in the last second or over a step; None if not sampled. Rates are per active second."""
 
     server_cpu_percent: float | None = None
     server_cpu_us_per_op: float | None = None
@@ -135,7 +135,7 @@ def role_lines(
     counted: str,
     further: Collection[str] = (),
 ) -> tuple[RoleLine, ...]:
-    """`seconds` are one tick; progress of roles `counted` is the step's, operations of `further` are their own."""
+    """Roles in one tick: progress of roles `counted` is the step's, operations of `further` are their own."""
     grouped: dict[str, list[RoleSecond]] = {}
     ops = 0
     for second in seconds:
