@@ -57,8 +57,7 @@ _BUSY = tuple(name for name in CPU_COLUMNS if name not in ("idle_ns", "iowait_ns
 
 
 def record(path: Path) -> EnvironmentRecord:
-    """Takes a third of a second to measure the CPUs' speed and load. Storage is that of `path`, which may be missing.
-    """
+    """Takes a third of a second to measure the CPUs' speed and load. Storage is that of `path`."""
     path = existing(path)
     try:
         device = device_of(path)

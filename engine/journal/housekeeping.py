@@ -91,8 +91,7 @@ def removable(run: Path, out: Path) -> Path:
 
 
 def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
-    """Remove a run's folder, the manifest last, so that it can be repeated; return the bytes freed. Raises UserError.
-    """
+    """Remove a run's folder, the manifest last, to be repeatable; return the bytes freed. Raises UserError."""
     run = removable(run, out)
     with held(run):
         freed = disk.occupied_bytes(run)
