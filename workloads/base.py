@@ -193,11 +193,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The launcher of a step's clients: its command line and standard input.
+    """The launcher of a step's clients: its command line, standard input, and further launchers that it `starts`.
 
     It ends with code 0 if all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
-    Optional entries:
+    Optional entries of the report:
     `statements` are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`; also `stop_ms`, the possible
     excess of the mean because the launcher stopped or held clients, or `error_ms`, the mean's standard error if many
     such stops were subtracted.
@@ -210,7 +210,6 @@ class Launch:
     nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run.
     `work` are named amounts, which must be equal in compared cells.
-    `starts` are the commands of further launchers that this one starts.
     """
 
     command: tuple[str, ...]
