@@ -78,7 +78,7 @@ def test_only_what_is_not_as_usual_is_written() -> None:
         ("workload = 'insrt'", "unknown workload 'insrt' (nearest: insert"),
         ('rows = "\\u001b[2J"', r"not '\x1b[2J'"),
         ("builds = [", ": not valid TOML"),
-        ("x = " + "[" * 1000 + "]" * 1000, "nested too deeply"),
+        ("x = " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
     ],
 )
 def test_a_wrong_entry_is_told_with_the_file(tmp_path: Path, text: str, told: str) -> None:
