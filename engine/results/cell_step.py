@@ -124,11 +124,11 @@ class CellStep:
     peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
     means, and `times_s` has each run's time. `work` has amounts done, by name.
 
-    `read_kb` is read from the device, `written_kb` dirtied in the page cache by server processes, `device_written_kb`
-    written by the device, for any process. `delete_plan_us` is the planning time of a DELETE. `phases_by` is "exact" or
-    "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes; client:ROLE, client,
-    server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes` say why plan_* is
-    null in spite of a probe.
+    `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
+    `device_written_kb` written by the device, for any process. `delete_plan_us` is the planning time of a DELETE.
+    `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
+    client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
+    say why plan_* is null in spite of a probe.
 
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` the number of slices, 0
     for an uninterrupted step. `transactions` is set if each transaction was timed. `background` are {background

@@ -161,6 +161,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LeftOutCell:
+    """A cell that is not part of the comparison, and why."""
+
     run: str
     cell: str
     name: str
@@ -200,6 +202,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RunBuild(Build):
+    """A build as one run had it."""
+
     run: str = ""
 
 

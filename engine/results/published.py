@@ -33,6 +33,8 @@ class PublishedRatio:
 
 @dataclass(frozen=True, slots=True)
 class PublishedLine:
+    """A figure of a step: a ratio for each column."""
+
     step: str
     figure: str
     ratios: tuple[PublishedRatio, ...]

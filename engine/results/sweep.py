@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Point:
+    """A step of a sweep, and its number."""
+
     step: str
     value: float
 
