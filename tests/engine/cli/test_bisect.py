@@ -85,12 +85,18 @@ def test_what_is_not_of_a_search_is_refused(repository: Path, words: tuple[str, 
     [
         ("{", "cannot be read"),
         ('{"format": 1, "asked": "another", "step": "l.x"}', "begun with other options"),
-        ('{"format": 1, "asked": "DIGEST", "judged": [{"commit": "../../etc", "pairs": [], "run": "x"}]}', "no commit"),
-        ('{"format": 1, "asked": "DIGEST", "measured": ["../../etc"]}', "no commit"),
-        ('{"format": 1, "asked": "DIGEST", "measured": ["a", "b", "c", "d"]}', "no commit"),
-        ('{"format": 1, "asked": "DIGEST", "under_way": {"run": "/etc", "commits": {}}}', "no commit"),
-        ('{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x"}', "no commit"),
-        (f'{{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x", "counts": {COUNTS}}}', "no commit"),
+        (
+            '{"format": 1, "asked": "DIGEST", "judged": [{"commit": "../../etc", "pairs": [], "run": "x"}]}',
+            "not part of this search",
+        ),
+        ('{"format": 1, "asked": "DIGEST", "measured": ["../../etc"]}', "not part of this search"),
+        ('{"format": 1, "asked": "DIGEST", "measured": ["a", "b", "c", "d"]}', "not part of this search"),
+        ('{"format": 1, "asked": "DIGEST", "under_way": {"run": "/etc", "commits": {}}}', "not part of this search"),
+        ('{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x"}', "not part of this search"),
+        (
+            f'{{"format": 1, "asked": "DIGEST", "fault": "sla", "step": "l.x", "counts": {COUNTS}}}',
+            "not part of this search",
+        ),
     ],
 )
 def test_a_state_of_another_search_is_refused(repository: Path, tmp_path: Path, text: str, said: str) -> None:

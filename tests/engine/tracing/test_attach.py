@@ -356,7 +356,8 @@ def test_where_it_cannot_be_seen_what_is_started_the_plan_is_refused(
     install = wrapped(Path(build(16).prefix), new_folder() / "mine", hidden)
     done = bench("run", "--pg", f"mine={install}", "--probes", "planner", "--steps", "l.i0", "--repeats", "1", *SMALL)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "build 'mine': which program " in done.stderr and "name the install that it is a wrapper of" in done.stderr
+    assert "build 'mine': probes attach to the program that " in done.stderr
+    assert "name the install that it wraps" in done.stderr
     done = bench("run", "--pg", f"mine={install}", "--probes", "sched", "--steps", "l.i0", "--repeats", "1", *SMALL)
     assert done.returncode == 0, done.stderr
     (load,) = steps(bench)
