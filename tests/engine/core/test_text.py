@@ -46,7 +46,7 @@ def test_a_text_is_written_as_a_line() -> None:
         ("console.echo_lines(foreign)", "echo_lines"),
         ("disk.write_text(Path(), foreign)", "write_text"),
         ("disk.replace_text(Path(), foreign)", "replace_text"),
-        ("lines._segment(foreign, Style())", "_segment"),
+        ("text_lines._segment(foreign, Style())", "_segment"),
         ("text.write(text.visible(foreign), sys.stderr)", ""),
     ],
 )
@@ -56,7 +56,7 @@ def test_mypy_refuses_to_write_text_that_is_not_visible(
     module = tmp_path / "edge.py"
     imports = (
         "import sys", "from pathlib import Path", "from rich.style import Style", "from engine.core import text",
-        "from engine.host import disk", "from engine.report import console", "from tui.widgets import lines",
+        "from engine.host import disk", "from engine.report import console", "from tui.widgets import text_lines",
     )  # fmt: skip
     module.write_text("\n".join((*imports, "foreign: str = sys.argv[0]", statement, "")))
     told, complaint, code = api.run(["--cache-dir", str(mypy_cache), "--follow-imports=silent", str(module)])
