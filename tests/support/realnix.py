@@ -16,3 +16,15 @@ def wrapper_environment() -> dict[str, str]:
         pytest.skip("needs Nix and the built application (PGBED_BENCH): run ./check")
     lines = (Path(wrapper).parents[1] / "share" / "pgbed" / "environment").read_text().splitlines()
     return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+
+def as_wrapped(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, str]:
+    """Build as the wrapper of `bench` would, with caches and settings in a folder."""
+    settings = wrapper_environment()
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PGBED_SERVERS", raising=False)
+    monkeypatch.setenv("PGBED_CCACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    return settings

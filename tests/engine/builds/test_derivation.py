@@ -9,21 +9,14 @@ import pytest
 
 from engine.builds import derivation
 from engine.builds.catalog import catalog
-from tests.support.realnix import wrapper_environment
+from tests.support.realnix import as_wrapped
 
 pytestmark = pytest.mark.outside
 
 
 @pytest.fixture(autouse=True)
 def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    settings = wrapper_environment()
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("PGBED_SERVERS", raising=False)
-    monkeypatch.setenv("PGBED_CCACHE", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return settings
+    return as_wrapped(monkeypatch, tmp_path)
 
 
 def test_a_derivation_without_a_change_is_the_same() -> None:
