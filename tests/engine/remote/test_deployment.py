@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,17 @@ StrictModes no
 UsePAM no
 PermitRootLogin yes
 PidFile none
+"""
+# One process, which ends with ssh: one that outlives it holds its stderr open.
+PROXY = """
+import os, select, socket
+there = socket.create_connection(("127.0.0.1", {port}))
+ways = {{0: there.fileno(), there.fileno(): 1}}
+part = b"begun"
+while part:
+    source = select.select([*ways], [], [])[0][0]
+    part = os.read(source, 65536)
+    os.write(ways[source], part)
 """
 ARCHIVE = """
 import sys
@@ -62,19 +74,14 @@ def options(tmp_path: Path) -> Iterator[tuple[str, ...]]:
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     assert sshd is not None, "this test needs openssh-server"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    config, port = tmp_path / "sshd_config", 20000 + os.getpid() % 9000
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = tmp_path / "sshd_config"
     config.write_text(SSHD.format(port=port, folder=tmp_path))
     Path("/run/sshd").mkdir(exist_ok=True)
     proxy = tmp_path / "a way.py"
-    proxy.write_text(
-        "import os, socket, sys\n"
-        f"there = socket.create_connection(('127.0.0.1', {port}))\n"
-        "if os.fork():\n"
-        "    while part := os.read(0, 65536): there.sendall(part)\n"
-        "    there.shutdown(socket.SHUT_WR)\n"
-        "else:\n"
-        "    while part := there.recv(65536): os.write(1, part)\n"
-    )
+    proxy.write_text(PROXY.format(port=port))
     with subprocess.Popen([sshd, "-D", "-f", config], stderr=subprocess.DEVNULL) as server:
         yield (
             "BatchMode=yes", "User=root", f"IdentityFile={tmp_path}/key", "StrictHostKeyChecking=no",
@@ -84,10 +91,18 @@ def options(tmp_path: Path) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.outside
-@pytest.mark.timeout(300)
 def test_options_with_blanks_reach_nix_and_what_fails_is_said(options: tuple[str, ...]) -> None:
     path = [str(Path("/nix/store") / Path(psycopg.__file__).parts[3])]
-    words = ["ssh", "-F", "none", *(word for option in options for word in ("-o", option)), "nowhere.invalid", "true"]
-    wait_for(lambda: subprocess.run(words, capture_output=True, check=False).returncode == 0, "sshd to answer", 120)
+    words = [
+        "ssh",
+        "-F",
+        "none",
+        "-o",
+        "ConnectTimeout=10",
+        *(word for option in options for word in ("-o", option)),
+        "nowhere.invalid",
+        "true",
+    ]
+    wait_for(lambda: subprocess.run(words, capture_output=True, check=False).returncode == 0, "sshd to answer")
     assert nix_copy("nowhere.invalid", path, options) == ""
     assert nix_copy("nowhere.invalid", path, ("BatchMode=yes", "ProxyCommand=false or true"))
