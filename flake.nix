@@ -55,7 +55,7 @@
         path = ./nix/templates/patched;
         description = "bench with PostgreSQL servers that have patches and flags of your own";
       };
-      # Blocks of a plan of your own, for builders that offer the feature pgbed-bench, stand beside these in a flake of
+      # Blocks of a plan of your own, for builders that offer the feature `benchmark`, stand beside these in a flake of
       # yours, with another nonce to measure again, such as the revision that is tested:
       #   hydraJobs.nightly = lib.genAttrs [ "1" "2" "3" "4" ] (
       #     block: pgbed.lib.x86_64-linux.run { plan = ./nightly.toml; inherit block; nonce = self.rev; });

@@ -17,7 +17,8 @@
 }:
 let
   text = builtins.readFile plan;
-  labels = (builtins.fromTOML text).builds or (throw "${toString plan}: name its builds");
+  entries = builtins.fromTOML text;
+  labels = entries.builds or (throw "${toString plan}: name its builds");
   serverOf =
     label:
     let
@@ -52,6 +53,7 @@ import ../engine/farm/block.nix {
   inherit (stdenv.hostPlatform) system;
   inherit bench block nonce;
   plan = text;
+  feature = entries.builder_feature or "benchmark";
   builds = lib.mapAttrs recordOf servers;
   servers = lib.listToAttrs (map (label: lib.nameValuePair label (serverOf label)) labels);
   programs =

@@ -23,13 +23,13 @@ from engine.builds.nix_log import FORMAT, NixLog, last_words
 from engine.core.errors import UserError
 from engine.farm import nix_builders
 from engine.farm.block_build import ENDED
+from engine.farm.nix_builders import Builders
 from engine.host.account import bound_to_engine
 
 EXPRESSION = Path(__file__).with_name("block.nix")
 TRIES = 3
 POLL_S = 0.2
 END_S = 10.0  # for Nix to tell its builders
-HERE = "this machine"
 REASON_CHARS = 300
 
 Progress = Callable[[str], None]
@@ -68,7 +68,7 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
     return [Block(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
 
 
-def realise(blocks: Sequence[Block], builders: str | None, progress: Progress) -> list[Block]:
+def realise(blocks: Sequence[Block], builders: Builders, progress: Progress) -> list[Block]:
     """Measure all blocks that are not in the store; return them with their outcomes.
 
     A block whose builder is lost restarts at once, on another builder if there is one. Raises UserError if no builder
@@ -134,10 +134,12 @@ class _Call:
     away: set[str] = field(default_factory=set)  # unreachable builders that were reported
 
 
-def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
+def _begin(blocks: Sequence[Block], builders: Builders) -> _Call:
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
-    if builders is not None:
-        command += ["--builders", builders]
+    # This machine may offer the feature, too, as Nix does by itself, but is none of the builders.
+    command += ["--max-jobs", "0"]
+    if builders.spec is not None:
+        command += ["--builders", builders.spec]
     if nix.over_hostpkgs():  # as for servers
         command += ["--option", "sandbox", "false", "--option", "substituters", ""]
     report = os.memfd_create("nix")
@@ -151,7 +153,7 @@ def _begin(blocks: Sequence[Block], builders: str | None) -> _Call:
     return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, report)
 
 
-def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
+def _look(call: _Call, builders: Builders, progress: Progress) -> list[Block]:
     """The outcomes of blocks since the last call; the others remain with the call."""
     ended = call.process.poll() is not None  # before its report is read
     new = os.pread(call.report, os.fstat(call.report).st_size - call.read, call.read)
@@ -166,7 +168,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
         # Nix reports a remote build twice: as its own, with the builder's name, and nested as the builder's.
         builds = [build for build in call.log.builds() if build.subject == block.drv]
         if builds and number not in call.seen:
-            call.seen[number] = builds[0].builder or HERE
+            call.seen[number] = builds[0].builder
             progress(f"block {number}: begun on {call.seen[number]}")
         if ended or (builds and not builds[0].running):
             del call.blocks[number]
@@ -175,7 +177,7 @@ def _look(call: _Call, builders: str | None, progress: Progress) -> list[Block]:
     return settled
 
 
-def _settled(block: Block, call: _Call, lines: Sequence[str], builders: str | None) -> Block:
+def _settled(block: Block, call: _Call, lines: Sequence[str], builders: Builders) -> Block:
     """The outcome of a block that printed these lines; without a state it is to be tried again."""
     begun = call.seen.get(block.number, "")
     block = replace(block, builder=begun or block.builder)

@@ -7,37 +7,53 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
 
-FEATURE = "pgbed-bench"
 COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
+# How Nix says that nobody takes a build, which depends on its version.
+NOBODY = re.compile(r"unable to start any build|with features \{[^}]*\} is required to build", re.I)
 NO_REASON = "unexpected end-of-file"  # Nix's message when ssh gave the reason on the line before
 SHOWN_CHARS = 200
 
 
-def check(builders: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Builders:
+    """Builders as in nix.conf, or None for those that Nix knows, and the feature that a block's builder offers."""
+
+    spec: str | None
+    feature: str
+
+    def offers(self, line: str) -> bool:
+        return any(self.feature in _column(line, place) for place in COLUMNS_OF_FEATURES)
+
+
+def check(builders: Builders) -> None:
     """Raise UserError if there are no builders, or if none of them offers to measure; the text names them."""
-    known = lines(builders)
-    offering = [line for line in known if any(FEATURE in _column(line, place) for place in COLUMNS_OF_FEATURES)]
-    # Without builders of any kind this machine may be one, by its own nix.conf.
-    if offering or not known:
+    known = lines(builders.spec)
+    if not known:
+        raise UserError(
+            f"there are no builders: name them in /etc/nix/machines, or with --builders '{_example(builders)}'"
+        )
+    if any(map(builders.offers, known)):
         return
     named = ", ".join(f"'{line.split()[0]}'" for line in known)
     raise UserError(
-        f"no builder takes a block: {named} {'does' if len(known) == 1 else 'do'} not offer the feature {FEATURE}; a "
-        f"builder is '{_example()}', in --builders or /etc/nix/machines, and has it in system-features of its nix.conf"
+        f"no builder takes a block: {named} {'does' if len(known) == 1 else 'do'} not offer the feature "
+        f"{builders.feature}; a builder is '{_example(builders)}', in --builders or /etc/nix/machines, and has it in "
+        "system-features of its nix.conf"
     )
 
 
-def without(builders: str | None, place: str) -> str | None:
-    known = lines(builders)
+def without(builders: Builders, place: str) -> Builders:
+    known = lines(builders.spec)
     others = [line for line in known if line.split()[0] not in (place, place.removeprefix("ssh://"))]
-    offering = any(FEATURE in _column(line, at) for line in others for at in COLUMNS_OF_FEATURES)
-    return "\n".join(others) if offering and len(others) < len(known) else builders
+    lost = any(map(builders.offers, others)) and len(others) < len(known)
+    return replace(builders, spec="\n".join(others)) if lost else builders
 
 
 def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
@@ -50,17 +66,16 @@ def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
     return reasons
 
 
-def why_none(errors: Sequence[NixError], builders: str | None) -> str:
+def why_none(errors: Sequence[NixError], builders: Builders) -> str:
     """Why no builder took a block, or "" if Nix's errors do not say so."""
-    if not any(FEATURE in error.text for error in errors):
+    if not any(NOBODY.search(error.text) for error in errors):
         return ""
     if refused := unreachable(errors):
         return f"no builder can be reached: {'; '.join(f'{place}: {why}' for place, why in refused.items())}"
-    if not lines(builders):
-        return f"there are no builders: name them in /etc/nix/machines, or with --builders '{_example()}'"
     return (
-        f"no builder takes a block: one is needed that offers the feature {FEATURE} for {os.uname().machine}-linux; "
-        "add it to that machine's line in --builders or /etc/nix/machines, and to system-features in its nix.conf"
+        f"no builder takes a block: one is needed that offers the feature {builders.feature} for "
+        f"{os.uname().machine}-linux; add it to that machine's line in --builders or /etc/nix/machines, and to "
+        "system-features in its nix.conf"
     )
 
 
@@ -93,5 +108,5 @@ def _column(line: str, place: int) -> list[str]:
     return columns[place].split(",") if place < len(columns) else []
 
 
-def _example() -> str:
-    return f"ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {FEATURE}"
+def _example(builders: Builders) -> str:
+    return f"ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {builders.feature}"

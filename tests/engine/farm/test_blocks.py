@@ -17,12 +17,13 @@ from engine.core.model import Build
 from engine.farm.block_build import ENDED
 from engine.farm.block_plan import check
 from engine.farm.blocks import Block, realise
+from engine.farm.nix_builders import Builders
 from engine.plan.request import Request
 from tests.support.nixevents import built, error, printed, stopped
 from tests.support.smalltree import make_tree
 
 HASH = "0" * 32
-NOBODY = error("a 'x86_64-linux' with features {pgbed-bench} is required to build '/nix/store/x.drv', but I am none")
+NOBODY = error("unable to start any build; remote machines may not have all required system features.")
 
 
 # lib.run of the flake, over a library of Nix's own functions.
@@ -43,22 +44,26 @@ let
     postgres.catalog = [ ];
   };
 in
-(run { plan = PLAN; block = 1; servers.mine = of "server"; }).drvAttrs.programs
+{ inherit (run { plan = PLAN; block = 1; servers.mine = of "server"; }) programs requiredSystemFeatures; }
 """
 
 
 @pytest.mark.outside
 def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
-        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
+    for workload, found, more, feature in (
+        ("pgbench", "PGBED_PGBENCH", "", "benchmark"), ("micro", "PGBED_HYPERFINE", "", "benchmark"),
+        ("insert", "", 'builder_feature = "nvme"', "nvme"),
+    ):  # fmt: skip
+        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n{more}\n# {"x" * 900_000}\n')
         text = RUN.replace("NIX", str(Path(__file__).parents[3] / "nix")).replace("PLAN", str(plan))
         done = subprocess.run(
             ["nix-instantiate", "--eval", "--strict", "--json", "-"], input=text, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-500:]
-        assert found in json.loads(done.stdout) if found else json.loads(done.stdout) == "{}"
+        programs, features = json.loads(done.stdout).values()
+        assert (found in programs if found else programs == "{}") and features == [feature]
 
 
 NIX_STORE = """#!/bin/sh
@@ -67,7 +72,7 @@ echo "$@" >> {folder}/calls
 {script}
 """
 DRV = "/nix/store/{}-pgbed-block-{}.drv"
-LINE = "ssh-ng://{} x86_64-linux - 1 1 pgbed-bench"
+LINE = "ssh-ng://{} x86_64-linux - 1 1 benchmark"
 
 
 def writes(report: bytes) -> str:
@@ -87,7 +92,8 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
         monkeypatch.setattr(nix, "STATE", tmp_path / "none")  # the store is this user's, also where a build is tested
-        return realise([Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)], builders, print)
+        blocks = [Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)]
+        return realise(blocks, Builders(builders, "benchmark"), print)
 
     return realised
 
@@ -108,12 +114,12 @@ def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: C
     nobody = writes(NOBODY)
     with pytest.raises(UserError, match="no builder takes a block"):
         realised(nobody, 2)
-    with pytest.raises(
-        UserError, match="no builder takes a block: 'garbage' does not offer the feature pgbed-bench; a"
-    ):
+    with pytest.raises(UserError, match="no builder takes a block: 'garbage' does not offer the feature benchmark; a"):
         realised(nobody, 2, "garbage")
     with pytest.raises(UserError, match="'ssh://a', 'ssh://b' do not offer the feature"):
         realised(nobody, 2, "ssh://a x86_64-linux - 1 1 kvm ; ssh://b")
+    with pytest.raises(UserError, match="there are no builders: name them in /etc/nix/machines, or with --builders"):
+        realised(nobody, 2, "")
     with pytest.raises(UserError, match="--builders @/no/file: no such file"):
         realised(nobody, 2, "@/no/file")
     refused = "cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
@@ -162,6 +168,7 @@ esac"""
     said = capsys.readouterr().out
     assert "block 1: lost on ssh-ng://a: unexpected end-of-file; tried again" in said
     first, second = (tmp_path / "calls").read_text().splitlines()
+    assert "--max-jobs 0" in first, "this machine is no builder, though Nix offers the feature on every one"
     assert "ssh-ng://a" in first and "ssh-ng://a" not in second and LINE.format("b") in second
 
 
@@ -176,6 +183,8 @@ def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
     check(Request(builds=(f"mine={tree}", f"fast={tree}:O3:lto", f"other={tree}:CFLAGS=-march=x86-64-v3")))
     with pytest.raises(UserError, match="build mine is an install of this machine, which Nix cannot copy to builders"):
         check(Request(builds=(f"mine={install}",)))
+    with pytest.raises(UserError, match="builder_feature 'a b' is no name of a feature"):
+        check(Request(builds=(f"mine={tree}",), builder_feature="a b"))
     with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
         check(Request(builds=(f"mine={tree}:CFLAGS=-march=native",)))
 

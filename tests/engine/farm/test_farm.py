@@ -29,7 +29,7 @@ from tests.support.realnix import wrapper_environment
 pytestmark = pytest.mark.outside
 
 ACCOUNTS = ("pgbedfarm1", "pgbedfarm2")
-FEATURE = "pgbed-bench"
+FEATURE = "benchmark"
 PLAN = """
 builds = ["12.11-prebuilt", "16.3-prebuilt"]
 interleave = "cells"
@@ -56,7 +56,7 @@ NIX_CONF = """
 experimental-features = nix-command flakes
 store = local?root={home}/store
 substituters =
-system-features = pgbed-bench
+system-features = benchmark
 sandbox = true
 sandbox-paths = /bin /usr /lib /lib64 /etc/pgbed-machine={home}/machine
 """
@@ -248,6 +248,7 @@ def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Far
     [
         ("", "big-parallel", f"ssh-ng://{ACCOUNTS[1]}@127.0.0.1' do not offer the feature {FEATURE}; a "),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
+        ('builder_feature = "nvme"', FEATURE, "do not offer the feature nvme; a"),
         ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "there is no folder /opt/pg"),
         ('configs = ["my.conf"]', FEATURE, "my.conf is of this machine, not on"),
         ("minutes = 5", FEATURE, "minutes: builders have no time for the whole run: each block has the same size"),
