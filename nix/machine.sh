@@ -38,7 +38,7 @@ extra-experimental-features = nix-command flakes"
 # The tools and libraries of nix/hostpkgs.
 need_host_tools() {
   need gcc=gcc make=make ccache=ccache bison=bison flex=flex perl=perl patch=patch pkg-config=pkg-config dtrace=systemtap-sdt-dev \
-    bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven npm=npm python3=python3 readelf=binutils eu-stack=elfutils \
+    bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven npm=npm python3=python3 readelf=binutils eu-stack=elfutils patchelf=patchelf \
     '/usr/lib/python3*/ensurepip'=python3-venv /usr/include/stdlib.h=libc6-dev \
     /usr/include/readline/readline.h=libreadline-dev /usr/include/zlib.h=zlib1g-dev \
     /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev

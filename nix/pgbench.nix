@@ -1,4 +1,4 @@
-# The one pgbench that puts load on all servers, and the one pg_dump that dumps them: those of the newest one in the table.
+# The one pgbench that puts load on all servers, and the one pg_dump that dumps them: those of the newest release.
 # Where its source cannot be had they are those of a wheel, which somebody else compiled; they are clients, and the same
 # ones for all servers. null where there is neither: then a run takes the newest that its builds or the machine have.
 {
@@ -9,7 +9,10 @@
 }:
 let
   sources = lib.filter (
-    build: build.provenance == "source" && build.label == build.version
+    build:
+    build.provenance == "source"
+    && build.label == build.version
+    && builtins.match "[0-9.]+" build.version != null
   ) postgres.catalog;
   newest = lib.head (
     lib.sort (one: other: builtins.compareVersions one.version other.version > 0) sources

@@ -15,6 +15,7 @@ debian_release() {
     15.*) echo bookworm ;;
     17.*) echo trixie ;;
     18.*) echo forky ;;
+    19*) echo experimental ;;
     *) return 1 ;;
   esac
 }
@@ -28,8 +29,10 @@ package_mirror() {
 
 # debian_tarball VERSION FOLDER: leaves postgresql-VERSION.tar.bz2 in the folder, or fails with the reason in $why.
 debian_tarball() {
-  local version=$1 folder=$2 release mirror private name signed=
-  name=postgresql-${version%%.*}
+  local version=$1 folder=$2 release mirror private name signed= upstream
+  # As Debian spells it, so that 19~rc1 comes before 19.0.
+  upstream=$(sed -E 's/(alpha|beta|rc)/~&/' <<< "$version")
+  name=postgresql-${upstream%%[.~]*}
   release=$(debian_release "$version") || { why="no release of Debian has PostgreSQL $version"; return 1; }
   command -v apt-get > /dev/null || { why="there is no apt-get here"; return 1; }
   mirror=$(package_mirror)
@@ -44,11 +47,11 @@ debian_tarball() {
     || { why="the package mirror of this machine has no sources of Debian's $release"; return 1; }
   # Asked first, so that no other version is fetched in vain.
   (cd "$folder" && apt-get "${private[@]}" source --print-uris --tar-only "$name" 2>&1) > "$folder/uris" || true
-  grep -F "/${name}_$version.orig.tar.bz2'" "$folder/uris" > /dev/null \
+  grep -F "/${name}_${upstream//\~/%7e}.orig.tar.bz2'" "$folder/uris" > /dev/null \
     || { why="Debian's $release has another minor version than $version by now"; return 1; }
   (cd "$folder" && apt-get "${private[@]}" source --download-only --tar-only "$name") > "$folder/apt.log" 2>&1 \
     || { why="PostgreSQL $version could not be fetched from the package mirror of this machine"; return 1; }
-  mv "$folder/${name}_$version.orig.tar.bz2" "$folder/postgresql-$version.tar.bz2"
+  mv "$folder/${name}_$upstream.orig.tar.bz2" "$folder/postgresql-$version.tar.bz2"
 }
 
 # at_hand VERSION PATH: puts the tarball into the store from BENCH_TARBALLS or from Debian, unless it is there.
@@ -81,4 +84,13 @@ need_source_server() {
     reasons+=("$why")
   done
   no_source=$(IFS=';' && echo "${reasons[*]:-the flake could not be asked which}")
+}
+
+# need_newest_server: the server of the next major version, which no language registry has yet, from Debian. Where it
+# cannot be had the tests do without, and $no_newest says so.
+need_newest_server() {
+  no_newest=
+  [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
+  nix build "${nix_options[@]}" --quiet --quiet --quiet --no-link "$flake#postgresql-19rc1-prebuilt" 2> /dev/null \
+    || no_newest="Debian's packages of it cannot be fetched"
 }

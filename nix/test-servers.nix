@@ -13,7 +13,9 @@ let
     "16.3-prebuilt"
     "17.0-prebuilt"
     "18.6-prebuilt"
-  ];
+  ]
+  # Debian keeps it until there is a newer one.
+  ++ lib.filter (label: builtins.all atHand (named label)) [ "19rc1-prebuilt" ];
   # The first whose source is at hand. What a release that gets no more updates has comes first: it stays there.
   wantedSources = [
     "13.16"

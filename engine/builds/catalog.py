@@ -154,10 +154,10 @@ def available(label: str) -> str | None:
 
 
 def newest(majors: int) -> tuple[str, ...]:
-    """Labels of the newest available release of each of the newest majors, oldest first."""
+    """Labels of the newest available release, or release candidate, of each of the newest majors, oldest first."""
     labels: dict[int, str] = {}
     for entry in catalog():  # the oldest version first
-        release = re.fullmatch(r"(\d+)\.\d+", entry.version)
+        release = re.fullmatch(r"(\d+)(\.|rc)\d+", entry.version)
         plain = not entry.initdb_args and not entry.patches and entry.provenance == "source"
         if release and plain and (label := available(entry.label)):
             labels[int(release[1])] = label

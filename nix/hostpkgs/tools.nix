@@ -9,11 +9,13 @@
     + " paste patch printenv printf pwd readlink realpath rm rmdir sed seq sh sha256sum sleep"
     + " sort split stat stty sync tac tail tar tee test timeout touch tr true truncate tsort tty"
     + " uname uniq unlink unxz wc whoami xargs xz yes";
+  apt = "apt-get";
   cc = "ar as c++ cc cpp g++ gcc ld nm objcopy objdump ranlib readelf size strings strip";
   bison = "bison";
   bpftrace = "bpftrace";
   cacert = "";
   ccache = "ccache";
+  dpkg = "dpkg-deb";
   elfutils = "eu-stack";
   flex = "flex";
   glibc = "locale";
@@ -22,6 +24,7 @@
   lz4 = "";
   maven = "java mvn";
   nodejs = "node npm";
+  patchelf = "patchelf";
   perl = "perl";
   pkg-config = "pkg-config";
   readline = "";

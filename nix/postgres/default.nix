@@ -12,6 +12,7 @@
   callPackage,
   stdenv,
   versions,
+  packageSetName ? "nixpkgs",
 }:
 let
   build = callPackage ./build.nix { };
@@ -42,6 +43,9 @@ let
       path = builtins.unsafeDiscardStringContext package.src.outPath;
     };
   };
+
+  # Debian's server needs Debian's apt, and is of use only where the source cannot be had.
+  isOffered = origin: !(origin ? debian) || packageSetName == "hostpkgs";
 
   prebuiltOf = version: entry: {
     inherit version;
@@ -79,7 +83,9 @@ let
   servers = lib.sort (one: other: builtins.compareVersions one.version other.version < 0) (
     lib.mapAttrsToList sourceOf (lib.filterAttrs (_: entry: entry ? source || entry ? from) versions)
     ++ lib.mapAttrsToList prebuiltOf (
-      lib.filterAttrs (_: entry: (entry.prebuilt or { }) ? ${system}) versions
+      lib.filterAttrs (
+        _: entry: entry ? prebuilt.${system} && isOffered entry.prebuilt.${system}
+      ) versions
     )
   );
 

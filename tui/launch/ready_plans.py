@@ -63,11 +63,11 @@ def recent(out: Path) -> tuple[Row, ...]:
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
-    """The newest release of each of the newest majors, oldest first; from source if possible."""
+    """The newest release, or release candidate, of each of the newest majors, oldest first; from source if possible."""
     found: dict[int, tuple[tuple[int, int, int], bool, str]] = {}
     for row in offer.builds:
         key = version_key(str(row["version"]))
-        if key[1] < 2 or row.get("initdb_args") or row.get("patches") or not _here(row):
+        if key[1] < 1 or row.get("initdb_args") or row.get("patches") or not _here(row):
             continue
         one = (key, row["provenance"] == "source", str(row["label"]))
         found[key[0]] = max(found.get(key[0], one), one)

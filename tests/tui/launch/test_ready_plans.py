@@ -49,6 +49,14 @@ def test_the_newest_releases_are_from_source_where_that_can_be_had(tmp_path: Pat
     assert ready_plans.newest(Choices(builds=rows), 2) == ("17.11", "18.6-prebuilt")
 
 
+def test_a_major_without_a_release_is_offered_by_its_candidate() -> None:
+    row = {"label": "19rc1", "version": "19rc1", "provenance": "source"}
+    early = {"label": "20beta1", "version": "20beta1", "provenance": "source"}
+    assert ready_plans.newest(Choices(builds=(*OFFER.builds, row, early)), 2) == ("18.6", "19rc1")
+    released = row | {"label": "19.0", "version": "19.0"}
+    assert ready_plans.newest(Choices(builds=(*OFFER.builds, row, released)), 2) == ("18.6", "19.0")
+
+
 def test_each_ready_plan_is_one_that_can_be_run() -> None:
     for ready in ready_plans.plans(OFFER):
         plan = ready.made(Request(builds=("16.3", "17.0"), configs=("cx5",), allow_concurrent=True))
