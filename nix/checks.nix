@@ -9,9 +9,11 @@
   stdenv,
   bench,
   module,
+  packages,
   pgbench,
   postgres,
   python,
+  python3,
   testServers,
   versions,
 }:
@@ -30,6 +32,11 @@ let
       ];
     };
 
+  about = description: {
+    inherit description;
+    license = lib.licenses.postgresql;
+  };
+
   check = checkOf (sourceWith [ ]);
   checkOf =
     source: tools: description: name: command:
@@ -38,7 +45,7 @@ let
         nativeBuildInputs = [ python.dev ] ++ tools;
         # What is compiled is compiled as it is written, like the servers.
         hardeningDisable = [ "all" ];
-        meta = { inherit description; };
+        meta = about description;
       }
       ''
         cp -r ${source} source
@@ -101,7 +108,7 @@ let
       builtins.concatLists (builtins.attrValues groups)
     );
 
-  format = runCommand "pgbed-format" { meta.description = "The Nix code is formatted"; } ''
+  format = runCommand "pgbed-format" { meta = about "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/builds/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
@@ -127,11 +134,48 @@ let
     assert servers.aliases."postgresql_16_3-mine".outPath == postgresql-16_3-mine.outPath;
     assert postgresql-16_3.outPath == postgres.packages.postgresql-16_3.outPath;
     runCommand "pgbed-patched" {
-      meta.description = "The template of a patched server works";
+      meta = about "The template of a patched server works";
     } "touch $out";
-in
-{
-  # One attribute, since callPackage adds functions of its own beside it.
+  # package.nix as nixpkgs would call it: all that it needs is there. hostpkgs has no packages of Python.
+  alone =
+    let
+      withPackages =
+        choose:
+        assert choose (lib.genAttrs bench.dependencies (name: name)) == bench.dependencies;
+        bench.python;
+      package = callPackage ./package.nix (
+        lib.optionalAttrs (!(python3 ? withPackages)) {
+          inherit (bench) hyperfine;
+          python3 = { inherit withPackages; };
+        }
+      );
+    in
+    runCommand "pgbed-alone"
+      { meta = about "package.nix makes the application of a package set alone"; }
+      ''
+        echo ${builtins.unsafeDiscardStringContext package.drvPath} > $out
+      '';
+
+  # Every output says what it is, under which licence, and which program it is for.
+  undescribed =
+    let
+      lacking =
+        wanted: outputs:
+        map (name: "${name} (${lib.concatStringsSep ", " (without wanted outputs.${name})})") (
+          lib.filter (name: without wanted outputs.${name} != [ ]) (builtins.attrNames outputs)
+        );
+      without =
+        wanted: output:
+        lib.filter (key: !(output.meta ? ${key})) (
+          [
+            "description"
+            "license"
+          ]
+          ++ lib.optional (wanted && !(output ? noProgram)) "mainProgram"
+        );
+    in
+    lacking true packages ++ lacking false checks;
+
   checks = {
     lint =
       check [ ] "The Python code is formatted, free of known mistakes, typed, and keeps to its layers"
@@ -203,29 +247,35 @@ in
       } 2>&1 | tee $out/coverage.log
     '';
 
-    inherit manual patched;
+    inherit alone manual patched;
 
-    # As it is with nixpkgs, or the other checks would say less over hostpkgs.
-    undeclared =
-      runCommand "pgbed-undeclared" { meta.description = "A build sees only what it declares"; }
+    described =
+      runCommand "pgbed-described" { meta = about "Every output has its description and licence"; }
         ''
-          case :$PATH: in
-            *:/usr/*|*:/bin:*) echo "the machine's programs are on PATH: $PATH"; exit 1 ;;
-          esac
-          for program in gcc bison mvn node python3; do
-            if command -v "$program"; then exit 1; fi
-          done
+          ${lib.concatMapStringsSep "\n" (line: "echo 'meta lacks: ${line}'") undescribed}
+          ${lib.optionalString (undescribed != [ ]) "exit 1"}
           touch $out
         '';
 
-    module = callPackage ./module-check.nix { inherit bench module; };
-
-    # The wrapper starts, and finds its catalogue.
-    bench = check [ ] "The application starts" "start" ''
-      ${lib.getExe bench} --help > $out
+    # As it is with nixpkgs, or the other checks would say less over hostpkgs.
+    undeclared = runCommand "pgbed-undeclared" { meta = about "A build sees only what it declares"; } ''
+      case :$PATH: in
+        *:/usr/*|*:/bin:*) echo "the machine's programs are on PATH: $PATH"; exit 1 ;;
+      esac
+      for program in gcc bison mvn node python3; do
+        if command -v "$program"; then exit 1; fi
+      done
+      touch $out
     '';
+
+    module = callPackage ./module-check.nix { inherit bench module; };
+    bench = bench.tests.start;
   }
   # The recipe for servers from source, which no other check needs.
   // lib.optionalAttrs (testServers.compiled != null) { server = testServers.compiled; }
   // lib.optionalAttrs (nixfmt != null) { inherit format; };
+in
+# One attribute, since callPackage adds functions of its own beside it.
+{
+  inherit checks;
 }

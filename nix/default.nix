@@ -13,15 +13,15 @@ let
   hyperfine = pkgs.callPackage ./hyperfine.nix { };
   testServers = pkgs.callPackage ./test-servers.nix { inherit postgres; };
   kernels = pkgs.callPackage ./kernels { };
-  bench = pkgs.callPackage ./bench.nix {
+  bench = pkgs.callPackage ./package.nix {
     inherit
       hyperfine
       kernels
       pgbench
       postgres
-      python
       revision
       ;
+    pythonEnvironment = python;
   };
   manual = pkgs.callPackage ./manual.nix { inherit python; };
   checks = pkgs.callPackage ./checks.nix {
@@ -30,6 +30,7 @@ let
       hyperfine
       manual
       module
+      packages
       pgbench
       postgres
       python
@@ -42,8 +43,6 @@ let
     program = lib.getExe bench;
     meta = { inherit (bench.meta) description; };
   };
-in
-{
   packages =
     postgres.packages
     // kernels.packages
@@ -55,6 +54,9 @@ in
     }
     // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
     // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
+in
+{
+  inherit packages;
   lib.run = pkgs.callPackage ./block.nix {
     inherit
       bench

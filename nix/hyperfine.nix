@@ -2,6 +2,7 @@
 # there is neither: then a run takes the one that is on PATH.
 {
   hyperfine ? null,
+  lib,
   stdenv,
   callPackage,
 }:
@@ -26,6 +27,10 @@ let
         '';
         meta = {
           description = "A timer of programs";
+          license = [
+            lib.licenses.asl20
+            lib.licenses.mit
+          ];
           mainProgram = "hyperfine";
         };
       }

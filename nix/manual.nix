@@ -31,6 +31,7 @@ stdenv.mkDerivation {
     HOME=$PWD sphinx-build --quiet --fail-on-warning --keep-going --builder html --doctree-dir doctrees source/docs "$out"
     runHook postInstall
   '';
+  passthru.noProgram = true;
   meta = {
     description = "The manual of pgbed";
     license = lib.licenses.postgresql;

@@ -117,7 +117,13 @@ assert old.environment.sessionVariables.PGBED_PROBE_HELPER == (lib.head commands
 assert groups == [ "pgbed" ] && (lib.head commands).options == [ "NOPASSWD" ];
 assert holds old && holds new && !holds sudoless && holds sudo-rs;
 
-runCommand "pgbed-module" { meta.description = "The NixOS module is one, and starts the helper"; }
+runCommand "pgbed-module"
+  {
+    meta = {
+      description = "The NixOS module is one, and starts the helper";
+      license = lib.licenses.postgresql;
+    };
+  }
   ''
     # By its path alone, as the wrapper and sudo start it, with this system's bpftrace. It says which arguments it lacks.
     for helper in "${wrapper.source}" "${(lib.head commands).command}"; do

@@ -43,6 +43,7 @@ let
         '';
         meta = {
           description = "pgbench and pg_dump of PostgreSQL ${coordinates.version}, from a wheel";
+          license = lib.licenses.postgresql;
           mainProgram = "pgbench";
         };
       }

@@ -85,6 +85,14 @@ let
       meta = {
         inherit description;
         mainProgram = "python";
+        # Python's, and those of the wheels.
+        license = [
+          lib.licenses.psfl
+          lib.licenses.asl20
+          lib.licenses.bsd3
+          lib.licenses.lgpl3Only
+          lib.licenses.mit
+        ];
       };
     };
   run = ../requirements.lock;

@@ -53,8 +53,13 @@ let
     found: passthru:
     runCommand "pgbed-test-servers"
       {
-        inherit passthru;
-        meta.description = "PostgreSQL servers of several major versions, by label";
+        passthru = passthru // {
+          noProgram = true;
+        };
+        meta = {
+          description = "PostgreSQL servers of several major versions, by label";
+          license = lib.licenses.postgresql;
+        };
       }
       ''
         mkdir -p $out/servers

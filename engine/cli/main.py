@@ -16,7 +16,6 @@ from engine.cli import interface, settings
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
 from engine.core.errors import UserError
-from engine.core.version import version
 from engine.journal.runs import find_run
 from engine.report.console import complain, echo, echo_lines
 from workloads.names import NotRegistered
@@ -183,15 +182,21 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Print the version, which is looked up only now: that takes longer than some commands."""
     if asked and not ctx.resilient_parsing:
-        echo(f"bench {version()}")
+        from engine.cli.version import version_line  # looked up only now: that takes longer than some commands
+
+        echo(version_line())
         ctx.exit()
 
 
 @click.group(cls=Bench, context_settings=CONTEXT)
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print version, revision and package set.",
 )
 @click.option(
     "--help-all", is_flag=True, expose_value=False, is_eager=True, callback=show_all,

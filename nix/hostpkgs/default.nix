@@ -136,6 +136,9 @@ let
     # What the probe helper may start is the machine's own file, not a link to it.
     bpftrace = tools.bpftrace // {
       hostProgram = "/usr/bin/bpftrace";
+      meta = tools.bpftrace.meta // {
+        license = lib.licenses.asl20;
+      };
     };
 
     # The machine's loader finds the machine's libraries: nothing to patch.

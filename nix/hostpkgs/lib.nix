@@ -42,7 +42,17 @@ rec {
     "no_proxy"
   ];
 
-  licenses.postgresql.spdxId = "PostgreSQL";
+  licenses = mapAttrs (_: spdxId: { inherit spdxId; }) {
+    asl20 = "Apache-2.0";
+    bsd3 = "BSD-3-Clause";
+    gpl2Only = "GPL-2.0-only";
+    gpl2Plus = "GPL-2.0-or-later";
+    isc = "ISC";
+    lgpl3Only = "LGPL-3.0-only";
+    mit = "MIT";
+    postgresql = "PostgreSQL";
+    psfl = "Python-2.0";
+  };
   sourceTypes.binaryNativeCode.isSource = false;
 }
 // import ./modules.nix

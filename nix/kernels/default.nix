@@ -34,8 +34,14 @@ let
     in
     runCommand "pgbed-kernel-${kernel.version}"
       {
-        passthru = { inherit kernel; };
-        meta.description = "Linux ${kernel.version} and its modules, for guests";
+        passthru = {
+          inherit kernel;
+          noProgram = true;
+        };
+        meta = {
+          description = "Linux ${kernel.version} and its modules, for guests";
+          license = lib.licenses.gpl2Only;
+        };
       }
       ''
         mkdir -p $out/lib
@@ -49,11 +55,19 @@ let
 
   tools =
     if available then
-      runCommand "pgbed-guest-tools" { meta.description = "The programs that guests are made with"; } ''
-        mkdir -p $out/bin
-        ln -s ${qemu_kvm}/bin/qemu-system-x86_64 ${pkgsStatic.busybox}/bin/busybox ${lib.getBin e2fsprogs}/bin/mkfs.ext4 \
-          ${erofs-utils}/bin/mkfs.erofs $out/bin
-      ''
+      runCommand "pgbed-guest-tools"
+        {
+          meta = {
+            description = "The programs that guests are made with";
+            license = lib.licenses.gpl2Plus;
+            mainProgram = "qemu-system-x86_64";
+          };
+        }
+        ''
+          mkdir -p $out/bin
+          ln -s ${qemu_kvm}/bin/qemu-system-x86_64 ${pkgsStatic.busybox}/bin/busybox \
+            ${lib.getBin e2fsprogs}/bin/mkfs.ext4 ${erofs-utils}/bin/mkfs.erofs $out/bin
+        ''
     else
       null;
 in

@@ -25,7 +25,7 @@ SITES = (
 
 
 def helper_with(bpftrace: Path, folder: Path) -> Helper:
-    """A helper in which this bpftrace is pinned, as an installation writes it (nix/bench.nix)."""
+    """A helper in which this bpftrace is pinned, as an installation writes it (nix/package.nix)."""
     script = folder / "helper"
     script.write_text(
         f"#!{sys.executable} -IB\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"

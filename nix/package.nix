@@ -1,9 +1,11 @@
-# The application: `bench`, which runs the engine from a store copy of the source.
+# The application: `bench`, which runs the engine from a store copy of the source. `callPackage ./package.nix { }` makes it
+# of any nixpkgs, and of that one's Python; pgbed's flake gives it the Python that is tested (see python.nix).
 #
 # What it finds in its environment:
 #   PGBED_CATALOG       JSON of every build that the flake knows, with its derivation (see postgres/default.nix)
 #   PGBED_RECIPES       JSON of the derivations that source trees are built by
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
+#   PGBED_PACKAGES      the same with nixpkgs' version, for `bench --version`
 #   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
@@ -30,20 +32,36 @@
   elfutils,
   glibc,
   hyperfine,
+  python3,
   # Only hostpkgs has a name for itself.
   packageSetName ? "nixpkgs",
-  kernels,
   # nixpkgs once had it with each kernel only; hostpkgs has none.
   linuxPackages ? { },
   perf ? linuxPackages.perf or null,
-  pgbench,
-  postgres,
-  python,
+
+  # What the flake makes itself.
+  pythonEnvironment ? null,
+  postgres ? callPackage ./postgres { versions = import ./postgres/versions.nix; },
+  pgbench ? callPackage ./pgbench.nix { inherit postgres; },
+  kernels ? callPackage ./kernels { },
   revision ? "",
 }:
 let
-  inherit ((builtins.fromTOML (builtins.readFile ../pyproject.toml)).project) version;
+  inherit (builtins.fromTOML (builtins.readFile ../pyproject.toml)) project;
+  inherit (project) version;
+  # Without their ranges: packages of nixpkgs have the same names.
+  dependencies = map (
+    range: builtins.head (builtins.match "([a-z0-9-]+).*" range)
+  ) project.dependencies;
+
+  python =
+    if pythonEnvironment != null then
+      pythonEnvironment
+    else
+      python3.withPackages (packages: map (name: packages.${name}) dependencies);
+
   sources = callPackage ./sources.nix { };
+  packages = packageSetName + lib.optionalString (lib ? version) " ${lib.version}";
 
   application = sources {
     name = "pgbed-application";
@@ -66,6 +84,7 @@ let
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
     export PGBED_RECIPES=@out@/share/pgbed/recipes.json
     export PGBED_PACKAGE_SET=${packageSetName}
+    export PGBED_PACKAGES='${packages}'
     export PGBED_REVISION=${revision}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
@@ -114,35 +133,70 @@ let
     export PYTHONPATH=@out@/lib/pgbed PYTHONSAFEPATH=1
     exec ${python}/bin/python -m engine "$@"
   '';
-in
-stdenv.mkDerivation {
-  pname = "pgbed";
-  inherit version;
 
-  dontUnpack = true;
-  installPhase = ''
-    runHook preInstall
-    mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed"
-    cp -r ${application} "$out/lib/pgbed"
-    chmod -R u+w "$out/lib/pgbed"
-    # What an installer would leave beside the modules: `bench --version` asks for it.
-    mkdir "$out/lib/pgbed/pgbed-${version}.dist-info"
-    printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
-    ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
-    printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
-    printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.recipes)} > "$out/share/pgbed/recipes.json"
-    printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
-    printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
-    printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
-    printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
-    chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
-    runHook postInstall
-  '';
+  license = lib.licenses.postgresql;
 
-  passthru = { inherit probeHelper python; };
-  meta = {
-    description = "Build PostgreSQL servers, load them, and say which is slower and why";
-    license = lib.licenses.postgresql;
-    mainProgram = "bench";
+  bench = stdenv.mkDerivation {
+    pname = "pgbed";
+    inherit version;
+
+    dontUnpack = true;
+    installPhase = ''
+      runHook preInstall
+      mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed"
+      cp -r ${application} "$out/lib/pgbed"
+      chmod -R u+w "$out/lib/pgbed"
+      # What an installer would leave beside the modules: `bench --version` asks for it.
+      mkdir "$out/lib/pgbed/pgbed-${version}.dist-info"
+      printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
+      ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
+      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
+      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.recipes)} > "$out/share/pgbed/recipes.json"
+      printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
+      printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
+      printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
+      printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
+      chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
+      runHook postInstall
+    '';
+
+    passthru = {
+      inherit
+        dependencies
+        hyperfine
+        probeHelper
+        python
+        ;
+      tests.start =
+        runCommand "pgbed-start"
+          {
+            meta = {
+              description = "The application starts, and says what it is";
+              inherit license;
+            };
+          }
+          ''
+            export HOME=$PWD
+            ${bench}/bin/bench --version | tee $out
+            grep -F 'bench ${version}, revision ' $out
+            grep -F ', package set ${packages}' $out
+            ${bench}/bin/bench list builds | grep -F 18.6
+          '';
+    };
+    meta = {
+      description = "Build PostgreSQL servers, load them, and say which is slower and why";
+      # pgbed's, and those of the scripts that its pages bring along.
+      license = [
+        license
+        lib.licenses.isc
+        lib.licenses.asl20
+      ];
+      mainProgram = "bench";
+      platforms = [
+        "x86_64-linux"
+        "aarch64-linux"
+      ];
+    };
   };
-}
+in
+bench

@@ -1,0 +1,81 @@
+"""What `bench --version` says: of a wrapper's, of one that an installer has put there, and of a source tree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from engine.cli import version
+from engine.cli.version import version_line
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGBED_PACKAGES", "PGBED_REVISION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_wrapper_names_the_revision_and_the_package_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGBED_PACKAGES", "nixpkgs 25.11.20260510.8fd9daa")
+    assert version_line().endswith(
+        ", revision unknown (built from changed files), package set nixpkgs 25.11.20260510.8fd9daa"
+    )
+    monkeypatch.setenv("PGBED_REVISION", "540265a9")
+    assert ", revision 540265a9, package set nixpkgs" in version_line()
+
+
+@pytest.mark.parametrize(
+    ("origin", "revision"),
+    [
+        ({"url": "https://x/pgbed.git", "vcs_info": {"vcs": "git", "commit_id": "540265a9"}}, "540265a9"),
+        ({"url": "file:///pgbed", "dir_info": {}}, "unknown (installed by uv)"),
+        (None, "unknown (installed by uv)"),
+    ],
+)
+def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
+    origin: object, revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "pgbed-9.8.dist-info"
+    left.mkdir()
+    (left / "METADATA").write_text("Metadata-Version: 2.1\nName: pgbed\nVersion: 9.8\n")
+    (left / "INSTALLER").write_text("uv\n")
+    if origin:
+        (left / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert version_line() == f"bench 9.8, revision {revision}, no package set (installed by uv, not built by Nix)"
+
+
+@pytest.mark.outside  # a Nix build has no git
+def test_a_source_tree_is_what_git_says_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e")
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    def absent(_: str) -> None:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(version, "distribution", absent)
+    monkeypatch.setattr(version, "SOURCE", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "7.6"\n')
+    assert version_line() == "bench 7.6, revision unknown (no git here), no package set (not built by Nix)"
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "m")
+    commit = git("rev-parse", "HEAD").strip()
+    assert version_line() == f"bench 7.6, revision {commit}, no package set (not built by Nix)"
+    (tmp_path / "new").touch()
+    assert f"revision {commit} with changes, no" in version_line()
+
+
+def test_the_number_stands_in_one_place_and_every_licence_of_what_is_bundled_is_named() -> None:
+    assert version_line().startswith(f"bench {PROJECT['version']}, ")
+    bundled = (Path(version.__file__).parents[1] / "report" / "vendor" / "README.md").read_text()
+    named = {line.split("|")[3].strip() for line in bundled.splitlines() if line.startswith("| `")}
+    assert {name.replace(" ", "-") for name in named} | {"PostgreSQL"} == set(PROJECT["license"].split(" AND "))
