@@ -56,15 +56,19 @@ let
         ${command}
       '';
 
+  programs = ''
+    export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
+    ${lib.optionalString (
+      pgbench != null
+    ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
+    ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
+  '';
+
   tests =
     description: name: which:
     # Some tests compile a program, to look into it.
     check [ stdenv.cc ] description name ''
-      export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
-      ${lib.optionalString (
-        pgbench != null
-      ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
-      ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
+      ${programs}
       mkdir -p $out
       { time python -m pytest -p no:cacheprovider -m "not outside" --durations=10 ${which}; } 2>&1 | tee $out/pytest.log
     '';
@@ -228,10 +232,10 @@ let
           "README.md"
         ])
         [ ]
-        "The command lines of the manual are accepted"
+        "The command lines of the manual run"
         "documented"
         ''
-          export PGBED_CATALOG=${testServers.checked}/catalog.json
+          ${programs}
           python -m pytest -p no:cacheprovider tests/test_documented_commands.py
           touch $out
         '';

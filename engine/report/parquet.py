@@ -147,7 +147,7 @@ def _began(reader: JournalReader) -> dict[int, int]:
 PLACE = dict.fromkeys(("cell", "step", "kind", "role"), str)
 TABLES = {
     "cells": Table(CSV_TABLES["cells"], str, {"ordinal": int, "repeat": int}),
-    "steps": Table(CSV_TABLES["steps"], float, PLACE | {"sla_passed": bool}),
+    "steps": Table(CSV_TABLES["steps"], float, PLACE | {"sla_passed": bool, "phases_by": str}),
     "roles": Table(CSV_TABLES["roles"], float, PLACE),
     "seconds": Table(CSV_TABLES["seconds"], int, PLACE | {"t_s": float, "dt_s": float, "wait_event": str}),
     "stalls": Table(_stalls, float, PLACE | {"client": int, "max_in_flight_ns": int, "missed_rows": int}
