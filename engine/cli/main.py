@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from engine.cli import interface, settings
+from engine.cli import interface, manual, settings
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
 from engine.core.errors import UserError
@@ -101,12 +101,15 @@ class Bench(click.Group):
         return sorted({*super().list_commands(ctx), *ELSEWHERE})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in ELSEWHERE:
-            return super().get_command(ctx, cmd_name)
-        target, short_help = ELSEWHERE[cmd_name]
-        module, _, name = target.partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        command.short_help = short_help
+        command = super().get_command(ctx, cmd_name)
+        if cmd_name in ELSEWHERE:
+            target, short_help = ELSEWHERE[cmd_name]
+            module, _, name = target.partition(":")
+            command = getattr(import_module(module), name)
+            command.short_help = short_help
+        if command is not None:
+            for own in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+                own.epilog = manual.ending(cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -128,14 +131,16 @@ class Bench(click.Group):
         return sorted(lines.items())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In the full help, add the environment variables and the keys of config.toml."""
-        if FULL not in ctx.meta:
-            return
-        with formatter.section("Environment variables"):
-            formatter.write_dl(settings.ENVIRONMENT)
-        keys = options_of(settings.Settings)
-        with formatter.section(f"Keys of {settings.settings_path()}"):
-            formatter.write_dl([(f"{key.name} = {key.metavar}", help_text(key)) for key in keys])
+        """In the full help, add the environment variables, the keys of config.toml and the exit codes."""
+        if FULL in ctx.meta:
+            with formatter.section("Environment variables"):
+                formatter.write_dl(settings.ENVIRONMENT)
+            keys = options_of(settings.Settings)
+            with formatter.section(f"Keys of {settings.settings_path()}"):
+                formatter.write_dl([(f"{key.name} = {key.metavar}", help_text(key)) for key in keys])
+            with formatter.section("Exit codes"):
+                formatter.write_dl(manual.EXIT_CODES)
+        super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. An OSError about a file is a user error, except in the engine."""
@@ -189,7 +194,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Bench, context_settings=CONTEXT)
+@click.group(cls=Bench, context_settings=CONTEXT, epilog="Manual: docs/index.md")
 @click.option(
     "--version",
     is_flag=True,
@@ -200,13 +205,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option(
     "--help-all", is_flag=True, expose_value=False, is_eager=True, callback=show_all,
-    help="Show this, and all environment variables and settings.",
+    help="Show this, environment variables, settings and exit codes.",
 )  # fmt: skip
 def main() -> None:
     """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how surely, and why?
 
     \b
-    bench --pg 16.3,17beta1              compare two releases: about ten minutes
+    bench --pg 16.3,18.6                 compare two releases: about ten minutes
     bench --pg 16.3 --config cx5,cx7     compare two configs on one build
     bench compare RUN                    show the results of a run again
     bench list builds                    list the builds that can be compared

@@ -33,7 +33,7 @@ from workloads.names import UnknownName
 from workloads.options import COMPARE, WORKLOAD, Option, checked, given, options_of
 
 EXAMPLES = (
-    ("bench --pg 16.3,17beta1", "two releases"),
+    ("bench --pg 16.3,18.6", "two releases"),
     ("bench --pg 16.3 --config cx5,cx7 --clients 8", "two configs"),
     ("bench --pg 16.3,dev=~/postgresql --probes default", "a release, a tree"),
 )
