@@ -1,4 +1,5 @@
-"""The pages of the reference that are generated from the code: options, settings, presets, records, the glossary, …
+"""The pages of the manual that are generated (options, builds, presets, records, glossary, …), and its samples: the
+comparison and the report of the demo's recording.
 
 PYTHONPATH=. python docs/generated.py FOLDER        writes them below a folder, as Sphinx does with each build
 """
@@ -6,13 +7,19 @@ PYTHONPATH=. python docs/generated.py FOLDER        writes them below a folder, 
 from __future__ import annotations
 
 import json
+import re
 import sys
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from click.testing import CliRunner
 
+from engine.builds.compile_variants import CFLAGS, VARIANTS
 from engine.cli.main import main
+from engine.cli.manual import EXIT_CODES
+from engine.cli.schema import RECORDS
 from engine.cli.settings import ENVIRONMENT, Settings
 from engine.plan.request import Request
 from engine.postgres import configs
@@ -23,6 +30,17 @@ from workloads.options import Option, options_of
 from workloads.presets import presets
 
 ROOT = Path(__file__).parent.parent
+VERSIONS = ROOT / "nix" / "postgres" / "versions.nix"
+BUILTIN_SINCE = 17  # releases have a builtin locale provider
+TERMINAL_WIDTH = 80
+
+
+def bench(*words: str, width: int | None = None) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(main, words, prog_name="bench", terminal_width=width)
+    if done.exit_code != 0:
+        raise RuntimeError(f"bench {' '.join(words)}: {done.output}")
+    return done.output
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -73,6 +91,40 @@ def environment() -> str:
     )
 
 
+def exit_codes() -> str:
+    """The exit codes of all commands."""
+    rows = table(("code", "meaning"), EXIT_CODES)
+    text = "Every command of `bench` ends with one of these codes; an error is one line on stderr."
+    return f"# Exit codes\n\n{text}\n\n{rows}"
+
+
+def the_builds() -> str:
+    """The labels of the version table, and the variants."""
+    rows = []
+    for version, entry in re.findall(r'^  "([^"]+)" = \{\n(.*?)^  \};', VERSIONS.read_text(), re.MULTILINE | re.DOTALL):
+        labels = (version, f"{version}-prebuilt" if "prebuilt" in entry else "")
+        twins = tuple(f"{label}-builtin" for label in labels if label) if _major(version) >= BUILTIN_SINCE else ()
+        rows.append((*map(code, labels), ", ".join(map(code, twins))))
+    releases = table(("from source", "compiled by others", "with the builtin locale provider"), rows)
+    variants = table(
+        ("variant", "CFLAGS", "arguments of configure"),
+        (
+            *((code(f":{name}"), code(" ".join(own.cflags)), code(" ".join(own.configure_flags)))
+              for name, own in VARIANTS.items()),
+            (code(f":{CFLAGS}FLAGS"), "FLAGS", ""),
+        ),
+    )  # fmt: skip
+    return (
+        "# Builds\n\nReleases that `--pg` can name, as in `nix/postgres/versions.nix` and `bench list builds`. Trees, "
+        f"commits and patches: [](../how-to/builds.md).\n\n{releases}\n## Variants\n\nAppended to a label or "
+        f"a tree, as in `17.11:O3:lto`; what they add to the recipe of all builds:\n\n{variants}"
+    )
+
+
+def _major(version: str) -> int:
+    return int(re.split(r"\D", version)[0])
+
+
 def the_configs() -> str:
     """Sets of server settings."""
     rows = ((code(config.name), config.description) for config in configs.catalog())
@@ -99,7 +151,7 @@ def commands() -> str:
     names = sorted(main.list_commands(None))  # type: ignore[arg-type]
     parts = ["# Commands\n", "The help of each command. `bench run --help-all` and [](options.md) have all options.\n"]
     for name in names:
-        shown = CliRunner().invoke(main, [name, "--help"], terminal_width=100).output
+        shown = bench(name, "--help", width=100)
         parts += [f"## bench {name}\n", f"```text\n{shown.rstrip()}\n```\n"]
     return "\n".join(parts)
 
@@ -110,8 +162,8 @@ def records() -> str:
         "# Records\n",
         "The keys of what pgbed writes; `bench schema RECORD` prints the JSON Schema of each record.\n",
     ]
-    for name in ("compare", "slices", "flame", "manifest"):
-        schema = json.loads(CliRunner().invoke(main, ["schema", name]).output)
+    for name in RECORDS:
+        schema = json.loads(bench("schema", name))
         parts.append(f"## {name}\n")
         for title, part in schema["$defs"].items():
             if properties := part.get("properties"):
@@ -131,7 +183,23 @@ def glossary() -> str:
     return f"# Glossary\n\n{text}\n\n{words}\n## Figures on the screens\n\n{figures}"
 
 
+def comparison(run: str) -> str:
+    """What `bench compare` prints of a run, as wide as a terminal."""
+    lines = bench("compare", run).splitlines()
+    return "\n".join("\n".join(textwrap.wrap(line, TERMINAL_WIDTH)) if line.strip() else "" for line in lines) + "\n"
+
+
+def report(run: str) -> str:
+    """The page of a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        bench("report", run, "--out", str(page))
+        return page.read_text()
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "reference/builds.md": the_builds,
+    "reference/exit-codes.md": exit_codes,
     "reference/options.md": options,
     "reference/environment.md": environment,
     "reference/configs.md": the_configs,
@@ -143,10 +211,20 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+SAMPLES: dict[str, Callable[[str], str]] = {
+    "sample/sample-comparison.txt": comparison,
+    "sample/sample-report.html": report,
+}
+
+
 def write(folder: Path) -> None:
     """Writes all pages below a folder; a file that would not change is not written."""
-    for name, page in PAGES.items():
-        path, text = folder / name, page()
+    pages = {name: page() for name, page in PAGES.items()}
+    with tempfile.TemporaryDirectory() as out:
+        run = bench("demo", "--to", out).partition(";")[0]
+        pages |= {name: sample(run) for name, sample in SAMPLES.items()}
+    for name, text in pages.items():
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

@@ -222,21 +222,27 @@ let
     );
     tests =
       tests "All other tests, against real servers" "tests"
-        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py";
+        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py";
 
     # Apart, or an edit of a page would repeat all other tests.
     documented =
       checkOf
         (sourceWith [
           "docs"
+          "nix"
+          "pictures"
+          "CHANGELOG.md"
+          "CONTRIBUTING.md"
+          "LICENSE"
           "README.md"
+          "SECURITY.md"
         ])
         [ ]
-        "The command lines of the manual run"
+        "The command lines of the manual run, and its samples, help and links are right"
         "documented"
         ''
           ${programs}
-          python -m pytest -p no:cacheprovider tests/test_documented_commands.py
+          python -m pytest -p no:cacheprovider tests/test_documented_commands.py tests/test_manual.py
           touch $out
         '';
 

@@ -1,5 +1,5 @@
-# The manual as a site: the pages of docs/, and those of the reference that are made of the code. A warning, such as a dead
-# link, fails it.
+# The manual as a site: the pages of docs/, those that are made of the code, a sample report, and bench(1). A warning, such
+# as a dead link, fails it.
 {
   lib,
   callPackage,
@@ -28,7 +28,12 @@ stdenv.mkDerivation {
     runHook preInstall
     cp -r ${source} source
     chmod -R u+w source
+    mkdir -p source/nix/postgres
+    cp ${./postgres/versions.nix} source/nix/postgres/versions.nix
     HOME=$PWD sphinx-build --quiet --fail-on-warning --keep-going --builder html --doctree-dir doctrees source/docs "$out"
+    test -s "$out/sample-report.html"
+    mkdir -p "$out/share/man/man1"
+    PYTHONPATH=source python source/docs/manpage.py > "$out/share/man/man1/bench.1"
     runHook postInstall
   '';
   passthru.noProgram = true;

@@ -143,7 +143,7 @@ let
     dontUnpack = true;
     installPhase = ''
       runHook preInstall
-      mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed"
+      mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed" "$out/share/man/man1"
       cp -r ${application} "$out/lib/pgbed"
       chmod -R u+w "$out/lib/pgbed"
       # What an installer would leave beside the modules: `bench --version` asks for it.
@@ -157,6 +157,7 @@ let
       printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
       printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
       chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
+      HOME=$PWD PYTHONPATH="$out/lib/pgbed" ${python}/bin/python -B ${../docs/manpage.py} > "$out/share/man/man1/bench.1"
       runHook postInstall
     '';
 

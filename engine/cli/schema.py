@@ -9,9 +9,11 @@ import msgspec
 
 from engine.report.console import echo_json
 
+RECORDS = ("compare", "slices", "flame", "plan", "manifest")
+
 
 @click.command()
-@click.argument("record", type=click.Choice(("compare", "slices", "flame", "plan", "manifest")), default="compare")
+@click.argument("record", type=click.Choice(RECORDS), default="compare")
 def schema(record: str) -> None:
     """Print the JSON Schema of a record, as JSON.
 
