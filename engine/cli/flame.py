@@ -66,7 +66,7 @@ def flame(
     if other is not None:
         inside = other in graphs.labels(folder)
         second = folder if inside else find_run(other, out)
-        wanted = other if inside else subject.name if subject.name in graphs.labels(second) else None
+        wanted = other if inside else base.label if base.label in graphs.labels(second) else None
         new = graphs.profile(second, graphs.subject_of(second, wanted), step, role, offcpu=offcpu)
     if as_json:
         echo_json(asdict(graphs.graph(step, role, base, new)), indent=None)

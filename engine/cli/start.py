@@ -62,8 +62,9 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     if manifest.interleave_reason:
         console.say(f"{manifest.interleave}: {manifest.interleave_reason}")
     if manifest.interleave == "slices":
-        servers = dict.fromkeys(cell.subject.name for cell in manifest.cells)
-        console.say(f"side by side: {', '.join(servers)}; config {manifest.cells[0].subject.config}")
+        configs = {subject.config for subject in manifest.subjects}
+        of_all = f"; config {configs.pop()}" if len(configs) == 1 else ""
+        console.say(f"side by side: {', '.join(manifest.names.values())}{of_all}")
     else:
         kernels = ("kernel",) if manifest.kernels else ()
         table = Table("cell", "build", "config", *kernels, "repeat", box=None, pad_edge=False, show_edge=False)

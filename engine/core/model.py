@@ -102,7 +102,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Name in tables: `16.3 insert+pgbench-select`, or `16.3 A/A` for the control."""
+        """The name of its build where its config and kernel stand beside it: `16.3 A/A` for the control."""
         return " ".join(filter(None, (self.build, self.workload))) + CONTROLS.get(self.control, f" {self.control}")
 
 
@@ -220,6 +220,22 @@ class Manifest:
 
     def record(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **msgspec.to_builtins(self)}
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """What is compared, in the order of the plan; the baseline is the first."""
+        found = dict.fromkeys(cell.subject for cell in self.cells)
+        return tuple(sorted(found, key=lambda subject: subject.build != self.base or bool(subject.control)))
+
+    @property
+    def baseline(self) -> Subject | None:
+        """The first subject of the base build; None without cells of it."""
+        return next((one for one in self.subjects if one.build == self.base and not one.control), None)
+
+    @property
+    def names(self) -> dict[Subject, str]:
+        """Each subject's shortest name among those of this run."""
+        return subject_names(self.subjects)
 
     def build(self, label: str) -> Build:
         return next(build for build in self.builds if build.label == label)

@@ -95,7 +95,7 @@ class Design:
     def estimate(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Estimate:
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        controls = request.aa * len(request.configs) * len(request.kernels) * len(self.loads)
+        controls = request.aa * request.config_count * len(request.kernels) * len(self.loads)
         judged, repeats = request.subjects - controls, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
@@ -120,7 +120,7 @@ def rough_settings(
 ) -> list[dict[str, str]]:
     """Settings of each config that affect the estimated space, valid for any version."""
     scaled = configs.scale(share(machine, request))
-    explicit = [{name: value for name, value, _ in spec.settings} | dict(added) for spec, added in changes.items()]
+    explicit = [spec.values | dict(added) for spec, added in changes.items()]
     return [
         {name: scaled.get(name, value) if value == configs.SCALED else value for name, value in settings.items()}
         for settings in explicit
@@ -138,9 +138,8 @@ def max_wal_bytes(settings: Mapping[str, str]) -> int:
 def _connections(spec: configs.ConfigSpec, changes: Sequence[Change], steps: Sequence[Step]) -> tuple[Change, ...]:
     """max_connections, if the default is too low for the plan and nothing sets it. UserError if it is set too low."""
     needed = max((step.connections for step in steps), default=0) + RESERVED_CONNECTIONS
-    configured = [(name, value) for name, value, _ in spec.settings]
-    for where, settings in (("--set", changes), (f"config '{spec.name}'", configured)):
-        value = dict(settings).get("max_connections")
+    for where, settings in (("--set", dict(changes)), (f"config '{spec.name}'", spec.values)):
+        value = settings.get("max_connections")
         if value is None:
             continue
         if re.fullmatch("[0-9]{1,9}", value) and int(value) < needed:
@@ -222,13 +221,14 @@ def _look_up(request: Request, machine: Machine) -> Design:
     if sliced:
         interleaving.check(request, steps)
     probes = selection.select(request.probes or planned[0].plan.probes)
-    specs = configs.resolve(request.configs)
+    specs = configs.each_value(configs.resolve(request.configs), request.set_each)
     settings = dict.fromkeys(setting for load in planned for setting in load.plan.settings)
     changes = configs.overrides((*settings, *request.overrides))
     if planstats.PROBE in probes.names:
         changes = planstats.settings(changes)
     with_connections = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
     if sliced:
+        interleaving.check_configs(with_connections)
         with_connections = {
             spec: interleaving.stretched(spec, each, request.subjects) for spec, each in with_connections.items()
         }

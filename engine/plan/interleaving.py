@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
@@ -26,6 +27,7 @@ INTERVALS = {
     "deadlock_timeout": ("1s", "ms", 2_147_483_647),
 }
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+MACHINE_WIDE = {"huge_pages": "try", "huge_page_size": "0"}  # and their defaults
 TIMEOUTS = frozenset(
     {"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout",
      "idle_in_transaction_session_timeout"}
@@ -47,18 +49,32 @@ def check(request: Request, steps: Sequence[Step]) -> None:
             "machine's memory"
         )
     if count < 2:
-        raise CannotBeSliced(f"slices need 2 to {MOST} builds side by side, and there is only one")
+        raise CannotBeSliced(f"slices need 2 to {MOST} servers side by side, and there is only one")
     if not any(step.sliced for step in steps):
         raise CannotBeSliced("none of these steps can be sliced")
     if request.in_guests or request.rebooting:
         what = "boot" if request.rebooting else "guest"
         raise CannotBeSliced(f"a cell under another kernel has a {what} to itself")
     if len(request.variants) > 1:
-        raise CannotBeSliced("slices compare builds under one workload, not several")
-    if len(request.configs) > 1:
-        raise CannotBeSliced("slices compare builds under one config, not several")
+        raise CannotBeSliced("slices compare servers under one workload, not several")
     if count > MOST:
-        raise CannotBeSliced(f"slices take 2 to {MOST} builds side by side (--aa adds one), not {count}")
+        added = "one for each config" if request.config_count > 1 else "one"
+        raise CannotBeSliced(f"slices take 2 to {MOST} servers side by side (--aa adds {added}), not {count}")
+
+
+def check_configs(changes: Mapping[ConfigSpec, Sequence[Change]]) -> None:
+    """Raise CannotBeSliced if configs differ in what acts on the whole machine, which servers side by side share."""
+    devices = {spec.device for spec in changes}
+    if len(devices) > 1:
+        spec, (name, _) = next((spec, spec.device[0]) for spec in changes if spec.device)
+        raise CannotBeSliced(f"config '{spec.name}' sets {name} of the block device, which servers side by side share")
+    for name, usual in MACHINE_WIDE.items():
+        values = {spec.name: (spec.values | dict(added)).get(name, usual) for spec, added in changes.items()}
+        if len(set(values.values())) > 1:
+            said = ", ".join(f"{config}: {value}" for config, value in values.items())
+            raise CannotBeSliced(
+                f"{name} acts on the memory of the whole machine, which servers side by side share ({said})"
+            )
 
 
 def reason(request: Request, steps: Sequence[Step]) -> str:
@@ -85,7 +101,7 @@ def share(machine: Machine, request: Request) -> Machine:
 def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[Change, ...]:
     """Multiply a config's intervals by the number of servers. CannotBeSliced for timeouts, which do not pause."""
     changed = {name.lower(): value for name, value in changes}
-    settings = {name.lower(): value for name, value, _ in spec.settings} | changed
+    settings = spec.values | changed
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
             whose = "" if name in changed else f"config '{spec.name}': "
@@ -104,10 +120,13 @@ def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request
     `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If memory held one
     server's data but not two servers', slices would measure the device.
     """
-    buffers = max(size_bytes(config.get("shared_buffers", "128MB"), "8kB") for config in settings)
-    fits = int(MOST_MEMORY * memory_bytes / (buffers + data_bytes))
-    if request.subjects > fits:
+    buffers = sorted(size_bytes(config.get("shared_buffers", "128MB"), "8kB") for config in settings)
+    servers = [own for own in buffers for _ in range(request.subjects // len(buffers))]
+    needed = accumulate(own + data_bytes for own in servers)
+    fits = sum(bytes_ <= MOST_MEMORY * memory_bytes for bytes_ in needed)
+    if fits < len(servers):
+        each = " to ".join(dict.fromkeys((size(buffers[0]), size(buffers[-1]))))
         raise CannotBeSliced(
-            f"{request.subjects} servers with shared_buffers of {size(buffers)} and {size(data_bytes)} of data each do "
+            f"{len(servers)} servers with shared_buffers of {each} and {size(data_bytes)} of data each do "
             f"not fit into {size(memory_bytes)} of memory side by side, {fits} would"
         )

@@ -16,18 +16,27 @@ from engine.builds.label import shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import INTERIM_ANALYSES, PROBED, Manifest, config_key
+from engine.core.model import INTERIM_ANALYSES, PROBED, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.observe.stalls import StallRule
-from engine.plan import counter_check, external_servers, guests, interleaving, prerequisites, presets, routes
+from engine.plan import (
+    counter_check,
+    external_servers,
+    guests,
+    interleaving,
+    prerequisites,
+    presets,
+    routes,
+    server_settings,
+)
 from engine.plan.design import Estimate, check_names, decide, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
 from engine.plan.workload_plans import recorded
-from engine.postgres import configs, external_server
+from engine.postgres import external_server
 from engine.tracing import planstats, selection
 
 
@@ -88,18 +97,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     machine = share(environment.machine(out), request)
     names = [external_server.CONFIG] if servers else [spec.name for spec in design.changes]
     applied = (
-        servers.configs
-        if servers
-        else {
-            config_key(spec.name, build.label): configs.apply(spec, build, machine, changes)
-            for spec, changes in design.changes.items()
-            for build in builds
-        }
+        servers.configs if servers else server_settings.applied(request, design.changes, builds, machine, progress)
     )
-    set_names = {name for config in applied.values() for name, _ in config.settings}
-    for name, value in configs.overrides(request.overrides):
-        if name not in set_names and "." not in name:  # with a dot it may belong to an extension that is not loaded
-            raise UserError(f"--set {name}={value}: unknown to {', '.join(labels)}; check the setting's name")
     for config in applied.values():
         if config.device and request.in_guests:
             raise UserError(f"config '{config.name}' sets a block device of this machine: not with --kernel")

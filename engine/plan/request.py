@@ -91,6 +91,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             brief="A setting on top of every config.",
         ),
     ] = ()
+    set_each: Annotated[
+        str | None,
+        about(
+            "A config for each value of a server setting, on top of --config: shared_buffers=1GB,4GB.",
+            metavar="NAME=VALUE,…",
+            unset="none",
+            group=COMPARE,
+            brief="A config for each value of a setting.",
+        ),
+    ] = None
     kernels: Annotated[
         tuple[str, ...],
         about(
@@ -385,7 +395,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def subjects(self) -> int:
         """Number of builds under configs, kernels and variants, with the baseline's A/A control."""
-        return (len(self.builds) + self.aa) * len(self.configs) * len(self.kernels) * max(1, len(self.variants))
+        others = len(self.kernels) * max(1, len(self.variants))
+        return (len(self.builds) + self.aa) * self.config_count * others
+
+    @property
+    def config_count(self) -> int:
+        return len(self.configs) * (self.set_each.count(",") + 1 if self.set_each else 1)
 
     @property
     def in_guests(self) -> bool:

@@ -10,7 +10,7 @@ from engine.builds import client_programs, resolve
 from engine.builds.label import name_of
 from engine.builds.source_tree import Source
 from engine.core.errors import UserError
-from engine.core.model import Build, Manifest
+from engine.core.model import Build, Manifest, config_key
 from engine.core.record import converted
 from engine.guest import host_kernels
 from engine.guest import kernels as known_kernels
@@ -111,10 +111,11 @@ def _check_configs(manifest: Manifest, request: Request) -> None:
             (spec,) = configs.resolve([text])
         except UserError:
             continue
-        now = {name: value for name, value, _ in spec.settings if value != configs.SCALED and name not in overridden}
-        for config in (config for config in manifest.configs.values() if config.name == spec.name):
-            for name, recorded in config.settings:
-                if now.get(name, recorded) != recorded:
+        for build in manifest.builds:
+            config = manifest.configs.get(config_key(spec.name, build.label))
+            now = spec.of(build.major)
+            for name, recorded in config.settings if config is not None else ():
+                if name not in overridden and now.get(name, recorded) not in (recorded, configs.SCALED):
                     raise UserError(
                         f"config '{spec.name}' has changed since the run began: {name} is {now[name]}, was {recorded}; "
                         "start a new run"

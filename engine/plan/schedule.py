@@ -10,7 +10,7 @@ from engine.core.errors import unknown
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Subject
 
-MOST_NAME = 60  # characters of a workload in a cell's name
+MOST_NAME = 60  # characters of a workload or config in a cell's name
 
 
 def subjects(
@@ -45,8 +45,11 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
-            workload = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.workload)[:MOST_NAME]  # script names may be long
+            # Names of scripts may be long, and values of settings hold anything.
+            workload, config = (
+                re.sub(r"[^A-Za-z0-9.+-]", "_", text)[:MOST_NAME] for text in (subject.workload, subject.config)
+            )
             kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
-            name = "-".join(filter(None, (subject.build, workload, subject.control, subject.config, kernel)))
+            name = "-".join(filter(None, (subject.build, workload, subject.control, config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)

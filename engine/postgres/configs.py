@@ -12,10 +12,10 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
@@ -36,7 +36,7 @@ RESERVED = frozenset({
     "hba_file", "ident_file", "external_pid_file",
 })  # fmt: skip
 _PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
-_KEYS = {"description", "extends", "settings", "from", "device"}
+_KEYS = {"description", "extends", "settings", "from", "until", "device"}
 _SUFFIXES = (".conf", ".toml")
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)?"
@@ -47,15 +47,35 @@ _ESCAPE = re.compile(r"\\(.)|''")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
+ALL = (0, 999)  # the first and the last major version
+
+
+class Setting(NamedTuple):
+    """A setting, and the first and the last major version that it is for."""
+
+    name: str
+    value: str
+    first: int = ALL[0]
+    last: int = ALL[1]
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSpec:
-    """A config before it is applied to a version: name, value, and the first major version that takes it (0: all)."""
+    """A config before it is applied to a version."""
 
     name: str
     description: str
     origin: str
-    settings: tuple[tuple[str, str, int], ...]
+    settings: tuple[Setting, ...]
     device: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {setting.name: setting.value for setting in self.settings}
+
+    def of(self, major: int) -> dict[str, str]:
+        """Its settings for a major version."""
+        return {own.name: own.value for own in self.settings if own.first <= major <= own.last}
 
 
 def catalog() -> tuple[ConfigSpec, ...]:
@@ -77,15 +97,38 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
     return configs
 
 
-def overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def each_value(specs: Sequence[ConfigSpec], text: str | None) -> tuple[ConfigSpec, ...]:
+    """Each config with each value of the setting in `NAME=V1,V2,…`. Raises UserError for an invalid text."""
+    if text is None:
+        return tuple(specs)
+    name, _, values = text.partition("=")
+    listed = [value.strip() for value in values.split(",")]
+    if len(listed) < 2 or not all(listed):
+        raise UserError(f"--set-each {text}: must be NAME=VALUE,VALUE,…, such as shared_buffers=1GB,4GB")
+    for value in listed:
+        if listed.count(value) > 1:
+            raise UserError(f"--set-each {text}: {value} is given twice")
+    found = []
+    for spec in specs:
+        before = f"{spec.name} " if len(specs) > 1 else ""
+        for value in listed:
+            ((name, value),) = overrides([f"{name}={value}"], "--set-each")
+            added = (*(own for own in spec.settings if own.name != name), Setting(name, value))
+            found.append(
+                replace(spec, name=f"{before}{name}={value}", settings=added, origin=f"{spec.origin}, {name}={value}")
+            )
+    return tuple(found)
+
+
+def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().lower()
         if not equals or not re.fullmatch(_NAME, name):
-            raise UserError(f"--set {text}: must be NAME=VALUE, such as work_mem=64MB")
+            raise UserError(f"{option} {text}: must be NAME=VALUE, such as work_mem=64MB")
         if name in RESERVED:
-            raise UserError(f"--set {text}: pgbed sets {name} itself for every server; leave it out")
+            raise UserError(f"{option} {text}: pgbed sets {name} itself for every server; leave it out")
         pairs.append((name, value.strip()))
     return tuple(pairs)
 
@@ -99,8 +142,8 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     values: dict[str, str] = {}
     dropped: list[str] = []
     scaled = scale(machine)
-    for name, value, first_major in (*spec.settings, *((name, value, 0) for name, value in changes)):
-        if name in RESERVED or build.major < first_major:
+    for name, value, first, last in (*spec.settings, *(Setting(*change) for change in changes)):
+        if name in RESERVED or not first <= build.major <= last:
             dropped.append(name)
             continue
         if value == SCALED:
@@ -183,21 +226,23 @@ def _from_record(
 ) -> ConfigSpec:
     for key in record.keys() - _KEYS:
         raise UserError(f"{where}: unknown key '{key}' in config '{name}'; settings belong under [settings]")
-    base, later = record.get("extends"), record.get("from", {})
+    base = record.get("extends")
     if base is not None and not (isinstance(base, str) and base in known):
         raise unknown("config", str(base), known)
-    if not isinstance(later, dict):
-        raise UserError(f"{where}: [from] of config '{name}' must hold tables such as [from.13]")
     settings = list(known[base].settings) if base is not None else []
     inherited = known[base].device if base is not None else ()
-    sections: list[tuple[int, Any]] = [(0, record.get("settings", {}))]
-    for major, table in later.items():
-        if not re.fullmatch(r"[0-9]{1,3}", major):
-            raise UserError(f"{where}: [from.{major}] of config '{name}' must name a major version such as 13")
-        sections.append((int(major), table))
-    for first_major, table in sections:
+    sections: list[tuple[dict[str, int], Any]] = [({}, record.get("settings", {}))]
+    for key, bound in (("from", "first"), ("until", "last")):
+        tables = record.get(key, {})
+        if not isinstance(tables, dict):
+            raise UserError(f"{where}: [{key}] of config '{name}' must hold tables such as [{key}.13]")
+        for major, table in tables.items():
+            if not re.fullmatch(r"[0-9]{1,3}", major):
+                raise UserError(f"{where}: [{key}.{major}] of config '{name}' must name a major version such as 13")
+            sections.append(({bound: int(major)}, table))
+    for bounds, table in sections:
         for setting, value in _flat(table, where, name):
-            settings.append((setting, _text(value, setting, where), first_major))
+            settings.append(Setting(setting, _text(value, setting, where), **bounds))
     description = str(record.get("description", f"from {where}"))
     device = block_device.parsed(record["device"], f"{where}: config '{name}'") if "device" in record else inherited
     return ConfigSpec(name, description, origin, tuple(settings), device)
@@ -225,9 +270,9 @@ def _text(value: Any, name: str, where: str) -> str:
     raise UserError(f"{where}: the value of '{name}' must be text, a number, true or false")
 
 
-def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
+def _parse_conf(text: str, path: Path) -> tuple[Setting, ...]:
     """Parse a postgresql.conf fragment by the server's own grammar, without includes."""
-    settings: list[tuple[str, str, int]] = []
+    settings: list[Setting] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -237,7 +282,7 @@ def _parse_conf(text: str, path: Path) -> tuple[tuple[str, str, int], ...]:
         name = match[1].lower()
         if name in ("include", "include_if_exists", "include_dir"):
             raise UserError(f"config file {path}:{number}: {name} is not supported; put the settings into this file")
-        settings.append((name, _unquoted(match[2]), 0))
+        settings.append(Setting(name, _unquoted(match[2])))
     return tuple(settings)
 
 
@@ -256,6 +301,13 @@ def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
     listed = ",".join(values.get(key, "") for key in _PRELOADS).split(",")
     loaded = {Path(library.strip().strip('"')).stem for library in listed} | {"plpgsql"}
     return tuple(name for name in values if "." in name and name.partition(".")[0] not in loaded)
+
+
+@functools.cache
+def known_to(postgres: Path) -> tuple[str, ...]:
+    """Names of a server's settings, without developers' ones."""
+    answer = subprocesses.ask((str(postgres), "--describe-config"), unprivileged())
+    return tuple(line.partition("\t")[0] for line in answer.output.splitlines())
 
 
 @functools.cache

@@ -67,12 +67,12 @@ class Profile:
 
 
 def labels(run: Path) -> dict[str, Subject]:
-    """The names accepted for a run: `16.3`, under the first config and workload it ran with, or `16.3/cx7`."""
+    """The names accepted for a run: those of its comparison, and `16.3`, for the first of that build, or `16.3/cx7`."""
     named: dict[str, Subject] = {}
-    for cell in read_manifest(run).cells:
-        subject = cell.subject
-        for name in (subject.name, f"{subject.name}/{subject.config}", *(() if subject.control else (subject.build,))):
-            named.setdefault(name, subject)
+    for subject, name in read_manifest(run).names.items():
+        of_build = subject.name
+        for each in (name, of_build, f"{of_build}/{subject.config}", *(() if subject.control else (subject.build,))):
+            named.setdefault(each, subject)
     return named
 
 
@@ -111,12 +111,14 @@ def profile(
         for path in paths
         if (owner, named) == (subject, step) and cell in (None, path.parents[1].name)
     }
+    result = known or run_results.load(run)
     cells = [
         CellStacks(under_main_loop(by_cell.get(found.cell.id, {})), _statements(found, step, role) or None)
-        for found in (known or run_results.load(run)).cells
+        for found in result.cells
         if found.cell.id in sampled
     ]
-    return profile_of(f"{subject.name} ({run.name})", cells, subject.name, offcpu=offcpu)
+    name = result.manifest.names.get(subject, subject.name)
+    return profile_of(f"{name} ({run.name})", cells, name, offcpu=offcpu)
 
 
 def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcpu: bool = False) -> Profile:

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.core.format import span
 from engine.core.kernel import HOST
+from engine.core.model import Cell
 from engine.core.text import Visible, visible, visible_json
 from engine.journal.rows import EventRow
 from engine.report.console import PlainConsole
@@ -39,7 +40,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         "cells_failed": view.cells_failed,
         "cells": view.cells,
         "running": view.state == "running",
-        "subject": view.cell.subject.name if shown and view.cell else "",
+        "subject": view.subject if shown else "",
         "repeat": view.cell.repeat if shown and view.cell else 0,
         "step_id": view.step.id if in_step and view.step else 0,
         "step": view.step.name if in_step and view.step else doing if shown else "",
@@ -98,9 +99,8 @@ def line(view: ViewState) -> str:
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
     if view.interleaved is not None and view.step is not None:
         return "  ".join(_interleaved_parts(view, view.interleaved, view.step.name))
-    kernel = "" if view.cell.subject.kernel == HOST else f" {view.cell.subject.kernel}"
     number = f"cell {view.cell.ordinal + 1}/{view.cells}{_left(view)}"
-    parts = [number, f"{view.cell.subject.name}{kernel} r{view.cell.repeat}"]
+    parts = [number, f"{_of_cell(view, view.cell)} r{view.cell.repeat}"]
     if view.step is None or view.doing:
         return "  ".join([*parts, view.doing])
     parts.append(view.step.name)
@@ -120,6 +120,12 @@ def line(view: ViewState) -> str:
 
 def _left(view: ViewState) -> str:
     return f", {span(view.left_s)} left" if view.left_s is not None else ""
+
+
+def _of_cell(view: ViewState, cell: Cell) -> str:
+    config = cell.subject.config if len({subject.config for subject in view.names}) > 1 else ""
+    kernel = "" if cell.subject.kernel == HOST else cell.subject.kernel
+    return " ".join(filter(None, (cell.subject.name, config, kernel)))
 
 
 def _interleaved_parts(view: ViewState, interleaved: InterleavedStep, step: str) -> list[str]:

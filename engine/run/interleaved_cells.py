@@ -63,9 +63,8 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
 
 def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
-    runners.sort(
-        key=lambda runner: (runner.cell.subject.build != manifest.base, runner.cell.subject.control)
-    )  # base first
+    places = {subject: place for place, subject in enumerate(manifest.subjects)}
+    runners.sort(key=lambda runner: places[runner.cell.subject])  # the baseline first
     sliced = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = sliced[0][0], tuple(side for _, side in sliced)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)

@@ -77,15 +77,16 @@ def read_by_cell(
 
 
 def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:
-    others = ", ".join(sorted({other.name for other, _, _ in there}))
     with JournalReader(run) as reader:
+        names = reader.manifest.names
         finished = outcome.finished(reader.manifest, reader.attempts(origins=False))
         own = {cell.id for cell in reader.manifest.cells if cell.subject == subject}
     if own <= finished:
         why = f"its cells are finished, and the probe `{probe}` was not on in them"
     else:
         why = f"none of its cells has finished a step with the probe `{probe}` on"
-    return f"no stacks of {subject.name} were sampled: {why} (there are some of {others})"
+    others = ", ".join(sorted({names.get(other, other.name) for other, _, _ in there}))
+    return f"no stacks of {names.get(subject, subject.name)} were sampled: {why} (there are some of {others})"
 
 
 def recorded(run: Path, probe: str = FOLDERS[0]) -> dict[tuple[Subject, str, str], list[Path]]:

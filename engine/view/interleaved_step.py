@@ -23,15 +23,12 @@ class Side:
     """One server of a step; `so_far` is None for the base, and before both have done something."""
 
     cell: Cell
+    name: str  # of its subject
     series: StepSeries
     rate_per_s: float | None
     active_s: float
     so_far: SoFar | None
     stalls: tuple[EventRow, ...]
-
-    @property
-    def name(self) -> str:
-        return self.cell.subject.name
 
     @property
     def step(self) -> StepRow:
@@ -89,11 +86,13 @@ class InterleavedSteps:
         self._reader = reader
         self._manifest: Manifest = reader.manifest
         self._cells = {cell.id: cell for cell in self._manifest.cells}
+        self._names = self._manifest.names
+        self._places = {subject: place for place, subject in enumerate(self._names)}
         self._replay = replay
         self._slices: dict[tuple[int, ...], SliceSeries] = {}  # by steps
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
-        """Attempts of the same repeat and engine start as `one`, including it; the base's first, then in plan order."""
+        """Attempts of the same repeat and engine start as `one`, including it; in the order of their subjects."""
         if self._manifest.interleave != "slices" or one.cell not in self._cells:
             return [one]
         found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
@@ -121,6 +120,7 @@ class InterleavedSteps:
         sides = [
             Side(
                 self._cells[attempt.cell],
+                self._names[self._cells[attempt.cell].subject],
                 series,
                 slices.lanes[place].rate_per_s(blocks),
                 series.worked_s(at_ns),
@@ -136,9 +136,8 @@ class InterleavedSteps:
         cells = [self._cells.get(each.cell) for each in (one, other)]
         return all(cells) and len({cell.repeat for cell in cells if cell is not None}) == 1
 
-    def _place(self, attempt: Attempt) -> tuple[bool, int]:
-        cell = self._cells[attempt.cell]
-        return cell.subject.build != self._manifest.base or bool(cell.subject.control), cell.ordinal
+    def _place(self, attempt: Attempt) -> int:
+        return self._places[self._cells[attempt.cell].subject]
 
 
 def _key(steps: AttemptSteps) -> tuple[int, ...]:

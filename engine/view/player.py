@@ -61,6 +61,7 @@ class Player:
             self.reader = JournalReader(run)
             self.manifest = self.reader.manifest
             self._cells = {known.id: known for known in self.manifest.cells}
+            self._names = self.manifest.names
         self._attempts: dict[int, Attempt] = {}
         self._decisions: list[EventRow] = []  # on the number of repeats
         self._sessions: dict[int, EngineStart] = {}
@@ -324,7 +325,8 @@ class Player:
             len({attempt.cell for attempt in failures}),
             repeats=outcome.repeats(self.manifest, self._decisions),
             decisions=tuple(self._decisions),
-            base=next(iter(self.manifest.variants if len(self.manifest.builds) == 1 else ()), self.manifest.base),
+            names=self._names,
+            base=next(iter(self._names.values()), self.manifest.base),
             failures=failures,
             external=self.manifest.external is not None,
         )

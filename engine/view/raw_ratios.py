@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from engine.core.model import Cell, Manifest, subject_names
+from engine.core.model import Cell, Manifest
 from engine.core.record import converted
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
@@ -29,8 +29,7 @@ def measured(run: Path) -> Comparison | None:
         manifest = reader.manifest
         attempts = reader.attempts(origins=False)
         whole, chosen = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
-        names = subject_names(list(dict.fromkeys(cell.subject for cell in manifest.cells)))
-        first = next((subject for subject in names if subject.build == manifest.base and not subject.control), None)
+        names, first = manifest.names, manifest.baseline
         steps = [
             (cell, step)
             for cell in manifest.cells

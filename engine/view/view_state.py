@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core.model import Cell
+from engine.core.model import Cell, Subject
 from engine.host.machine_counters import CPU_COLUMNS
 from engine.journal.reader import service_counts
 from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow
@@ -109,6 +109,12 @@ class ViewState:
     stopping: bool = False  # a stop was requested
     speed: int | None = None  # of a replay; None if live
     playing: bool = True
+    names: Mapping[Subject, str] = field(default_factory=dict)  # of all subjects, the base first
+
+    @property
+    def subject(self) -> str:
+        """The name of the cell's subject, or of its build if the plan does not know it."""
+        return self.names.get(self.cell.subject, self.cell.subject.name) if self.cell else ""
 
     @property
     def stalled(self) -> tuple[EventRow, ...]:

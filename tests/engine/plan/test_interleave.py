@@ -39,7 +39,11 @@ def estimate(bench: Bench, build: Callable[[int | str], Build]) -> Callable[...,
     [
         (("--scale", "io"), "--scale io: the write-back of one server would go on in the slices of the others"),
         (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
-        (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
+        (
+            ("--set-each", "work_mem=1MB,2MB,3MB"),
+            "slices take 2 to 4 servers side by side (--aa adds one for each config)",
+        ),
+        (("--config", "auto,readahead-0"), "'readahead-0' sets read_ahead_kb of the block device, which servers side"),
         (("--set", "statement_timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
         (("--set", "shared_buffers=100GB"), "of memory side by side, 0 would"),
         (("--rows", "2000000000"), "of data each do not fit into"),
@@ -51,7 +55,7 @@ def test_where_slices_cannot_be_an_even_number_of_cells_is_run(
     found = estimate(*options)
     assert found["interleave"] == "cells" and reason in found["interleave_reason"]
     assert "--interleave" not in found["interleave_reason"]
-    assert found["cell_count"] == 2 * 4 * (2 if "--config" in options else 1)
+    assert found["cell_count"] == 2 * 4 * (2 if "--config" in options else 3 if "--set-each" in options else 1)
 
 
 def test_one_build_is_run_in_cells(estimate: Callable[..., dict[str, Any]]) -> None:
@@ -103,7 +107,9 @@ def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
     interleaving.check_memory(settings, 3 * GB, request, 16 * GB)
     with pytest.raises(CannotBeSliced, match=r"3 servers with shared_buffers of 1 GB and 5 GB of data .* 2 would"):
         interleaving.check_memory(settings, 5 * GB, request, 16 * GB)
-    with pytest.raises(UserError, match="use --interleave cells"):
+    request = Request(builds=("a", "b"), configs=("small", "large"), interleave="slices")
+    interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "6GB"}], 0, request, 16 * GB)
+    with pytest.raises(UserError, match=r"4 servers with shared_buffers of .* to 8 GB .* 3 would; use --interleave"):
         interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
 
 

@@ -15,7 +15,7 @@ from engine.core.errors import UserError
 from engine.core.format import size_bytes
 from engine.core.model import Build, Config
 from engine.host.environment import Machine
-from engine.postgres.configs import GIB, apply, catalog, overrides, quoted, resolve, scale
+from engine.postgres.configs import GIB, Setting, apply, catalog, each_value, overrides, quoted, resolve, scale
 from engine.postgres.server import Server
 
 MACHINE = Machine(memory_bytes=24 * GIB, free_disk_bytes=75 * GIB)
@@ -94,7 +94,7 @@ def test_insert_scale_factor_is_left_out_before_13_and_recorded(name: str, build
 
 def test_every_config_has_one_line_of_description() -> None:
     assert [spec.name for spec in catalog()] == [
-        *NAMED, "cx9a2lc_c8r32", "auto", "readahead-0", "readahead-128", "readahead-4096",
+        *NAMED, "cx9a2lc_c8r32", "auto", "io_sync", "io_worker", "io_uring", "readahead-0", "readahead-128", "readahead-4096",
     ]  # fmt: skip
     assert all(spec.description and "\n" not in spec.description for spec in catalog())
 
@@ -206,7 +206,35 @@ def test_a_toml_file_may_extend_a_named_config(build: Builds, tmp_path: Path) ->
     assert "vacuum_buffer_usage_limit" in one(str(tmp_path / "mine.toml"), build(14)).dropped
 
 
+def test_settings_may_end_with_a_major_version(build: Builds, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "[settings]\njit = 'on'\n[until.14]\njit = 'off'\n[until.9]\nwork_mem = '8MB'\n"
+    )
+    assert dict(one(str(tmp_path / "mine.toml"), build(14)).settings) == {"jit": "off"}
+    assert dict(one(str(tmp_path / "mine.toml"), build(16)).settings) == {"jit": "on"}
+
+
+def test_each_value_of_a_setting_makes_a_config_named_by_it(build: Builds) -> None:
+    small, large = each_value(resolve(["cx5"]), "Shared_Buffers=64MB, 1GB")
+    assert [small.name, large.name] == ["shared_buffers=64MB", "shared_buffers=1GB"]
+    assert dict(apply(large, build(16), MACHINE).settings)["shared_buffers"] == "1GB"
+    assert [spec.name for spec in each_value(resolve(["cx5", "cx7"]), "jit=on,off")] == [
+        "cx5 jit=on", "cx5 jit=off", "cx7 jit=on", "cx7 jit=off",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text, said", [
+    ("jit", "must be NAME=VALUE,"), ("jit=on", "must be NAME=VALUE,"), ("jit=on,", "must be NAME=VALUE,"),
+    ("jit=on,on", "on is given twice"), ("port=1,2", "--set-each port=1: pgbed sets port itself"), ("=1,2", "must be"),
+])  # fmt: skip
+def test_bad_values_of_a_setting_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        each_value(resolve(["cx5"]), text)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("[until.x]\nwork_mem = 1\n", r"\[until\.x\] .* must name a major version"),
+    ("until = 3\n", r"must hold tables such as \[until\.13\]"),
     ("work_mem = '4MB'\n", r"unknown key 'work_mem'.*\[settings\]"),
     ("extends = 'cx99'\n", "unknown config 'cx99'"),
     ("[settings\n", r"mine\.toml:1: "),
@@ -234,7 +262,7 @@ def test_a_value_survives_being_written_and_read(value: str) -> None:
     from engine.postgres.configs import _parse_conf
 
     assert _parse_conf(f"  Some_Name = {quoted(value)}  # {value!r}".replace("\n", " "), Path("x")) == (
-        ("some_name", value, 0),
+        Setting("some_name", value),
     )
 
 

@@ -244,7 +244,7 @@ def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: st
     ("options", "said"),
     [
         (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
-        (("--config", "auto,cx9a2_c8r32"), "one config, not several"),
+        (("--set-each", "huge_pages=on,off"), "huge_pages acts on the memory of the whole machine"),
         (("--slice-ms", "5"), "--slice-ms"),
         (("--slice-ms", "1001"), "--slice-ms"),
         (("--set", "Statement_Timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
@@ -259,7 +259,7 @@ def test_what_cannot_be_sliced_is_refused(bench: Bench, pair: str, options: tupl
 
 def test_one_build_has_nothing_to_be_beside(bench: Bench, label: str) -> None:
     refused = bench("--pg", label, *SMALL, "--dry-run")
-    assert refused.returncode == 2 and "2 to 4 builds side by side" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and "2 to 4 servers side by side" in refused.stderr, refused.stderr
 
 
 def test_what_a_server_does_at_intervals_it_does_half_as_often(bench: Bench, pair: str) -> None:

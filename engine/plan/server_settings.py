@@ -1,0 +1,117 @@
+"""The settings of each build under each config: what a server does not know, refuses, or cannot start with.
+
+Everything is found before any load: names and values by asking the server's program, the rest by starting it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from engine.core.errors import UserError
+from engine.core.kernel import HOST
+from engine.core.model import Build, Config, config_key
+from engine.host import io_uring
+from engine.host.account import unprivileged
+from engine.host.environment import Machine
+from engine.host.server_folders import ServerError
+from engine.plan.interleaving import Change
+from engine.plan.request import Request
+from engine.postgres import configs
+from engine.postgres.cluster import last_words
+from engine.postgres.configs import ConfigSpec
+from engine.postgres.server import Server
+
+Values = Mapping[str, str]  # by the name of a setting
+
+
+def applied(
+    request: Request,
+    changes: Mapping[ConfigSpec, Sequence[Change]],
+    builds: Sequence[Build],
+    machine: Machine,
+    progress: Callable[[str], None],
+) -> dict[str, Config]:
+    """Fit each config to each build, by `config_key`. Raises UserError for what cannot run, or cannot be compared."""
+    found = {
+        (spec.name, build.label): configs.apply(spec, build, machine, own)
+        for spec, own in changes.items()
+        for build in builds
+    }
+    _check_overrides(request, found.values(), builds)
+    for spec in changes:
+        _check_names(spec, [found[spec.name, build.label] for build in builds], builds)
+    here = HOST in request.kernels
+    for (name, label), config in found.items():
+        if here and dict(config.settings).get("io_method") == "io_uring" and (why := io_uring.refusal(unprivileged())):
+            raise UserError(f"config '{name}' on {label}: io_method=io_uring: {why}")
+    if len(changes) > 1 or any(spec.origin.startswith("/") for spec in changes):
+        for build in builds:
+            own = {spec.name: found[spec.name, build.label] for spec in changes}
+            _check_different(build, {name: dict(config.settings) for name, config in own.items()}, own)
+            if here:
+                progress(f"trying whether {build.label} starts under {', '.join(own)}")
+                _check_different(build, {name: _started(build, config) for name, config in own.items()}, own)
+    return {config_key(name, label): config for (name, label), config in found.items()}
+
+
+def _check_overrides(request: Request, found: Iterable[Config], builds: Sequence[Build]) -> None:
+    known = {name for config in found for name, _ in config.settings}
+    chosen = [(f"--set {name}={value}", name) for name, value in configs.overrides(request.overrides)]
+    if request.set_each:
+        chosen.append((f"--set-each {request.set_each}", request.set_each.partition("=")[0].strip().lower()))
+    for text, name in chosen:
+        if name not in known and "." not in name:  # with a dot it may belong to an extension that is not loaded
+            labels = ", ".join(build.label for build in builds)
+            raise UserError(f"{text}: unknown to {labels}{_nearest(name, builds)}; check the setting's name")
+
+
+def _check_names(spec: ConfigSpec, found: Sequence[Config], builds: Sequence[Build]) -> None:
+    """Raise UserError for a setting that no build knows, if it looks like a mistyped one."""
+    bounded = {setting.name for setting in spec.settings if (setting.first, setting.last) != configs.ALL}
+    for name in found[0].dropped:
+        nowhere = all(name in config.dropped for config in found)
+        if nowhere and name not in bounded | configs.RESERVED and (near := _nearest(name, builds)):
+            raise UserError(
+                f"config '{spec.name}': unknown setting '{name}'{near}; if other versions have it, put it under "
+                "[from.N] or [until.N] of a .toml file"
+            )
+
+
+def _nearest(name: str, builds: Sequence[Build]) -> str:
+    """`: did you mean …?`, or nothing if no build has a setting of a similar name."""
+    known = sorted({each for build in builds for each in configs.known_to(build.bin / "postgres")})
+    near = get_close_matches(name, known, n=2, cutoff=0.75)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+def _check_different(build: Build, values: Mapping[str, Values], own: Mapping[str, Config]) -> None:
+    """Raise UserError for two configs under which a build is the same server."""
+    for (one, ours), (other, theirs) in itertools.combinations(values.items(), 2):
+        if ours == theirs and own[one].device == own[other].device:
+            dropped = dict.fromkeys((*own[one].dropped, *own[other].dropped))
+            why = f", which does not know {', '.join(dropped)}" if dropped else ""
+            raise UserError(
+                f"configs '{one}' and '{other}' are the same on {build.label}{why}: leave one out "
+                "(--aa compares a server with itself)"
+            )
+
+
+def _started(build: Build, config: Config) -> Values:
+    """Start a server over an empty cluster and return its settings. Raises UserError with its words if it does not."""
+    with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # the server's account goes through it
+        server = Server(build, config, Path(folder))
+        try:
+            with server, server.connect("postgres") as connection:
+                rows = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)",
+                                          ([name for name, _ in config.settings],)).fetchall()  # fmt: skip
+                return dict(rows)
+        except ServerError:
+            if not server.log_path.exists():  # the machine is at fault, not the config
+                raise
+            words = last_words(server.log_path)
+        raise UserError(f"config '{config.name}' on {build.label}: the server does not start: {words}")

@@ -1,0 +1,48 @@
+"""Settings that servers cannot run with are refused before any load, in the server's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.core.model import Build
+from tests.support.benchcall import Bench
+
+SMALL = ("--rows", "2000", "--dry-run")
+
+
+@pytest.fixture
+def label(build: Callable[[int | str], Build]) -> str:
+    return build(16).label
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--set-each", "shared_bufers=1MB,2MB"), "(did you mean shared_buffers?)"),
+        (("--set", "shard_buffers=3MB"), "did you mean shared_buffers"),
+        (("--set-each", "wal_level=replica,minimal"), "does not start: FATAL:  WAL streaming (max_wal_senders > 0)"),
+        (("--set-each", "work_mem=1GB,1024MB"), "'work_mem=1GB' and 'work_mem=1024MB' are the same on "),
+        (("--set-each", "io_method=sync,worker"), "unknown to "),
+        (("--config", "cx9a2_c8r32,cx9a2lc_c8r32"), "'cx9a2_c8r32' and 'cx9a2lc_c8r32' are the same on "),
+        (("--set-each", "max_wal_senders=0,-1"), "config 'max_wal_senders=-1' on "),
+    ],
+)
+def test_what_a_server_cannot_start_with_is_named(
+    bench: Bench, label: str, options: tuple[str, ...], said: str
+) -> None:
+    refused = bench("--pg", label, *SMALL, *options)
+    (line,) = (line for line in refused.stderr.splitlines() if line.startswith("bench: "))
+    assert refused.returncode == 2 and said in line, line
+    assert not list(bench.out.glob("*/manifest.json"))
+
+
+def test_a_mistyped_setting_of_a_file_is_named(bench: Bench, label: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[settings]\nshard_buffers = '1GB'\n")
+    refused = bench("--pg", label, *SMALL, "--config", str(file))
+    assert refused.returncode == 2 and "unknown setting 'shard_buffers' (did you mean shared_buffers" in refused.stderr
+    file.write_text("[until.12]\nshard_buffers = '1GB'\n")  # of another version
+    assert bench("--pg", label, *SMALL, "--config", str(file)).returncode == 0
