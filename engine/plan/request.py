@@ -98,7 +98,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             metavar="NAME=VALUE,…",
             unset="none",
             group=COMPARE,
-            brief="A config for each value of a setting.",
         ),
     ] = None
     kernels: Annotated[
