@@ -41,7 +41,8 @@ need_host_tools() {
     bzip2=bzip2 xz=xz-utils unzip=unzip mvn=maven npm=npm python3=python3 readelf=binutils eu-stack=elfutils patchelf=patchelf \
     '/usr/lib/python3*/ensurepip'=python3-venv /usr/include/stdlib.h=libc6-dev \
     /usr/include/readline/readline.h=libreadline-dev /usr/include/zlib.h=zlib1g-dev \
-    /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev
+    /usr/include/unicode/ucol.h=libicu-dev /usr/include/lz4.h=liblz4-dev /usr/include/zstd.h=libzstd-dev \
+    /usr/include/liburing.h=liburing-dev /usr/include/numa.h=libnuma-dev
 }
 
 # What guests with other kernels are made of, over hostpkgs. For ./check: ./bench has it installed by the first plan with

@@ -4,6 +4,8 @@
 # What it finds in its environment:
 #   PGBED_CATALOG       JSON of every build that the flake knows, with its derivation (see postgres/default.nix)
 #   PGBED_RECIPES       JSON of the derivations that source trees are built by
+#   PGBED_EXTENSIONS    JSON of the extensions that the flake knows, and of the derivation that they are built by
+#   PGBED_VARIANTS      JSON of what variants of a build need (see postgres/default.nix)
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_PACKAGES      the same with nixpkgs' version, for `bench --version`
 #   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
@@ -83,6 +85,8 @@ let
   environment = ''
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
     export PGBED_RECIPES=@out@/share/pgbed/recipes.json
+    export PGBED_EXTENSIONS=@out@/share/pgbed/extensions.json
+    export PGBED_VARIANTS=@out@/share/pgbed/variants.json
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_PACKAGES='${packages}'
     export PGBED_REVISION=${revision}
@@ -152,6 +156,8 @@ let
       ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
       printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
       printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.recipes)} > "$out/share/pgbed/recipes.json"
+      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.extensions)} > "$out/share/pgbed/extensions.json"
+      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.variants)} > "$out/share/pgbed/variants.json"
       printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
       printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
       printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"

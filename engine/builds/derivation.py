@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from engine.builds import nix
-from engine.builds.compile_variants import NATIVE, variant
+from engine.builds.compile_variants import LAYOUT, NATIVE, variant
 from engine.builds.nix_log import last_words
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
@@ -49,7 +49,11 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Changes to a derivation: `tarball` holds builtins.fetchurl's arguments, `record` is merged into build.json."""
+    """Changes to a derivation: `tarball` holds builtins.fetchurl's arguments, `record` is merged into build.json.
+
+    `env` is added to the environment, behind what a variable holds; `inputs` are the derivations, with an output each,
+    that it leads to.
+    """
 
     name: str = ""
     folder: Folder | None = None
@@ -59,11 +63,17 @@ class Change:
     configure_flags: tuple[str, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     ccache: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    inputs: tuple[tuple[str, str], ...] = ()
 
     def varied(self, words: Sequence[str]) -> Change:
+        """Raises UserError for a variant whose tools are not known here."""
         added = [variant(word) for word in words]
+        tools = [_variants().jit for each in added if each.packages]
         return replace(
             self,
+            env={**self.env, **{name: value for each in tools for name, value in each.env.items()}},
+            inputs=(*self.inputs, *((each.drv, each.output) for tool in tools for each in tool.inputs)),
             cflags=(*self.cflags, *(flag for each in added for flag in each.cflags)),
             configure_flags=(*self.configure_flags, *(flag for each in added for flag in each.configure_flags)),
         )
@@ -71,9 +81,32 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
+    """A derivation that is in the store: its output, that for building extensions ("" without), and its source."""
+
     drv: str
     out: str
+    dev: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    drv: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    env: Mapping[str, str]
+    inputs: tuple[_Input, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variants:
+    """What variants need besides the recipe: see nix/postgres/default.nix."""
+
+    jit: _Tools
+    layout: str
 
 
 def read_derivation(drv: Path) -> Derivation:
@@ -125,8 +158,34 @@ def derive(drv: str, change: Change) -> Derived:
         if done.returncode != 0:
             raise UserError(f"Nix cannot take the source of {change.name or drv}: {last_words(done.stderr)}")
         path = str(link.readlink())
-    derivation = read_derivation(Path(path))
-    return Derived(path, derivation.outputs["out"], derivation.env.get("src", ""))
+    return known(path)
+
+
+def known(drv: str) -> Derived:
+    """A derivation of the store as it is. Raises UserError."""
+    derivation = read_derivation(Path(drv))
+    return Derived(drv, derivation.outputs["out"], derivation.outputs.get("dev", ""), derivation.env.get("src", ""))
+
+
+def laid_out(server: Derived, title: str, words: Sequence[str]) -> Derived:
+    """The server linked once more if one of its variants says so; `title` names the derivation."""
+    numbers = [word.removeprefix("layout") for word in words if LAYOUT.fullmatch(word)]
+    if not numbers:
+        return server
+    env = {"server": server.out, "headers": server.dev, "layout": " ".join(numbers)}
+    change = Change(name=f"postgresql-{title}", env=env, inputs=((server.drv, "out"), (server.drv, "dev")))
+    return derive(_variants().layout, change)
+
+
+def _variants() -> _Variants:
+    listed = os.environ.get("PGBED_VARIANTS")
+    if not listed:
+        raise nix.no_catalogue()
+    where = f"the tools of variants in {listed}"
+    try:
+        return converted(parsed(Path(listed).read_bytes(), where), _Variants, where)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
 
 
 def _request(base: Derivation, change: Change) -> dict[str, Any]:
@@ -136,7 +195,9 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
     for name, added in (("CFLAGS", change.cflags), ("configureFlags", change.configure_flags)):
         if added:
             env[name] = " ".join((env.get(name, ""), *added)).strip()
-    record = json.loads(env["buildRecord"])
+    for name, value in change.env.items():
+        env[name] = f"{env.get(name, '')} {value}".strip()
+    record = json.loads(env.get("buildRecord", '{"patches": []}'))
     if change.cflags or change.configure_flags:
         record["flags"] = f"CFLAGS='{env['CFLAGS']}' {env['configureFlags']}"
     record["patches"] += [_name(patch) for patch in change.patches]
@@ -154,6 +215,7 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
         "context": {
             **{path: {"outputs": outputs} for path, outputs in base.inputs.items()},
             **{path: {"path": True} for path in base.sources},
+            **{drv: {"outputs": [out for other, out in change.inputs if other == drv]} for drv, _ in change.inputs},
         },
         "folder": None
         if change.folder is None

@@ -2,6 +2,8 @@
 
 16.3                       a label of `bench list builds`
 16.3+fix.patch             that version with a patch file, called 16.3-fix
+17.11+pgvector             with an extension, of contrib or of nixpkgs' sources
+18.6+mine=~/src/ext        with an extension of a source tree, called 18.6-mine; trees take extensions, too
 17.11:O3                   that version compiled differently, called 17.11-O3; see `VARIANTS`
 mine=/opt/pg               an install, or a source tree with its uncommitted changes
 new=git:~/src/postgres@REV a revision of a repository
@@ -16,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from engine.builds.compile_variants import CFLAGS, VARIANTS, unknown_variant
+from engine.builds.compile_variants import CFLAGS, LAYOUT, VARIANTS, unknown_variant
+from engine.builds.contrib import CONTRIB
 from engine.core.errors import UserError
 
 if TYPE_CHECKING:  # the screens need the grammar only
@@ -25,7 +28,9 @@ if TYPE_CHECKING:  # the screens need the grammar only
     from engine.core.model import Build
 
 
-_SUFFIX = re.compile(rf":({'|'.join(VARIANTS)}|{CFLAGS}[^:]*)$")
+_SUFFIX = re.compile(rf":({'|'.join(VARIANTS)}|{LAYOUT.pattern}|{CFLAGS}[^:]*)$")
+_EXTENSION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(=.+)?")
+_PATCH = re.compile(r"\.(patch|diff|txt)$")
 _CONNECTION = re.compile(r"\s*(postgres(ql)?:|[a-z_]+\s*=)")
 _CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
 # In a URI between user and host, or by its keyword; errs on the side of yes.
@@ -38,8 +43,8 @@ class Label:
     """A build as the user names it; `resolve.check` adds the `origin`, `resolve.realise` makes a `Build` of it.
 
     `place` is a catalog label, a path, or an external server's connection string; `named`: the user chose the name
-    (NAME=PLACE). `patches` are paths, `variants` stand as written. `origin` is a catalog entry, a source to compile, or
-    an existing build; None for an external server.
+    (NAME=PLACE). `patches` are paths, `variants` and `extensions` stand as written. `origin` is a catalog entry, a
+    source to compile, or an existing build; None for an external server.
     """
 
     name: str
@@ -48,17 +53,20 @@ class Label:
     revision: str = ""
     patches: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
     named: bool = False
     origin: CatalogEntry | Source | Build | None = None
 
     @property
     def plain(self) -> bool:
-        return not self.patches and not self.variants
+        """Whether nothing has to be built for it: every server has contrib's extensions."""
+        return not self.patches and not self.variants and all(word in CONTRIB for word in self.extensions)
 
     @property
     def title(self) -> str:
-        """The place with its patches and variants, spelled as a label, whatever the build is called."""
-        return "-".join((self.place, *map(_patch_slug, self.patches), *map(_variant_slug, self.variants)))
+        """The place with its patches, extensions and variants, spelled as a label, whatever the build is called."""
+        added = (*map(_patch_slug, self.patches), *(_slug(word.partition("=")[0]) for word in self.extensions))
+        return "-".join((self.place, *added, *map(_variant_slug, self.variants)))
 
     @property
     def path(self) -> Path:
@@ -79,15 +87,25 @@ def parsed(text: str) -> Label:
         if not path or not at or not revision or revision.startswith("-"):
             raise UserError(f"{text}: a revision is named as NAME=git:PATH@REVISION")
         return Label(name, "revision", path, revision, variants=variants, named=True)
-    base, *patches = rest.split("+") if _is_label(rest, name is not None) else [rest]
+    base, *added = rest.split("+") if _is_label(rest, name is not None) else [rest]
     if name is not None and ("/" in base or not _is_label(base, True)):
-        return Label(name, "path", rest, variants=variants, named=True)
+        place, words = _tree_and_extensions(rest)
+        place, more = _variants(place) if words else (place, ())
+        return Label(name, "path", place, variants=(*more, *variants), extensions=words, named=True)
     base, more = _variants(base)
-    if not all(patches):
-        raise UserError(f"{text}: a patch is named as LABEL+FILE")
+    if not all(added):
+        raise UserError(f"{text}: a patch is named as LABEL+FILE, an extension as LABEL+NAME or LABEL+NAME=PATH")
     if ":" in base:
         raise unknown_variant(base.partition(":")[2].partition(":")[0])
-    label = Label("", "label", base, patches=tuple(patches), variants=(*more, *variants), named=name is not None)
+    label = Label(
+        "",
+        "label",
+        base,
+        patches=tuple(word for word in added if not _is_extension(word)),
+        variants=(*more, *variants),
+        extensions=tuple(filter(_is_extension, added)),
+        named=name is not None,
+    )
     return replace(label, name=label.title if name is None else name)
 
 
@@ -143,8 +161,21 @@ def _is_label(text: str, named: bool) -> bool:
     return not named or (head[:1].isdigit() and "/" not in head and not Path(text).is_dir())
 
 
+def _is_extension(word: str) -> bool:
+    return _EXTENSION.fullmatch(word) is not None and not _PATCH.search(word)
+
+
+def _tree_and_extensions(text: str) -> tuple[str, tuple[str, ...]]:
+    """A folder's name can have a `+`: what is there as it is written takes precedence."""
+    place, *words = text.split("+")
+    if not all(map(_is_extension, words)) or Path(text).expanduser().exists():
+        return text, ()
+    folder = Path(_variants(place)[0]).expanduser()
+    return (place, tuple(words)) if folder.is_dir() else (text, ())
+
+
 def _patch_slug(patch: str) -> str:
-    return _slug(re.sub(r"\.(patch|diff|txt)$", "", Path(patch).name))
+    return _slug(_PATCH.sub("", Path(patch).name))
 
 
 def _variant_slug(word: str) -> str:

@@ -18,18 +18,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.builds import derivation, nix, source_tree
+from engine.builds import derivation, extensions, nix, source_tree
 from engine.builds.catalog import (
     BUILTIN,
     BUILTIN_ARGS,
     CatalogEntry,
+    age,
     catalog,
     check_name,
     sha256,
     unknown_label,
     usable_entry,
 )
-from engine.builds.compile_variants import unknown_variant, variant
+from engine.builds.compile_variants import LAYOUT, unknown_variant, variant
 from engine.builds.derivation import Change
 from engine.builds.label import Label, parsed, shown
 from engine.builds.nix import Progress
@@ -38,12 +39,14 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.record import parsed as parsed_json
-from engine.host import subprocesses
+from engine.host import packages, subprocesses
 from engine.host.account import unprivileged
 
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
 SYSTEM_CCACHE = Path("/var/cache/ccache")  # as set by NixOS's programs.ccache
 BUILDERS = "nixbld"
+# Of a patch: a hunk of a unified, context or normal difference, or what git says of a file as a whole.
+CHANGE = re.compile(r"^(@@ -\d|\*{15}|\d+(,\d+)?[acd]\d+|(rename|copy) from |(new|deleted) file mode |old mode )", re.M)
 LINK = "built-"
 
 
@@ -102,7 +105,20 @@ def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
     check_name(label.name)
     for word in label.variants:
         variant(word)
-    return replace(label, origin=_origin(label, text, entries))
+    origin = _origin(label, text, entries)
+    _check_extensions(label, origin)
+    return replace(label, origin=origin)
+
+
+def _check_extensions(label: Label, origin: CatalogEntry | Source | Build | None) -> None:
+    names = [word.partition("=")[0] for word in label.extensions]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"build '{label.name}': extension {twice} given twice")
+    if origin is not None:
+        major = age(origin.version)[0]
+        compiled = isinstance(origin, Source) or origin.provenance == "source"
+        for word in label.extensions:
+            extensions.check(label.name, word, major, compiled)
 
 
 def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> CatalogEntry | Source | Build | None:
@@ -113,7 +129,7 @@ def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalo
     if label.kind == "revision":
         return source_tree.revision_of(label.name, label.path, label.revision)
     if source_tree.is_install(label.path):
-        if not label.plain:
+        if label.variants:
             raise UserError(f"{text}: an install is compiled already; variants are for builds that are compiled here")
         return local_build(label.name, label.path)
     if source_tree.is_tree(label.path):
@@ -136,11 +152,19 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
         raise unknown_label(label.place)
     entry = entries[label.place]
     for patch in label.patches:
-        if not Path(patch).expanduser().is_file():
-            raise UserError(f"build '{label.name}': there is no patch file {patch}")
-    if not label.plain and entry.provenance != "source":
+        _check_patch(label.name, patch)
+    if (label.patches or label.variants) and entry.provenance != "source":
         raise UserError(f"{text}: {entry.label} is prebuilt; only builds that are compiled here can be changed")
     return entry
+
+
+def _check_patch(name: str, patch: str) -> None:
+    try:
+        text = Path(patch).expanduser().read_text(errors="replace")
+    except OSError:
+        raise UserError(f"build '{name}': there is no patch file {patch}") from None
+    if not CHANGE.search(text):
+        raise UserError(f"build '{name}': patch {patch} touches nothing: it holds no change to a file")
 
 
 def _usable(label: Label, exact: bool) -> tuple[CatalogEntry, Path | None] | None:
@@ -162,7 +186,7 @@ def _realised(
     label: Label, usable: tuple[CatalogEntry, Path | None] | None, on_progress: Progress, roots: Path | None
 ) -> Build:
     if isinstance(label.origin, Build):
-        return label.origin
+        return _with_contrib(label.origin, label)
     if isinstance(label.origin, Source):
         return _compiled_source(label, label.origin, on_progress, roots)
     assert usable is not None, "an external server is not built"
@@ -175,9 +199,9 @@ def _realised(
     digest = nix.store_hash(Path(entry.out)) if label.named else None
     link = roots / (f"{LINK}{digest}" if digest else entry.attr) if roots is not None else None
     prefix = at_hand or nix.realise(entry.label, entry.drv, on_progress, link)
-    return _described(
+    build = _described(
         Build(
-            label=label.name if label.named else entry.label,
+            label=label.name if label.named else replace(label, place=entry.label).title,
             version=entry.version,
             prefix=str(prefix),
             digest=nix.store_hash(prefix) or sha256(prefix / "bin" / "postgres"),
@@ -186,53 +210,81 @@ def _realised(
             initdb_args=entry.initdb_args,
         )
     )
+    return _with_contrib(build, label)
+
+
+def _with_contrib(build: Build, label: Label) -> Build:
+    if not label.extensions:
+        return build
+    extensions.check_contrib(label.name, label.extensions, Path(build.prefix))
+    return replace(build, extensions=tuple(f"{name} of contrib" for name in label.extensions))
 
 
 # -- servers that are compiled here --------------------------------------------------------------------------------
 
 
 def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, roots: Path | None) -> Build:
-    """Build an entry of the user's table, or one that is patched or compiled differently."""
+    """Build an entry of the user's table, or one that is patched, compiled differently or extended."""
+    place = label.place.removesuffix(BUILTIN) if entry.initdb_args else label.place
+    bare = replace(label, place=place, variants=_compiling(label), extensions=())
     drv, change = entry.recipe
-    patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
-    title = label.title.replace(BUILTIN, "", 1) if entry.initdb_args else label.title
-    change = replace(
-        change.varied(label.variants),
-        patches=(*change.patches, *patches),
-        name=f"postgresql-{title}",
-        record={"label": title, "version": entry.version},  # the build's own, whatever its name here
-    )
-    build = _compiled(label, entry.version, derivation.derive(drv, change), on_progress, roots)
+    if entry.own or not bare.plain:
+        patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
+        change = replace(
+            change.varied(bare.variants),
+            patches=(*change.patches, *patches),
+            name=f"postgresql-{bare.title}",
+            record={"label": bare.title, "version": entry.version},  # the build's own, whatever its name here
+        )
+        server = derivation.derive(drv, change)
+    else:
+        server = derivation.known(drv)
+    build = _compiled(replace(label, place=place), entry.version, server, on_progress, roots)
     return replace(build, initdb_args=entry.initdb_args)
 
 
 def _compiled_source(label: Label, source: Source, on_progress: Progress, roots: Path | None) -> Build:
     if not source.revision:  # the tree may have changed since it was checked
         source = source_tree.tree_at(label.name, source.path)
+    place = f"{source.version}-tree"
     with source_tree.files_of(source) as folder:
         change = Change(
-            name=f"postgresql-{source.version}-tree",
+            name=f"postgresql-{place}",
             folder=folder,
-            record={"label": f"{source.version}-tree", "version": source.version},
+            record={"label": place, "version": source.version},
             ccache=_ccache_folder(),
         )
         drv = derivation.recipe_of(label.name, source.major)
-        derived = derivation.derive(drv, change.varied(label.variants))
-    title = source.title if source.commit else f"{source.title}, files {nix.store_hash(Path(derived.source))}"
-    return replace(_compiled(label, source.version, derived, on_progress, roots, change.ccache), source=title)
+        server = derivation.derive(drv, change.varied(_compiling(label)))
+    title = source.title if source.commit else f"{source.title}, files {nix.store_hash(Path(server.source))}"
+    build = _compiled(replace(label, place=place), source.version, server, on_progress, roots, change.ccache)
+    return replace(build, source=title)
+
+
+def _compiling(label: Label) -> tuple[str, ...]:
+    """The variants that are compiled; layouts are only linked."""
+    return tuple(word for word in label.variants if not LAYOUT.fullmatch(word))
 
 
 def _compiled(
     label: Label,
     version: str,
-    derived: derivation.Derived,
+    server: derivation.Derived,
     on_progress: Progress,
     roots: Path | None,
     ccache: Path | None = None,
 ) -> Build:
+    """Build a server, its layout and its extensions."""
+    laid_out = derivation.laid_out(server, replace(label, extensions=()).title, label.variants)
+    derived, added = extensions.added(label.name, label.extensions, laid_out, server, label.title)
+    wanted = [pair for word in label.variants for pair in variant(word).packages.items()]
+    packages.install(dict(wanted), on_progress)
     link = roots / f"{LINK}{nix.store_hash(Path(derived.out))}" if roots is not None else None
     prefix = nix.realise(label.name, derived.drv, on_progress, link, visible_to_build=ccache)
-    return _described(Build(label.name, version, str(prefix), nix.store_hash(prefix) or "", "source"))
+    build = _described(Build(label.name, version, str(prefix), nix.store_hash(prefix) or "", "source"))
+    contrib = tuple(filter(extensions.is_contrib, label.extensions))
+    extensions.check_contrib(label.name, contrib, prefix)
+    return replace(build, extensions=added)
 
 
 def _described(build: Build) -> Build:

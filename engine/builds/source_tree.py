@@ -46,9 +46,13 @@ class Source:
 
     @property
     def title(self) -> str:
-        """For records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
-        changed = f" with changes {self.changes[:SHOWN_HEX]}" if self.changes else ""
-        return f"commit {self.commit[:SHOWN_HEX]}{changed}" if self.commit else "a tree outside git"
+        return title(self.commit, self.changes)
+
+
+def title(commit: str, changes: str) -> str:
+    """For records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
+    changed = f" with changes {changes[:SHOWN_HEX]}" if changes else ""
+    return f"commit {commit[:SHOWN_HEX]}{changed}" if commit else "a tree outside git"
 
 
 def is_install(path: Path) -> bool:
@@ -67,20 +71,25 @@ def tree_at(name: str, path: Path) -> Source:
     except OSError:
         raise UserError(f"build '{name}': {path} has no configure script, which all builds use") from None
     version = _version(name, str(path), configure)
+    if not _in_git(path) and (path / "config.status").exists():
+        raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")
+    return Source(path, version, *state_of(name, path, _WITHOUT))
+
+
+def state_of(name: str, path: Path, files: Sequence[str] = (".",)) -> tuple[str, str]:
+    """The commit of a tree, "" outside git, and the hash of the local changes to its `files` (of git's pathspecs)."""
     if not _in_git(path):
-        if (path / "config.status").exists():
-            raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")
-        return Source(path, version, "")
+        return "", ""
     commit = git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", failing=True).strip()
     if not commit:
         raise UserError(f"build '{name}': {path} is a git repository without a commit")
-    marked = [line for line in git(path, "ls-files", "-v", "--", *_WITHOUT).splitlines() if _is_marked(line)]
+    marked = [line for line in git(path, "ls-files", "-v", "--", *files).splitlines() if _is_marked(line)]
     if marked:
         raise UserError(
             f"build '{name}': git ignores changes of {marked[0][2:]} (assume-unchanged or "
             f"skip-worktree), so nothing could say what was built: git -C {path} update-index --really-refresh"
         )
-    return Source(path, version, commit, _changes(path))
+    return commit, _changes(path, files)
 
 
 def _is_marked(line: str) -> bool:
@@ -114,7 +123,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
 def files_of(source: Source) -> Iterator[Folder]:
     """The files that count, as a folder; for a revision a temporary one."""
     if not source.revision:
-        yield Folder(source.path, tuple(_files(source.path)))
+        yield Folder(source.path, tuple(files_in(source.path, LEFT_OUT)))
         return
     with TemporaryDirectory(dir=nix.cache_folder(), prefix="source-") as folder:
         _extract(source, Path(folder))
@@ -130,18 +139,25 @@ def _version(name: str, where: str, configure: str) -> str:
     return match[1]
 
 
-def _files(path: Path) -> Iterator[str]:
-    """Relative paths: with git, tracked and untracked but not ignored files; without git, all files."""
+def files_in(path: Path, left_out: Sequence[str] = ()) -> Iterator[str]:
+    """Relative paths: with git, tracked and untracked but not ignored files; without git, all files.
+
+    Not those directly in a folder that is `left_out`.
+    """
     if _in_git(path):
-        listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_WITHOUT)
+        listed = git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_without(left_out))
         yield from (file for file in dict.fromkeys(listed.split("\0")) if file and os.path.lexists(path / file))
         return
     for folder, folders, files in os.walk(path):
         relative = Path(folder).relative_to(path)
-        yield from (str(relative / one) for one in (*folders, *(() if str(relative) in LEFT_OUT else files)))
+        yield from (str(relative / one) for one in (*folders, *(() if str(relative) in left_out else files)))
 
 
-_WITHOUT = (".", *(f":(exclude,glob){one}/*" for one in LEFT_OUT))
+def _without(folders: Sequence[str]) -> tuple[str, ...]:
+    return (".", *(f":(exclude,glob){folder}/*" for folder in folders))
+
+
+_WITHOUT = _without(LEFT_OUT)
 
 
 def _in_git(path: Path) -> bool:
@@ -152,12 +168,12 @@ def _in_git(path: Path) -> bool:
     return bool(top) and Path(top).resolve() == path.resolve()
 
 
-def _changes(path: Path) -> str:
-    """Hash of all differences from HEAD, untracked files included; "" without any."""
+def _changes(path: Path, files: Sequence[str]) -> str:
+    """Hash of these files' differences from HEAD, untracked ones included; "" without any."""
     difference = hashlib.sha256()
     shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
-    changed = git(path, "diff", *shown, "HEAD", "--", *_WITHOUT)
-    new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *_WITHOUT)
+    changed = git(path, "diff", *shown, "HEAD", "--", *files)
+    new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *files)
     if not changed and not new:
         return ""
     difference.update(changed.encode(errors="surrogateescape"))

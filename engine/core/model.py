@@ -34,7 +34,7 @@ class Build:
     store path, or the sha256 of `bin/postgres` for a local install. `provenance` is `source`, `prebuilt`, `local`, or
     `external`: an external server, at `server`, without `prefix`, whose `digest` identifies the cluster and its
     version. `initdb_args` are added to every `initdb`. `source` identifies a tree or revision: its commit, and the hash
-    of uncommitted changes.
+    of uncommitted changes. `extensions` are those that the label names, each with its version and source.
     """
 
     label: str
@@ -48,6 +48,7 @@ class Build:
     initdb_args: tuple[str, ...] = ()
     server: str = ""  # where to connect to, without a password
     source: str = ""
+    extensions: tuple[str, ...] = ()
 
     @property
     def external(self) -> bool:

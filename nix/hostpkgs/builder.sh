@@ -49,14 +49,16 @@ installPhase_default() { make install; }
 
 # As nixpkgs' strip: debug information goes, symbols stay. A build without a compiler has no strip.
 fixupPhase_default() {
-  local folder file magic
+  local output folder file magic
   [ -z "${dontStrip:-}" ] && command -v strip > /dev/null || return 0
-  for folder in "$out"/bin "$out"/lib "$out"/libexec; do
-    [ -d "$folder" ] || continue
-    while IFS= read -r -d '' file; do
-      IFS= read -r -N 4 magic < "$file" 2> /dev/null || true
-      [ "$magic" != $'\x7fELF' ] || strip -S "$file"
-    done < <(find "$folder" -type f -print0)
+  for output in ${outputs:-out}; do
+    for folder in "${!output}"/bin "${!output}"/lib "${!output}"/libexec; do
+      [ -d "$folder" ] || continue
+      while IFS= read -r -d '' file; do
+        IFS= read -r -N 4 magic < "$file" 2> /dev/null || true
+        [ "$magic" != $'\x7fELF' ] || strip -S "$file"
+      done < <(find "$folder" -type f -print0)
+    done
   done
 }
 

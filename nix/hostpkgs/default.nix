@@ -133,6 +133,11 @@ let
       interpreter = "/usr/bin/python${pythonVersion}";
     };
 
+    llvmPackages_18 = {
+      clang = linked "clang" "clang";
+      llvm = linked "llvm" "llvm-config";
+    };
+
     # What the probe helper may start is the machine's own file, not a link to it.
     bpftrace = tools.bpftrace // {
       hostProgram = "/usr/bin/bpftrace";

@@ -34,6 +34,7 @@ rec {
 
   makeBinPath = packages: concatStringsSep ":" (map (package: "${package}/bin") packages);
   getBin = package: package;
+  getDev = package: package;
   getExe = package: "${package}/bin/${package.meta.mainProgram}";
 
   fetchers.proxyImpureEnvVars = [

@@ -21,9 +21,11 @@
   glibc = "locale";
   icu = "";
   libsystemtap = "";
+  liburing = "";
   lz4 = "";
   maven = "java mvn";
   nodejs = "node npm";
+  numactl = "";
   patchelf = "patchelf";
   perl = "perl";
   pkg-config = "pkg-config";

@@ -12,7 +12,9 @@
   systemtap-sdt,
   libsystemtap,
   icu,
+  liburing,
   lz4,
+  numactl,
   readline,
   zlib,
   zstd,
@@ -38,7 +40,8 @@ let
 
   allCflags = lib.concatStringsSep " " (commonCflags ++ cflags);
 
-  # LLVM stays out: 12 to 15 need one older than 16, and without JIT the versions meet on equal terms.
+  # LLVM stays out, unless a variant asks for it: 12 to 15 need one older than 16, and without JIT the versions meet on
+  # equal terms.
   allConfigureFlags = [
     "--enable-debug"
     "--enable-dtrace"
@@ -46,7 +49,13 @@ let
   ]
   ++ lib.optional (lib.versionAtLeast version "14") "--with-lz4"
   ++ lib.optional (lib.versionAtLeast version "15") "--with-zstd"
+  ++ lib.optionals hasAsynchronousIo [
+    "--with-liburing"
+    "--with-libnuma"
+  ]
   ++ configureFlags;
+
+  hasAsynchronousIo = lib.versionAtLeast version "18";
 
   isTree = hash == null;
 
@@ -78,6 +87,15 @@ stdenv.mkDerivation {
       };
   inherit patches;
 
+  # `dev` is what extensions are built with (headers, pgxs, static libraries), and the backend's objects for another layout.
+  # It names the compiler and every header package, and no server needs it: what runs does not lead to it.
+  outputs = [
+    "out"
+    "dev"
+  ];
+  # nixpkgs would tell configure where each output is, and pg_config would tell everybody.
+  setOutputFlags = false;
+
   # bison, flex and perl: from 17 on the tarball comes without generated files.
   nativeBuildInputs = [
     bison
@@ -94,6 +112,10 @@ stdenv.mkDerivation {
     readline
     zlib
     zstd
+  ]
+  ++ lib.optionals hasAsynchronousIo [
+    liburing
+    numactl
   ];
 
   # Distribution hardening would put other flags between the versions and their sources.
@@ -164,9 +186,27 @@ stdenv.mkDerivation {
     runHook preInstall
     make -s install ${makePrefix}
     make -s -C contrib install ${makePrefix}
-    # The build system for extensions names the compiler and every header package: nothing here needs it.
-    rm -rf "$out/lib/pgxs" "$out/lib/postgresql/pgxs" "$out"/lib/*.a
-    mkdir -p "$out/share/pgbed"
+    for part in include lib/pgxs lib/postgresql/pgxs lib/pkgconfig 'lib/*.a'; do
+      for found in "$out"/$part; do
+        if [ -e "$found" ]; then
+          mkdir -p "$dev/$(dirname "''${found#"$out"/}")"
+          mv "$found" "$dev/''${found#"$out"/}"
+        fi
+      done
+    done
+    mkdir -p "$dev" "$out/share/pgbed"
+    # What another layout is linked of: see layout.nix.
+    if [ -e src/backend/Makefile ]; then
+      objects=$dev/lib/backend
+      mkdir -p "$objects"
+      rm src/backend/postgres
+      make -s -n -C src/backend postgres ${makePrefix} | grep -E -- ' -o postgres( |$)' | tail -n 1 > "$objects/link"
+      (cd src/backend && tr ' ' '\n' < "$objects/link" | grep -E '\.[oa]$' | xargs readlink -f) \
+        | sed "s|^$(readlink -f .)/||" | xargs cp --parents -t "$objects"
+      find "$objects" -name '*.[oa]' -exec strip -S {} +
+    fi
+    # Where it was compiled is gone, and another place each time.
+    find "$dev" -name Makefile.global -exec sed -i "s|$PWD|/nonexistent|g" {} +
     compiler=$(gcc --version | head -n 1)
     printf '%s\n' "$buildRecord" \
       | sed "s|@compiler@|$compiler|" > "$out/share/pgbed/build.json"
@@ -183,6 +223,10 @@ stdenv.mkDerivation {
       || { echo "$server: has no USDT probes"; exit 1; }
     nm "$server" | grep -E ' [tT] get_actual_variable_endpoint(\.|$)' > /dev/null \
       || { echo "$server: get_actual_variable_endpoint is not in its symbol table"; exit 1; }
+    if grep -r "$dev" "$out"; then
+      echo "$out: leads to what only extensions need"
+      exit 1
+    fi
     if readelf --section-headers --wide "$server" | grep ' \.debug_info' > /dev/null; then
       echo "$server: has debug information, and with it the paths of the compiler"
       exit 1

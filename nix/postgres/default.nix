@@ -7,10 +7,16 @@
 #              derivation and `out` what it makes, so that a server can be realised with nothing but the store
 #   recipes    [ { major, drv } … ], JSON-able: the derivation to make servers of that major and later ones from a source
 #              tree with, which it lacks: see engine/builds/derivation.py
+#   extensions { names, sources, drv }, JSON-able: see extensions.nix; `drv` makes a server with an extension of it, and
+#              lacks both
+#   variants   { jit = { env, inputs }; layout }, JSON-able: what a variant adds to the environment of a derivation, and the
+#              derivations that this leads to; the derivation that links a backend once more
 {
   lib,
   callPackage,
   stdenv,
+  # The newest that PostgreSQL 16.3 knows.
+  llvmPackages_18,
   versions,
   packageSetName ? "nixpkgs",
 }:
@@ -77,6 +83,7 @@ let
         "12"
         "14"
         "15"
+        "18"
       ];
 
   # Oldest version first, as a person would list them; versions.nix is sorted by spelling once it is read.
@@ -121,4 +128,29 @@ in
   aliases = named (server: "postgresql_" + nameOf server.label);
   catalog = lib.concatMap listed servers;
   inherit recipes;
+  extensions = {
+    inherit (callPackage ./extensions.nix { }) names sources;
+    drv = builtins.unsafeDiscardOutputDependency (callPackage ./extension.nix { }).drvPath;
+  };
+  variants.layout = builtins.unsafeDiscardOutputDependency (callPackage ./layout.nix { }).drvPath;
+  variants.jit =
+    let
+      llvm = lib.getDev llvmPackages_18.llvm;
+      inherit (llvmPackages_18) clang;
+      path = package: builtins.unsafeDiscardStringContext package.outPath;
+      input = package: {
+        drv = builtins.unsafeDiscardOutputDependency package.drvPath;
+        output = package.outputName or "out";
+      };
+    in
+    {
+      env = {
+        nativeBuildInputs = path llvm;
+        CLANG = "${path clang}/bin/clang";
+      };
+      inputs = [
+        (input llvm)
+        (input clang)
+      ];
+    };
 }

@@ -26,6 +26,20 @@ from engine.core.errors import UserError
                 "16.3-a-b-c-O3-cassert", "label", "16.3", patches=("a b.diff", "/c.patch"), variants=("O3", "cassert")
             ),
         ),
+        ("17.11+pgvector", Label("17.11-pgvector", "label", "17.11", extensions=("pgvector",))),
+        (
+            "old=18.6+mine=~/src/ext+fix.patch+pg_trgm:nofp:layout2",
+            Label(
+                "old",
+                "label",
+                "18.6",
+                patches=("fix.patch",),
+                variants=("nofp", "layout2"),
+                extensions=("mine=~/src/ext", "pg_trgm"),
+                named=True,
+            ),
+        ),
+        ("18.6:O2+a.patch+b=x.patch", Label("18.6-a-b-x-O2", "label", "18.6", "", ("a.patch", "b=x.patch"), ("O2",))),
         ("fast=17.11:O3", Label("fast", "label", "17.11", variants=("O3",), named=True)),
         ("mine=~/src/postgres", Label("mine", "path", "~/src/postgres", named=True)),
         ("mine=src/16+x:y", Label("mine", "path", "src/16+x:y", named=True)),
@@ -42,7 +56,7 @@ def test_what_a_build_is_named_by(text: str, label: Label) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("17.11:O9", r"^unknown variant ':O9' \(known: O3, lto, cassert, CFLAGS=FLAGS\)$"),
+        ("17.11:O9", r"^unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, layoutN, CFLAGS=FLAGS\)$"),
         ("16.3+", "a patch is named as LABEL"),
         ("git:/p@v1", "needs a name before it: NAME=git:/p@v1"),
         ("new=git:/p", "NAME=git:PATH@REVISION"),
@@ -54,6 +68,15 @@ def test_what_names_none_is_one_line(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         parsed(text)
     assert name_of(text)
+
+
+def test_trees_take_extensions_unless_their_name_says_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "pg").mkdir()
+    with_one = parsed(f"mine={tmp_path}/pg:O3+own=~/ext:cassert")
+    assert (with_one.place, with_one.extensions) == (f"{tmp_path}/pg", ("own=~/ext",))
+    assert with_one.variants == ("O3", "cassert")
+    (tmp_path / "pg+own").mkdir()
+    assert parsed(f"mine={tmp_path}/pg+own").place == f"{tmp_path}/pg+own"
 
 
 def test_a_folder_of_that_name_comes_before_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

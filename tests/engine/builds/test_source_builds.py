@@ -115,7 +115,7 @@ def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree
     [
         ("mine={0}/src", "neither an install .bin/postgres. nor a source tree of PostgreSQL"),
         ("mine={0}/nowhere", "there is no folder"),
-        ("mine={0}:O9", r"unknown variant ':O9' \(known: O3, lto, cassert, CFLAGS=FLAGS\)"),
+        ("mine={0}:O9", r"unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, layoutN, CFLAGS=FLAGS\)"),
         ("mine={0}/other", "is not PostgreSQL's source: its configure script belongs to something else"),
         ("mine={0}/unpacked", r"was built in place; clean it first: make -C .* distclean"),
         ("new=git:{0}@v9", r"has no revision 'v9'$"),

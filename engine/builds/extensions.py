@@ -1,0 +1,162 @@
+"""Extensions that a label adds to a server: of contrib, of nixpkgs' sources, or of a source tree with a PGXS Makefile.
+
+What contrib has every server has. Others are built against one server, by nix/postgres/extension.nix: the result is
+that server's files once more, with the extension among them.
+
+Environment:
+    PGBED_EXTENSIONS   the sources that nixpkgs has, and the recipe; a JSON file, set by the `bench` wrapper
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.builds import derivation, nix, source_tree
+from engine.builds.contrib import CONTRIB, lacks
+from engine.builds.derivation import Change, Derived, Folder
+from engine.core.errors import UserError, unknown
+from engine.core.record import converted, parsed
+
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
+CONTROLS = ("*.control", "*/*.control", "*.control.in", "*/*.control.in")
+VERSION = re.compile(r"^\s*default_version\s*=\s*'([\w.+-]{1,40})'", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The source of an extension that nixpkgs has: `drv` fetches it to `path`."""
+
+    name: str
+    version: str
+    drv: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """`names` are known wherever this is read; over hostpkgs `sources` is empty."""
+
+    names: tuple[str, ...]
+    sources: tuple[_Source, ...]
+    drv: str
+
+
+def check(build: str, word: str, major: int, compiled: bool) -> None:
+    """Check an extension as a label names it (NAME, or NAME=PATH of a tree). Raises UserError; builds nothing.
+
+    `build` is for messages; `compiled`: the server is compiled here, and what extensions are built with is kept.
+    """
+    name, is_tree, path = word.partition("=")
+    if not is_tree and name in CONTRIB:
+        if why := lacks(name, major):
+            raise UserError(f"build '{build}': {why}, and this is {major}")
+        return
+    if is_tree:
+        _tree(build, name, path)
+    else:
+        _known(build, name)
+    if not compiled:
+        raise UserError(
+            f"build '{build}': extension {name} cannot be built, because this server came without headers; servers "
+            "that are compiled here have them"
+        )
+
+
+def check_contrib(build: str, names: Sequence[str], prefix: Path) -> None:
+    """Raise UserError for a contrib extension that a server at hand came without."""
+    for name in names:
+        folders = (prefix / "share", prefix / "lib")
+        if not any(path for folder in folders for file in _files_of(name) for path in folder.rglob(file)):
+            raise UserError(f"build '{build}': the server in {prefix} came without the extension {name}")
+
+
+def is_contrib(word: str) -> bool:
+    return word in CONTRIB
+
+
+def added(
+    build: str, words: Sequence[str], server: Derived, compiled: Derived, title: str
+) -> tuple[Derived, tuple[str, ...]]:
+    """The server with extensions, still to be built, and for the record what they are, in the label's order.
+
+    `compiled` is the server that was compiled, of which `server` may be a layout; `title` names the derivation.
+    Raises UserError.
+    """
+    with_all, records = server, list[str]()
+    for word in words:
+        name, is_tree, path = word.partition("=")
+        if is_contrib(word):
+            records.append(f"{name} of contrib")
+            continue
+        change = Change(
+            name=f"postgresql-{title}",
+            env={"server": with_all.out, "headers": compiled.dev},
+            inputs=((with_all.drv, "out"), (compiled.drv, "dev")),
+        )
+        if is_tree:
+            with_all, record = _of_tree(build, name, path, change)
+        else:
+            source = _known(build, name)
+            env, inputs = {**change.env, "src": source.path}, (*change.inputs, (source.drv, "out"))
+            with_all = derivation.derive(_table().drv, replace(change, env=env, inputs=inputs))
+            record = f"{name} {source.version}, nixpkgs' source {nix.store_hash(Path(source.path))}"
+        records.append(record)
+    return with_all, tuple(records)
+
+
+def _of_tree(build: str, name: str, path: str, change: Change) -> tuple[Derived, str]:
+    folder, version = _tree(build, name, path)
+    state = source_tree.state_of(build, folder)
+    files = Folder(folder, tuple(source_tree.files_in(folder)))
+    derived = derivation.derive(_table().drv, replace(change, folder=files))
+    title = " ".join(filter(None, (name, version)))
+    return derived, f"{title}, {source_tree.title(*state)}, files {nix.store_hash(Path(derived.source))}"
+
+
+def _tree(build: str, name: str, place: str) -> tuple[Path, str]:
+    """The folder of a source tree, and the version that its control file states, if any. Raises UserError."""
+    folder = Path(place).expanduser().resolve()
+    where = f"build '{build}': extension {name}: {folder}"
+    if not folder.is_dir():
+        raise UserError(f"{where} is not a folder")
+    makefile = next((folder / each for each in MAKEFILES if (folder / each).is_file()), None)
+    if makefile is None or "PGXS" not in makefile.read_text(errors="replace"):
+        raise UserError(f"{where} has no Makefile that uses PGXS, PostgreSQL's build system for extensions")
+    control = next((file for each in CONTROLS for file in sorted(folder.glob(each))), None)
+    if control is None:
+        raise UserError(f"{where} has no control file ({name}.control), so CREATE EXTENSION would not find it")
+    version = VERSION.search(control.read_text(errors="replace"))
+    return folder, version[1] if version else ""
+
+
+def _known(build: str, name: str) -> _Source:
+    table = _table()
+    source = next((each for each in table.sources if each.name == name), None)
+    if source is not None:
+        return source
+    how = f"the source of another is named as +{name}=PATH, a patch with its ending or its folder"
+    if name in table.names:
+        raise UserError(
+            f"build '{build}': the source of extension {name} comes with nixpkgs, and this package set is the "
+            f"machine's own tools: name it as +{name}=PATH"
+        )
+    raise UserError(f"build '{build}': {unknown('extension', name, (*CONTRIB, *table.names))}; {how}")
+
+
+def _files_of(name: str) -> tuple[str, ...]:
+    return f"{name}.control", f"{name}.so"
+
+
+def _table() -> _Table:
+    path = os.environ.get("PGBED_EXTENSIONS")
+    if not path:
+        return _Table((), (), "")
+    where = f"the list of extensions in {path}"
+    try:
+        return converted(parsed(Path(path).read_bytes(), where), _Table, where)
+    except OSError as error:
+        raise UserError(f"{where} cannot be read: {error.strerror}") from error
