@@ -21,6 +21,7 @@ REGISTRY = {
     "pgbench": "workloads.pgbench.workload:SCRIPTS",
     "micro": "workloads.micro.workload",
     "pgbench-copy": "workloads.pgbench.copy_workload",
+    "oltp": "workloads.oltp.workload",
 }
 
 

@@ -58,8 +58,8 @@ class StepResult:
 class StepRun:
     """A step under way; the caller may look at the page, set STOP or kill processes."""
 
-    def __init__(self, spec: StepSpec, page: Page, roles: tuple[Role, ...], launcher: Launcher) -> None:
-        self.spec, self.page, self.roles, self.launcher = spec, page, roles, launcher
+    def __init__(self, name: str, page: Page, roles: tuple[Role, ...], launcher: Launcher) -> None:
+        self.name, self.page, self.roles, self.launcher = name, page, roles, launcher
 
     def slot(self, client: int, name: str) -> int:
         return self.roles.index(Role(client, name))
@@ -75,7 +75,7 @@ class StepRun:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.spec.step.name}: {[self.state(s).name for s in range(len(self.roles))]}")
+                raise TimeoutError(f"{self.name}: {[self.state(s).name for s in range(len(self.roles))]}")
             time.sleep(0.002)
 
     def all_in(self, *states: State) -> bool:
@@ -143,7 +143,7 @@ def running(
     spec = StepSpec(page.fd, dsn, step, chosen, seed, 0)
     launcher = start_launcher(launcher_module, page.fd, msgspec.json.encode(spec))
     try:
-        yield StepRun(spec, page, roles, launcher)
+        yield StepRun(step.name, page, roles, launcher)
     finally:
         launcher.kill()
         launcher.wait()

@@ -1,0 +1,125 @@
+"""The 33 tests, in the order in which they run: a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from workloads.names import UnknownName
+from workloads.oltp.statements import (
+    BEGIN,
+    COMMIT,
+    DELETE,
+    INSERT,
+    INSERT_AGAIN,
+    POINT,
+    SCAN,
+    UPDATE_INDEX,
+    UPDATE_LIST,
+    UPDATE_NONINDEX,
+    UPDATE_ONE,
+    UPDATE_ZIPF,
+    Statement,
+    among,
+    between,
+)
+
+GROUPS = {
+    "point": "rows by their keys",
+    "range": "rows of a range of keys",
+    "aggregate": "sums, sorts and counts over ranges, and transactions of reads",
+    "scan": "whole tables",
+    "write": "updates, deletes, inserts, and transactions with them",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """`event` are the statements of one event, each followed by an answer; several are a transaction.
+
+    `rows` is the publication's range, if several tests differ in it only.
+    """
+
+    family: str
+    group: str
+    event: tuple[Statement, ...]
+    rows: int = 0
+
+    __test__ = False  # it is no test of pytest's
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}.{self.rows}" if self.rows else self.family
+
+    @property
+    def transaction(self) -> bool:
+        return len(self.event) > 1
+
+    @property
+    def writes(self) -> bool:
+        return self.group == "write"
+
+
+def _reads(rows: int, kinds: Iterable[str] = ("simple", "sum", "order", "distinct")) -> tuple[Statement, ...]:
+    """Ten rows by their keys, then ranges of so many rows."""
+    ranges = {
+        "simple": between("c", rows - 1),
+        "sum": between("SUM(k)", rows - 1),
+        "order": between("c", rows - 1, rest=" ORDER BY c"),
+        "distinct": between("DISTINCT c", rows - 1, rest=" ORDER BY c"),
+    }
+    return (*[POINT] * 10, *(ranges[kind] for kind in kinds))
+
+
+_WRITES = (UPDATE_INDEX, UPDATE_NONINDEX, DELETE, INSERT_AGAIN)
+
+
+def _transaction(*statements: Statement) -> tuple[Statement, ...]:
+    return (BEGIN, *statements, COMMIT)
+
+
+TESTS = (
+    Test("update-inlist", "write", (UPDATE_LIST,)),
+    Test("update-index", "write", (UPDATE_INDEX,)),
+    Test("update-nonindex", "write", (UPDATE_NONINDEX,)),
+    Test("update-one", "write", (UPDATE_ONE,)),
+    Test("update-zipf", "write", (UPDATE_ZIPF,)),
+    Test("write-only", "write", _transaction(*_WRITES)),
+    *(Test("read-write", "write", _transaction(*_reads(rows), *_WRITES), rows) for rows in (10, 100)),
+    Test("scan.warm", "scan", (SCAN,)),
+    Test("scan", "scan", (SCAN,)),
+    *(Test("read-only", "aggregate", _transaction(*_reads(rows)), rows) for rows in (10, 100, 10_000)),
+    *(
+        Test(f"read-only-{kind}", "aggregate", _transaction(*_reads(1000, [kind])))
+        for kind in ("simple", "sum", "order", "distinct")
+    ),
+    Test("read-only-count", "aggregate", (between("count(c)", 999),)),
+    Test("point-query", "point", (POINT,)),
+    *(Test("random-points", "point", (among("c", "id", rows),), rows) for rows in (10, 100, 1000)),
+    Test("hot-points", "point", (among("c", "id", 100, "hot"),)),
+    Test("points-covered-pk", "point", (among("id", "id", 100),)),
+    Test("points-covered-si", "point", (among("k", "k", 100, "key"),)),
+    Test("points-notcovered-pk", "point", (among("id, c", "id", 100),)),
+    Test("points-notcovered-si", "point", (among("k, c", "k", 100, "key"),)),
+    Test("range-covered-pk", "range", (between("id", 100),)),
+    Test("range-covered-si", "range", (between("k", 100, "k"),)),
+    Test("range-notcovered-pk", "range", (between("id, c", 100),)),
+    Test("range-notcovered-si", "range", (between("k, c", 100, "k"),)),
+    Test("delete", "write", (DELETE,)),
+    Test("insert", "write", (INSERT,)),
+)
+BY_NAME = {test.name: test for test in TESTS}
+
+
+def chosen(names: Sequence[str]) -> tuple[Test, ...]:
+    """The tests of these names, groups or families, in their order; all without a name. Raises UnknownName."""
+    if not names:
+        return TESTS
+    found: set[str] = set()
+    for name in names:
+        plain = name.strip()
+        of_name = {test.name for test in TESTS if plain in (test.name, test.family, test.group, f"{test.group}s")}
+        if not of_name:
+            raise UnknownName("test", plain, (*GROUPS, *BY_NAME))
+        found |= of_name
+    return tuple(test for test in TESTS if test.name in found)

@@ -1,0 +1,53 @@
+"""The launcher of the OLTP tests' clients: `python -m workloads.oltp.launch`, one step's spec on stdin."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start an unused thread per core
+
+import hashlib
+import sys
+
+import msgspec
+from psycopg.pq import abc
+
+from workloads.base import Role
+from workloads.counter_page import Page
+from workloads.launcher import Team, run
+from workloads.oltp import roles
+from workloads.oltp.spec import LOAD, StepSpec, role_list
+from workloads.oltp.texts import ROW_BYTES
+from workloads.process import Gates
+
+
+def main() -> int:
+    parent_pid = os.getppid()
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=StepSpec)
+    kind = spec.step["kind"]
+    team = role_list(kind, spec.options)
+    page = Page(spec.page_fd, len(team))
+    told, tell = os.pipe()  # a table's digest takes 33 bytes, so that no load waits for a reader
+
+    def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
+        context = roles.RoleContext(spec, role, page, slot, connection, gates, tell)
+        (roles.load if kind == LOAD else roles.client)(context)
+
+    code = run(Team("oltp", team, page, spec.dsn, work), parent_pid)
+    os.close(tell)
+    if code == 0 and kind == LOAD:
+        report = {"rows": spec.options.rows, "bytes": spec.options.rows * ROW_BYTES, "sha256": _together(told)}
+        sys.stdout.buffer.write(msgspec.json.encode({"load": report}))
+    return code
+
+
+def _together(told: int) -> str:
+    """One digest of all tables' rows, from theirs in order."""
+    with os.fdopen(told, "rb") as source:
+        found = source.read()
+    parts = sorted(found[first : first + roles.TOLD_BYTES] for first in range(0, len(found), roles.TOLD_BYTES))
+    return hashlib.sha256(b"".join(part[1:] for part in parts)).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

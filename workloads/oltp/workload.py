@@ -1,0 +1,174 @@
+"""The OLTP tests as a workload: see `workloads.base`.
+
+Its record has `options`, the differences from the defaults, and `steps`: the load, a vacuum, then the tests in the
+order of the catalog, with another vacuum after those that write first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
+from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
+from workloads.oltp.options import SHAPE, Options, recorded
+from workloads.oltp.spec import LOAD, QUERY, StepSpec, role_list
+from workloads.oltp.statements import TABLE
+from workloads.options import given
+from workloads.presets import preset
+
+VACUUM = "vacuum"
+PAUSE = "pause"  # the kind of steps without clients
+ROUGH_ROWS_PER_S = 200_000.0
+ROW_BYTES, CLUSTER_BYTES = 280, 64 << 20
+WRITTEN = 1.5  # growth of tables whose rows are replaced
+SLICED_SECONDS = 3  # of each server, by default
+CHECKPOINT = "CHECKPOINT"
+
+
+class OltpTests:
+    name = "oltp"
+    description = "33 OLTP tests: one statement or transaction each, over and over"
+    options = Options
+
+    def plan(self, options: Options) -> Plan:
+        if options.scale is not None and options.preset is None:
+            raise ValueError(f"--scale {options.scale} is a preset's; the size of the tables is --rows")
+        tests = chosen(options.tests)
+        why = "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
+        named = f"{options.preset}: " if options.preset else ""
+        tables = f"{options.tables} tables of " if options.tables > 1 else ""
+        record: dict[str, Any] = {
+            "name": self.name,
+            "title": f"{named}{tables}{options.rows:,} rows",
+            "clients": options.clients,
+            "steps": list(_steps(tests, options)),
+            "options": given(options),
+        }
+        chosen_preset = preset(options.preset) if options.preset else None
+        settings, probes = (chosen_preset.settings, chosen_preset.probes) if chosen_preset else ((), ())
+        return Plan(record, settings, probes, own_server=why)
+
+    def check(self, record: Record) -> None:
+        return
+
+    def written(self, record: Record) -> Written:
+        return Written()
+
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
+        if entries.get("placement") == "free":
+            raise ValueError(
+                "--placement free: in slices both servers must have the same CPUs, "
+                "or the scheduler makes the difference"
+            )
+        known = {name: value for name, value in entries.items() if value is not None}
+        return {"seconds": SLICED_SECONDS, **known, "placement": "paired"}
+
+    def steps(self, record: Record) -> tuple[Step, ...]:
+        options = recorded(record)
+        return tuple(_step(step, options) for step in record["steps"])
+
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        if step.kind != PAUSE:
+            return Maintenance()
+        vacuums = tuple(f"VACUUM (ANALYZE) {table}" for table in _tables(recorded(record)))
+        return Maintenance((vacuums, (CHECKPOINT,)), least_s=float(step.record["seconds"]))
+
+    def launch(self, record: Record, step: Step, place: Place) -> Launch:
+        spec = StepSpec(
+            page_fd=place.page_fd,
+            dsn=place.dsn,
+            step=dict(step.record),
+            options=recorded(record),
+            seed=place.seed,
+            repeat=place.repeat,
+        )
+        return Launch((sys.executable, "-m", "workloads.oltp.launch"), msgspec.json.encode(spec).decode())
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        return frozenset(_tables(recorded(record)))
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        options = recorded(record)
+        data = options.tables * options.rows * ROW_BYTES
+        return int(CLUSTER_BYTES + data * WRITTEN + min(data, max_wal_bytes))
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        return {name: value for name, value in msgspec.to_builtins(recorded(record)).items() if name not in SHAPE}
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        left_out = {*SHAPE, "rows", "tables"}  # the title says these
+        return tuple(
+            f"{name.replace('_', ' ')} {value}"
+            for name, value in given(recorded(record)).items()
+            if name not in left_out
+        )
+
+    def sizes(self) -> Listing:
+        row = {"workload": self.name, "rows": Options().rows, "steps": " ".join(test.name for test in TESTS)}
+        first = f"{self.name}: {LOAD}, {VACUUM}, then the tests; --tests takes names and these groups"
+        groups = (f"{group}: {' '.join(test.name for test in TESTS if test.group == group)}" for group in GROUPS)
+        return Listing((row,), ("workload", "rows"), (first, *groups), {test.name: _described(test) for test in TESTS})
+
+
+def _steps(tests: Sequence[Test], options: Options) -> Iterator[dict[str, Any]]:
+    def vacuum(name: str) -> dict[str, Any]:
+        return {"name": name, "kind": PAUSE, "seconds": options.pause_seconds}
+
+    yield {"name": LOAD, "kind": LOAD}
+    yield vacuum(VACUUM)
+    before: Test | None = None
+    for test in tests:
+        if before is not None and before.writes and not test.writes:
+            yield vacuum(f"{VACUUM}.writes")
+        yield {"name": test.name, "kind": test.group, "seconds": options.seconds}
+        before = test
+
+
+def _step(step: Record, options: Options) -> Step:
+    kind = step["kind"]
+    if kind == PAUSE:
+        return Step(step["name"], kind, step, connections=options.tables, expected_s=float(step["seconds"]))
+    roles = role_list(kind, options)
+    if kind == LOAD:
+        rows = options.tables * options.rows
+        return Step(step["name"], kind, step, roles=roles, connections=len(roles), expected_s=rows / ROUGH_ROWS_PER_S)
+    return Step(
+        step["name"],
+        kind,
+        step,
+        PrimaryMetric(QUERY, "tx/s" if BY_NAME[step["name"]].transaction else "queries/s"),
+        roles,
+        len(roles),
+        expected_s=float(step["seconds"]),
+        sliced="time",
+    )
+
+
+def _tables(options: Options) -> tuple[str, ...]:
+    return tuple(f"{TABLE}{table}" for table in range(1, options.tables + 1))
+
+
+def _described(test: Test) -> str:
+    statements = dict.fromkeys(
+        statement.of(1) if len(statement.values) < 2 else statement.sql for statement in test.event
+    )
+    return "; ".join(statements)
+
+
+WORKLOAD: Workload = OltpTests()
