@@ -64,6 +64,7 @@ WORKING = (
     "io",
     "wal",
     "other",
+    "unknown",
 )  # kinds of events in which a backend may use CPU: not while it waits for a lock
 LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 

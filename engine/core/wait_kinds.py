@@ -1,28 +1,67 @@
-"""Kinds of wait events. PostgreSQL's names for them differ between versions."""
+"""Kinds of wait events. PostgreSQL's names and types for them differ between versions: see `wait_events.toml`."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 
 # In display order; `` is a process that is not waiting: it runs, or waits for a CPU.
 KINDS = {
     "": "running",
     "lock": "lock",
     "latch": "LWLock",
+    "buffer": "buffer lock",
     "wal": "WAL",
     "io": "I/O",
     "client": "client",
     "other": "other",
+    "unknown": "unknown to pgbed",
 }
-_BY_TYPE = {"": "", "Lock": "lock", "IO": "io", "LWLock": "latch", "BufferPin": "latch", "Client": "client"}
+_BY_TYPE = {
+    "Lock": "lock",
+    "LWLock": "latch",
+    "Buffer": "buffer",
+    "BufferPin": "buffer",
+    "IO": "io",
+    "Client": "client",
+}
+# What was an LWLock in one version is another type in the next.
+_BY_EVENT = {
+    "LWLock:buffer_content": "buffer",
+    "LWLock:BufferContent": "buffer",
+    "LWLock:buffer_io": "io",
+    "LWLock:BufferIO": "io",
+    "IPC:BufferIO": "io",
+    "IPC:BufferIo": "io",
+}
+_OPEN_TYPES = ("Extension", "InjectionPoint")
+NEWEST_MAJOR = 19  # that the table describes
+_RANGE = re.compile(r"(\d+)(-?)(\d*)")
 
 
 def kind_of(event: str) -> str:
     """One of `KINDS`. WAL waits are `LWLock:WALWriteLock` in 12, `IO:WALSync` later, `IO:WalSync` from 17 on."""
+    if not event:
+        return ""
     kind, _, name = event.partition(":")
+    if not is_known(event):
+        return "unknown"
     if kind in ("IO", "LWLock", "IPC") and "wal" in name.lower():
         return "wal"
-    return _BY_TYPE.get(kind, "other")
+    return _BY_EVENT.get(event) or _BY_TYPE.get(kind, "other")
+
+
+def is_known(event: str) -> bool:
+    return event in _versions() or event.partition(":")[0] in _OPEN_TYPES
+
+
+def events_of(major: int) -> set[str]:
+    """The events, as `type:event`, that a major version has; those of the newest known one for a newer one."""
+    major = min(major, NEWEST_MAJOR)
+    return {event for event, majors in _versions().items() if major in majors}
 
 
 def by_kind(events: Mapping[str, float]) -> dict[str, float]:
@@ -37,3 +76,17 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
     total = sum(counts.values())
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     return {event: count / total for event, count in ordered} if total > 0 else {}
+
+
+@cache
+def _versions() -> dict[str, set[int]]:
+    """The major versions of each event."""
+    found: dict[str, set[int]] = {}
+    table = tomllib.loads((files("engine.core") / "wait_events.toml").read_text("utf-8"))
+    for kind, groups in table.items():
+        for versions, names in groups.items():
+            first, dash, last = _RANGE.fullmatch(versions).groups()  # type: ignore[union-attr]
+            end = int(last) if last else NEWEST_MAJOR if dash else int(first)
+            for name in names:
+                found.setdefault(f"{kind}:{name}", set()).update(range(int(first), end + 1))
+    return found

@@ -50,7 +50,7 @@ class Shares:
     storage: float
     wal: float
     lock: float
-    latch: float  # lightweight locks and buffer pins
+    latch: float  # lightweight locks, and locks and pins of buffers
     idle: float  # waits for its client
     sleeping: float  # of the client's limiter
     stopped: float
@@ -89,10 +89,10 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
     total_ns = sum(second.dt_ns for second in seconds)
     waits = [second for second in seconds if second.wait is not None]
 
-    def waiting(kind: str) -> float:
+    def waiting(*kinds: str) -> float:
         """Fraction of samples; a stopped process still shows the wait in which it was stopped."""
         found = (second.wait for second in waits if second.backend_state not in ("T", "t"))
-        return share(sum(wait is not None and kind_of(wait.event) == kind for wait in found), len(waits))
+        return share(sum(wait is not None and kind_of(wait.event) in kinds for wait in found), len(waits))
 
     def in_state(states: str, of: Callable[[RoleSecond], str]) -> float:
         seen = [of(second) for second in seconds if of(second)]
@@ -105,7 +105,7 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
         storage=max(waiting("io"), in_state("D", lambda second: second.backend_state) - waiting("wal"), 0.0),
         wal=waiting("wal"),
         lock=waiting("lock"),
-        latch=waiting("latch"),
+        latch=waiting("latch", "buffer"),
         idle=waiting("client"),
         sleeping=share(sum(second.limited_ns for second in seconds), total_ns),
         stopped=in_state("Tt", lambda second: second.backend_state),
@@ -140,9 +140,9 @@ def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> 
     for event in logged:
         if _overlap(event, evidence) > 0:
             holders |= dict.fromkeys(event.data.get("holders", ()))
-    kind = _waited_for("lock", seconds)
+    kind = _waited_for(("lock",), seconds)
     what = f"lock ({kind.removeprefix('Lock:')})" if kind else "lock"
-    latch = _waited_for("latch", seconds)
+    latch = _waited_for(("latch", "buffer"), seconds)
     held = f" held by {_people(holders, evidence)}" if holders else ""
     found = [
         _cause("lock", DIRECT * shares.latch, f"waiting for {latch} in {shares.latch:.0%} of the samples"),
@@ -154,12 +154,12 @@ def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> 
 
 
 def _wal(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    text = f"waiting for WAL ({_waited_for('wal', seconds)}) in {shares.wal:.0%} of the samples"
+    text = f"waiting for WAL ({_waited_for(('wal',), seconds)}) in {shares.wal:.0%} of the samples"
     return [_cause("wal", DIRECT * shares.wal, text)]
 
 
 def _io(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    event = _waited_for("io", seconds)
+    event = _waited_for(("io",), seconds)
     busy = _mean([second.device_busy for second in _overlapping(evidence.host, evidence)])
     device = f"; the device was busy for {busy:.0%}" if busy >= 0.5 else ""
     waits = f"waiting for storage{f' ({event})' if event else ''} for {shares.storage:.0%} of the stall"
@@ -286,8 +286,8 @@ def _most_frequent(waits: Iterable[Wait]) -> str:
     return next((event for event, _ in Counter(wait.event for wait in waits).most_common(1)), "")
 
 
-def _waited_for(kind: str, seconds: Sequence[RoleSecond]) -> str:
-    return _most_frequent(second.wait for second in seconds if second.wait and kind_of(second.wait.event) == kind)
+def _waited_for(kinds: tuple[str, ...], seconds: Sequence[RoleSecond]) -> str:
+    return _most_frequent(second.wait for second in seconds if second.wait and kind_of(second.wait.event) in kinds)
 
 
 def _overlapping(samples: Sequence[Sample], evidence: Evidence) -> list[Sample]:

@@ -1,8 +1,9 @@
-"""Servers that were compiled here: with USDT, frame pointers and every symbol, which prebuilt ones have not."""
+"""Servers that may be lacking: compiled here, with USDT, frame pointers and every symbol, or of the newest major."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ def compiled_here() -> list[object]:
 
 def major_at_hand(major: int) -> object:
     """A major version as a parameter, skipped where there is no such server."""
-    if any(_FOLDER.glob(f"{major}.*")):
+    if any(_major(one.name) == major for one in _FOLDER.glob("*")):
         return major
     return pytest.param(major, marks=pytest.mark.skip(reason=f"no server {major} in PGBED_SERVERS"))
+
+
+def from_major(first: int) -> list[str]:
+    """The labels of a major version and later ones."""
+    return sorted(one.name for one in _FOLDER.glob("*") if _major(one.name) >= first)
+
+
+def _major(label: str) -> int:
+    match = re.match(r"\d+", label)
+    return int(match[0]) if match else 0

@@ -11,13 +11,15 @@ LETTERS = {
     "IO": ("I", "I/O", "base"),
     "Lock": ("L", "lock", "worse"),
     "LWLock": ("W", "lightweight lock", "third"),
-    "BufferPin": ("B", "buffer pin", "third"),
+    "Buffer": ("B", "buffer lock", "third"),
+    "BufferPin": ("B", "buffer lock", "third"),  # up to 18
     "IPC": ("P", "another process", "third"),
     "Timeout": ("T", "time-out", "dim"),
     "Activity": ("A", "idle", "dim"),
     "Extension": ("E", "extension", "third"),
+    "InjectionPoint": ("E", "extension", "third"),
 }
-OTHER = ("?", "other", "third")
+OTHER = ("?", "unknown to pgbed", "third")
 
 
 def strip_of(columns: Sequence[Mapping[int | str, float] | None], special: Mapping[int, str]) -> Line:
@@ -41,4 +43,4 @@ def legend(rows: Sequence[Sequence[Mapping[int | str, float] | None]]) -> str:
     """The letters that are shown, in words."""
     seen = {most_of(column).partition(":")[0] for row in rows for column in row if column}
     entries = [LETTERS[kind] for kind in LETTERS if kind in seen] + ([OTHER] if seen - set(LETTERS) else [])
-    return "  ".join(f"{letter} {words}" for letter, words, _ in entries)
+    return "  ".join(dict.fromkeys(f"{letter} {words}" for letter, words, _ in entries))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from engine.core.format import duration, size
-from engine.core.wait_kinds import KINDS, by_kind
+from engine.core.wait_kinds import KINDS, by_kind, is_known
 from engine.journal.totals import role_place
 from engine.report.tables.section import UNITS, WHERE, WORSE, Notes, Row, Rows, Section, Table, number, ratio_text
 from engine.results.cell_step import CellStep, Incident
@@ -13,6 +13,7 @@ from engine.results.comparison import RATE, Comparison
 from engine.results.time_parts import Attribution, Part
 
 NAMED = 2  # most frequent wait events
+UNKNOWN = "unknown"  # kind of wait events
 LEAST = 0.02  # share of the time from which a wait event is named
 PROBED = ("wakeups_per_op", "migrations_per_op")
 SCHEDULED = (
@@ -91,27 +92,33 @@ def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
 def waits(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """Wait events of each role's server processes, as shares of the samples."""
     title = "What server processes waited for (share of the samples, several a second; mean of cells)"
-    section = Section(title, ("step, build and role", *KINDS.values(), WHERE))
+    seen = (event for cell in comparison.cells for events in cell.waits.values() for event in events if event)
+    kinds = {kind: word for kind, word in KINDS.items() if kind != UNKNOWN or not all(map(is_known, seen))}
+    section = Section(title, ("step, build and role", *(word.replace(" ", "\n") for word in kinds.values()), WHERE))
     for step in comparison.steps:
         there = {role for cell in comparison.cells if cell.step == step for role in cell.waits}
         rows: list[Row] = [
             ((f"  {name} {role}", *cells), "")
             for role in sorted(there, key=role_place)
             for name in comparison.names
-            if (cells := _shares(comparison.of(name, step), role)) is not None
+            if (cells := _shares(comparison.of(name, step), role, kinds)) is not None
         ]
         section.add_step(step, rows)
     yield section
 
 
-def _shares(cells: list[CellStep], role: str) -> tuple[str, ...] | None:
+def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[str, ...] | None:
     events = mean_shares(cells, role)
     if not events:
         return None
     kinds = by_kind(events)
     most = sorted((event for event in events if event and events[event] >= LEAST), key=lambda event: -events[event])
-    where = ", ".join(f"{event.partition(':')[2]} {_percent(events[event])}" for event in most[:NAMED])
-    return (*(_percent(kinds.get(kind, 0.0)) for kind in KINDS), where)
+    # An event that pgbed does not know is named with its type, however rare it is.
+    unknown = [event for event in events if event and not is_known(event)]
+    listed = dict.fromkeys((*most[:NAMED], *unknown))
+    names = {event: event if event in unknown else event.partition(":")[2] for event in listed}
+    where = ", ".join(f"{name} {_percent(events[event])}" for event, name in names.items())
+    return (*(_percent(kinds.get(kind, 0.0)) for kind in shown), where)
 
 
 def _percent(share: float) -> str:

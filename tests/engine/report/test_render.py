@@ -73,7 +73,7 @@ def test_everything_fits_into_80_columns_and_nothing_is_cut(rich_run: Path) -> N
         assert step in text
     assert text.count(LONG) > 20
     waits = text.partition("What server processes waited for")[2]
-    assert re.search(r"16.3 insert +70%  <1%    14%   - 15%      -     - DataFileImmediateSyn *\n", waits)
+    assert re.search(r"16.3 insert +70%  <1%    14%      -   - 15%      -     - DataFileImmediat *\n", waits)
 
 
 def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
