@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.report.tables import counters, performance, published, response_times, time_parts, transactions
+from engine.report.tables import counters, groups, performance, published, response_times, time_parts, transactions
 from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison
 
@@ -16,6 +16,7 @@ TableFunction = Callable[[Comparison, Notes], Iterable[Section]]
 
 TABLES: tuple[TableFunction, ...] = (
     performance.sweeps,
+    groups.step_groups,
     performance.THROUGHPUT,
     performance.TIMES,
     performance.PLANNING,
@@ -43,6 +44,7 @@ TABLES: tuple[TableFunction, ...] = (
 )
 BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     performance.sweep_medians,
+    groups.step_groups,
     performance.THROUGHPUT,
     performance.TIMES,
     performance.PLANNING,
