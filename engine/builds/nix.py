@@ -222,5 +222,8 @@ def no_nix() -> UserError:
 def cache_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "pgbed"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made: {error.strerror}; name another folder in XDG_CACHE_HOME") from None
     return folder

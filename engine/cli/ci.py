@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,18 @@ from engine.cli import start
 from engine.cli.options import FILE, FOLDER
 from engine.core.errors import UserError
 from engine.core.format import size, span
+from engine.core.model import PAIRS
 from engine.core.text import Visible, visible_lines
 from engine.host import disk
-from engine.host.account import own_folder
+from engine.host.account import make_passable, own_folder
 from engine.report.console import PlainConsole, echo
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
-ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer if the disk is small
-LEAST_MEASURING_S = 180.0  # less time does not give the three pairs that a verdict needs
-REPORT_S = 30.0  # reserved for the report
+ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer on a small machine
+REPORT_S = 20.0  # reserved for the report
 SUMMARY = "GITHUB_STEP_SUMMARY"  # the file whose Markdown the job's page shows
 SHOWN_LINES = 20  # of the compiler's output
+PMUS = Path("/sys/bus/event_source/devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Side:
 @click.option("--install", metavar="BASE,HEAD", help="Two installs that the job has built, instead of revisions.")
 @click.option("--steps", default=STEPS, show_default=True, help="Steps of the Insert Benchmark.")
 @click.option(
-    "--minutes", type=click.FloatRange(4, 600), default=15, show_default=True, help="Time for all of it, with builds."
+    "--minutes", type=click.FloatRange(1, 600), default=15, show_default=True, help="Time for all of it, with builds."
 )
 @click.option("--gate", is_flag=True, help="Exit with 1 when the head is worse, fails or does not build.")
 @click.option("--artifacts", type=FOLDER, default="pgbed-ci", show_default=True,
@@ -71,20 +73,27 @@ def ci(
       2  not measured: no merge base, the base does not build, too little time
     """
     until_s = time.monotonic() + minutes * 60
-    sides = _installs(install) if install else _revisions(base, head, repo)
     folder = own_folder(artifacts)
     summary = summary or folder / "summary.md"
     console = PlainConsole(force_terminal=False)
+    _check_writable(folder, summary)
+    sides = _installs(install) if install else _revisions(base, head, repo)
     _say_what_is_missing()
+    _fitting(sides, steps.split(","), minutes, folder)  # a mistyped step is found before anything is built
     _build(sides, folder, summary)
     left_s = until_s - time.monotonic() - REPORT_S
-    if left_s < LEAST_MEASURING_S:
-        raise UserError(
-            f"building took {span(minutes * 60 - left_s - REPORT_S)} of {minutes:g} minutes, and measuring needs "
-            f"{span(LEAST_MEASURING_S)} or more: give more --minutes, or keep the compiler's cache between jobs"
-        )
-    run = _measure(sides, steps, left_s / 60, folder, console)
+    run = _measure(sides, steps.split(","), left_s / 60, folder, console)
     sys.exit(_conclude(run, sides, folder, summary, gate))
+
+
+def _check_writable(folder: Path, summary: Path) -> None:
+    """Raise UserError, before anything is built, if the files at the end could not be written."""
+    try:
+        make_passable(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made: {error.strerror}; name another folder with --artifacts") from None
+    disk.check_writable(folder / "junit.xml")
+    disk.check_writable(summary)
 
 
 def _installs(text: str) -> tuple[Side, Side]:
@@ -110,18 +119,22 @@ def _revisions(base: str | None, head: str, repo: Path) -> tuple[Side, Side]:
 
 
 def _say_what_is_missing() -> None:
-    """Print one line on what this machine cannot do and the comparison therefore lacks."""
+    """Print one line on what this machine does not have and the comparison therefore lacks."""
     missing = [
         what
         for what, there in (
-            ("root: no probes", os.geteuid() == 0),
-            ("a second CPU: clients and servers share one", (os.cpu_count() or 1) > 1),
-            ("Nix: installs only", "PGBED_RECIPES" in os.environ),
+            ("Nix: only installs can be compared", "PGBED_RECIPES" in os.environ),
+            ("a second CPU: clients and servers share one", len(os.sched_getaffinity(0)) > 1),
+            ("a PMU: no instructions per operation", _has_pmu()),
         )
         if not there
     ]
     if missing:
-        echo(f"without {'; without '.join(missing)}")
+        echo(f"without {'; without '.join(missing)}", err=True)
+
+
+def _has_pmu() -> bool:
+    return any((PMUS / name).exists() for name in ("cpu", "cpu_core", "armv8_pmuv3_0"))
 
 
 def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
@@ -136,33 +149,81 @@ def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
         except BuildFailed as error:
             if side.name == "base":
                 raise
-            for line in (f"{side.title} does not build:", *error.lines[-SHOWN_LINES:]):
+            last = error.lines[-SHOWN_LINES:]
+            for line in (f"{side.title} does not build:", *last):
                 echo(line, err=True)
-            _add_to_summary(summary, visible_lines(f"**{markdown_text(side.title)} does not build.**\n"))
+            code = "".join(f"    {line}\n" for line in last)  # indented: no mark within can end it
+            _add_to_summary(summary, visible_lines(f"**{markdown_text(side.title)} does not build.**\n\n{code}"))
             sys.exit(1)
 
 
-def _measure(sides: tuple[Side, Side], steps: str, minutes: float, folder: Path, console: PlainConsole) -> Path:
+def _measure(sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path, console: PlainConsole) -> Path:
     from engine.plan import planfile
 
-    rows = ROWS
-    while True:
-        entries: dict[str, Any] = {
-            "builds": [side.label for side in sides],
-            "steps": steps.split(","),
-            "rows": rows,
-            "minutes": minutes,
-        }
-        prospect = start.prepare_shown(planfile.request(entries), folder, console)
-        needed = prospect.estimate.needed_bytes
-        if needed <= disk.free_bytes(folder) or rows <= FEWEST_ROWS:
-            break
-        rows //= 2
-        echo(f"{size(needed)} of disk would be needed, more than there is: loading {rows:,} rows")
+    entries, lacking = _fitting(sides, steps, minutes, folder)
+    if lacking:
+        echo(lacking, err=True)
+    prospect = start.prepare_shown(planfile.request(entries), folder, console)
     code = start.start(prospect, folder, console, detach=False)
     if code not in (0, 1):
         sys.exit(code)
     return folder / prospect.manifest.run
+
+
+def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path) -> tuple[dict[str, Any], str]:
+    """The plan that fits into memory, disk and time, and a line on what it leaves out of the whole one.
+
+    Raises UserError if not even the smallest fits.
+    """
+    from engine.plan import planfile
+    from engine.plan.prepare import estimate
+
+    minutes = max(minutes, 0.1)  # builds may have taken all of it
+
+    def plan(rows: int, steps: list[str]) -> dict[str, Any]:
+        return {
+            "builds": [side.label for side in sides],
+            "steps": steps,
+            "rows": rows,
+            "minutes": minutes,
+            "counters": "auto" if _has_pmu() else "off",
+        }
+
+    best = estimate(planfile.request(plan(FEWEST_ROWS, steps)), folder)["interleave"]  # with more rows it may be cells
+    limits: dict[str, None] = {}
+    for rows, kept in _sizes(steps):
+        found = estimate(planfile.request(plan(rows, kept)), folder)
+        over = [
+            limit
+            for limit, within in (
+                ("memory", found["interleave"] == best),
+                (f"{size(found['free_bytes'])} of disk", found["needed_bytes"] <= found["free_bytes"]),
+                (span(minutes * 60), found["cell_s"] * len(sides) * PAIRS <= minutes * 60),
+            )
+            if not within
+        ]
+        if not over:
+            break
+        limits |= dict.fromkeys(over)
+    else:
+        raise UserError(
+            f"{steps[0]} alone with {rows:,} rows, {PAIRS} times on each, does not fit into {' and '.join(over)}: "
+            "allow more --minutes, or keep the compiler's cache between jobs"
+        )
+    left_out = [step for step in steps if step not in kept]
+    changes = [f"loading {rows:,} rows instead of {ROWS:,}"] if rows < ROWS else []
+    changes += [f"leaving out {', '.join(left_out)}"] if left_out else []
+    return plan(rows, kept), f"{' and '.join(changes)}, to fit into {' and '.join(limits)}" if changes else ""
+
+
+def _sizes(steps: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Smaller and smaller plans: first fewer rows, then without the last steps."""
+    rows = ROWS
+    while rows > FEWEST_ROWS:
+        yield rows, steps
+        rows //= 2
+    for count in range(len(steps), 0, -1):
+        yield rows, steps[:count]
 
 
 def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool) -> int:

@@ -101,7 +101,8 @@ def _key(*, make: bool) -> bytes:
     except OSError as error:
         if not make:
             raise
-        raise UserError(f"{path}: the key that signs your runs cannot be made: {error.strerror}") from None
+        why = f"the key that signs your runs cannot be made: {error.strerror}"
+        raise UserError(f"{path}: {why}; name another folder in XDG_STATE_HOME") from None
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UserError(f"{path}: others can read or own this key, which signs your runs; remove it")
     if len(key) != KEY_BYTES:

@@ -11,6 +11,7 @@ from engine.builds import resolve
 from engine.builds.nix import BuildFailed
 from engine.cli import ci, start
 from engine.cli.ci import Side
+from engine.core.model import Build
 from engine.report.console import PlainConsole
 from engine.run.stop import STOPPED
 from tests.support.journal import make_run
@@ -32,7 +33,8 @@ def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_out
         ci._build(SIDES, tmp_path, tmp_path / "named.md")
     assert end.value.code == 1
     assert capsys.readouterr().err.splitlines()[1:] == ["a.c:1: error", "make: \\x1b[2J"]
-    assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == f"**{SHOWN} does not build.**\n"
+    said = f"**{SHOWN} does not build.**\n\n    a.c:1: error\n    make: \\x1b[2J\n"
+    assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == said
     assert not (tmp_path / "summary.md").exists()
 
 
@@ -46,15 +48,32 @@ def test_a_base_that_does_not_build_is_an_error(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_job_that_is_stopped_has_the_code_of_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Prospect:
-        class estimate:
-            needed_bytes = 0
-
-    monkeypatch.setattr(start, "prepare_shown", lambda *_: Prospect)
+    monkeypatch.setattr(ci, "_fitting", lambda *_: ({"builds": ["a", "b"]}, ""))
+    monkeypatch.setattr(start, "prepare_shown", lambda *_: None)
     monkeypatch.setattr(start, "start", lambda *_, **__: STOPPED)
     with pytest.raises(SystemExit) as end:
-        ci._measure(SIDES, "l.i0", 10, tmp_path, PlainConsole(force_terminal=False))
+        ci._measure(SIDES, ["l.i0"], 10, tmp_path, PlainConsole(force_terminal=False))
     assert end.value.code == STOPPED
+
+
+@pytest.mark.parametrize(
+    ("minutes", "rows", "steps", "said"),
+    [
+        (15, 400_000, "l.i0,l.x,l.i1,qr100,qp100", ""),
+        (8, 200_000, "l.i0,l.x,l.i1,qr100,qp100", "loading 200,000 rows instead of 400,000, to fit into 8m00s"),
+        (
+            2, 50_000, "l.i0,l.x,l.i1",
+            "loading 50,000 rows instead of 400,000 and leaving out qr100, qp100, to fit into 2m00s",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_left_out_and_named(
+    minutes: float, rows: int, steps: str, said: str, tmp_path: Path, servers: dict[str, Build]
+) -> None:
+    prefix = next(iter(servers.values())).prefix
+    sides = Side("base", f"base={prefix}", ""), Side("head", f"head={prefix}", "")
+    plan, line = ci._fitting(sides, ci.STEPS.split(","), minutes, tmp_path)
+    assert (plan["rows"], ",".join(plan["steps"]), line) == (rows, steps, said)
 
 
 def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

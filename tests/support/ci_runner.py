@@ -1,0 +1,149 @@
+"""A runner of somebody's CI, in a sandbox, for the script of action.yml: needs root to take everything else away.
+
+A job is a user with no privilege, in namespaces of its own, with a read-only home, its own /nix, and neither KVM,
+tracefs nor a PMU. What a real runner keeps between jobs, or may keep, is in the runner's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+ROOT = Path(__file__).parents[2]
+UID = 1001
+PASSED = ("PIP_", "NPM_", "MAVEN_", "SSL_", "NODE_", "HTTP", "http", "LANG", "LC_", "TZ")  # how registries are reached
+# As root within the new namespaces; the job's own command follows.
+SETUP = """
+set -e
+runner=$1 nix=$2 disk=$3; shift 3
+mount --make-rprivate /
+[ -z "$disk" ] || { mount -t tmpfs -o "size=$disk,mode=755" runner "$runner/disk"; chown 1001:1001 "$runner/disk"; }
+install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
+printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" | cat /etc/passwd - > "$runner/passwd"
+mount --bind "$runner/passwd" /etc/passwd
+mount --bind "$runner/home" "$runner/home"
+mount -o remount,bind,ro "$runner/home"
+case $nix in
+own) mount --bind "$runner/disk/nix" /nix ;;
+machine)
+  mount -t tmpfs added "$runner/added"
+  mkdir "$runner/added/nix" "$runner/added/work"
+  mount -t overlay -o "lowerdir=/nix,upperdir=$runner/added/nix,workdir=$runner/added/work" added /nix
+  chown 1001:1001 /nix /nix/store
+  chown -R 1001:1001 /nix/var
+  ;;
+none)
+  for program in nix nix-store nix-build; do
+    ! found=$(command -v "$program") || mount --bind /dev/null "$(readlink -f "$found")"
+  done
+  ;;
+esac
+[ ! -e /dev/kvm ] || mount --bind /dev/null /dev/kvm
+for traced in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs hidden "$traced"; done
+ip link set lo up 2> /dev/null || true
+exec setpriv --reuid=1001 --regid=1001 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """`nix` is a store of the runner's `own`, one that begins as the `machine`'s, or `none` at all."""
+
+    folder: Path
+    nix: str = "own"
+    network: bool = False
+    cpus: str = ""
+    disk: str = ""  # its size; what is on it is then gone with the job
+    memory_group: Path | None = None
+
+    @property
+    def work(self) -> Path:
+        return self.folder / "disk" / "work"
+
+    def make(self) -> None:
+        for name in ("home", "added", "disk", "disk/nix", "disk/temp", "disk/work"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+            os.chown(self.folder / name, UID, UID)
+
+    def job(
+        self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if name.startswith(PASSED)}
+        own = {
+            "HOME": f"{self.folder}/home",
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "RUNNER_TEMP": f"{self.folder}/disk/temp",
+            "TMPDIR": f"{self.folder}/disk/temp",
+        }
+        net = () if self.network else ("--net",)
+        joined = f"echo $$ > {shlex.quote(str(self.memory_group))}/cgroup.procs; " if self.memory_group else ""
+        pinned = ("taskset", "--cpu-list", self.cpus) if self.cpus else ()
+        return subprocess.run(
+            ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", *net, "--fork", "--kill-child",
+             "sh", "-c", f'{joined}{SETUP}', "setup", str(self.folder), self.nix, self.disk, *pinned, *command],
+            env={**kept, **own, **environment},
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )  # fmt: skip
+
+    @property
+    def summary(self) -> Path:
+        return self.folder / "disk" / "temp" / "summary.md"
+
+    @property
+    def action(self) -> Path:
+        return self.folder / "action"
+
+    def hand_over(self, path: Path) -> None:
+        subprocess.run(["chown", "-R", f"{UID}:{UID}", path], check=True)
+
+    def bring_action(self) -> None:
+        """Put this repository's files there, as a runner fetches an action: without git."""
+        self.action.mkdir()
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+        packed = subprocess.run(
+            ["tar", "-c", "--null", "-T", "-"], cwd=ROOT, input=listed, capture_output=True, check=True
+        )
+        subprocess.run(["tar", "-x"], cwd=self.action, input=packed.stdout, check=True)
+        self.hand_over(self.action)
+
+    def run_action(
+        self, repository: str, branch: str, inputs: Mapping[str, str], timeout_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A job: a shallow clone, as actions/checkout makes it, and the action in it."""
+        text, environment = script(inputs, {"runner.temp": str(self.folder / "disk" / "temp")})
+        clone = f"rm -rf clone; git clone -q --depth=1 -b {branch} {repository} clone; cd clone"
+        self.summary.unlink(missing_ok=True)
+        told = {"GITHUB_ACTION_PATH": str(self.action), "GITHUB_STEP_SUMMARY": str(self.summary)}
+        return self.job(["bash", "-eo", "pipefail", "-c", f"{clone}\n{text}"], {**environment, **told}, timeout_s)
+
+
+def action() -> dict[str, Any]:
+    told: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+    return told
+
+
+def script(inputs: Mapping[str, str], github: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The action's script and its environment, for the inputs that a user gives."""
+    told = action()
+    values = {f"inputs.{name}": inputs.get(name, each["default"]) for name, each in told["inputs"].items()}
+    (step,) = (step for step in told["runs"]["steps"] if "run" in step)
+    found = {name: _filled(_filled(text, values), github) for name, text in step["env"].items()}
+    return step["run"], found
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"${{{{ {name} }}}}", value)
+    return text

@@ -1,0 +1,75 @@
+"""The script of action.yml, as a job runs it: without privilege, network or a home to write in, from a shallow clone.
+
+Needs root, Nix, git, setpriv and unshare. `python -m tests.perf.ci_jobs` has it judge the real source.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from engine.core.model import Build
+from tests.support import slowtree, smalltree
+from tests.support.ci_runner import Runner
+
+pytestmark = pytest.mark.outside
+
+FAST, SLOW, BROKEN = 0, 1_500_000, None  # loops for each message
+JOB_S = 200.0
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that others can enter, for runners and what they clone."""
+    path = Path(tempfile.mkdtemp(prefix="pgbed-action-", dir="/var/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def runner(place: Path, servers: dict[str, Build]) -> Runner:
+    """A runner that has the action and can clone `origin`, whose `slow` and `broken` branch off before main's end."""
+    server = Path(os.environ["PGBED_SERVERS"], "16.3-prebuilt").resolve()
+    origin = place / "origin"
+    origin.mkdir()
+    first, slow, broken = slowtree.make_history(origin, server, "16.3", [FAST, SLOW, BROKEN])
+    for name, commit in (("slow", slow), ("broken", broken)):
+        smalltree.git(origin, "branch", name, commit)
+    smalltree.git(origin, "reset", "--quiet", "--hard", first)
+    (origin / "src/backend/later").write_text("x\n")
+    smalltree.commit(origin, "Later than the merge base")
+    made = Runner(place / "runner", nix="machine")
+    made.make()
+    made.bring_action()
+    made.hand_over(origin)
+    return made
+
+
+@pytest.mark.timing
+def test_a_slower_head_fails_the_job_and_all_files_are_there(runner: Runner, place: Path) -> None:
+    inputs = {"base": "origin/main", "minutes": "1.7", "steps": "l.i0"}
+    done = runner.run_action(f"file://{place}/origin", "slow", inputs, JOB_S)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "fetching 50 more commits of this shallow clone" in done.stdout
+    files = runner.work / "clone" / "pgbed-ci"
+    summary = (files / "summary.md").read_text()
+    assert "**head is slower than base in 1 of 1 step" in summary and "- head: " in summary and "Change 1" in summary
+    assert runner.summary.read_text() == summary
+    (case,) = ElementTree.parse(files / "junit.xml").iter("failure")
+    assert case.get("message", "").startswith("slower: ")
+    assert (files / "report.html").stat().st_size > 10_000
+    assert list(files.glob("2*/journal.db"))
+
+
+def test_a_head_that_does_not_compile_fails_the_job_with_the_compilers_words(runner: Runner, place: Path) -> None:
+    done = runner.run_action(f"file://{place}/origin", "broken", {"base": "origin/main"}, JOB_S)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "does not build:" in done.stderr and "nothing" in done.stderr
+    assert "does not build.**" in runner.summary.read_text()
