@@ -77,6 +77,21 @@ def quantiles_us(histogram: Mapping[int, int], ascending: Sequence[float]) -> li
     return found + [None] * (len(wanted) - len(found))
 
 
+def point_us(histogram: Mapping[int, int], q: float) -> float | None:
+    """The `q`-quantile in us, with values spread evenly over their bucket; None for an empty histogram.
+
+    For ratios of quantiles: bounds of buckets, up to 1 % apart, would be equal in all pairs, or differ by that.
+    """
+    rank = q * sum(histogram.values())
+    for bucket in sorted(histogram):
+        count = histogram[bucket]
+        if count and rank <= count:
+            low, high = bounds(bucket)
+            return low + (high + 1 - low) * rank / count
+        rank -= count
+    return None
+
+
 def pack(histogram: Mapping[int, int]) -> bytes:
     """The sparse form for storage: pairs of little-endian 32-bit bucket and count, ordered by bucket."""
     pairs = array("I")

@@ -18,6 +18,7 @@ from engine.results.comparison import (
     CHANGED,
     CPU,
     DELETE_PLAN,
+    LATENCIES,
     MIN_PAIRS,
     PRIMARY_METRICS,
     RATE,
@@ -40,7 +41,13 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
             further = _of_further(cells, subject, own)
-            sentences = (_of_rates(cells, subject, rates), *further, *_of_cpu(rates, costs), *_of_planning(own))
+            sentences = (
+                _of_rates(cells, subject, rates),
+                *further,
+                *_of_cpu(rates, costs),
+                *_of_latencies(own),
+                *_of_planning(own),
+            )
             found.append(Answer(name, " ".join(sentences)))
     return tuple(found)
 
@@ -151,6 +158,25 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
         if (own := [ratio for ratio in changed if ratio.verdict == verdict])
     ]
     return [f"Its server CPU per operation is {'; '.join(parts)}."]
+
+
+def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
+    """The quantiles whose verdicts say more than the rate's: those of steps whose rate did not change likewise."""
+    rates = {ratio.step: ratio.verdict for ratio in ratios if ratio.metric in PRIMARY_METRICS}
+    words: tuple[tuple[Verdict, str], ...] = (("slower", "longer"), ("faster", "shorter"))
+    parts = []
+    for verdict, word in words:
+        changed = [r for r in ratios if r.metric in LATENCIES and r.verdict == verdict != rates.get(r.step)]
+        ordered = sorted(changed, key=_size, reverse=True)
+        named = [
+            f"{LATENCIES[ratio.metric]} of {ratio.step} {_percent(ratio.ratio)} % "
+            f"[{_percent(ratio.joint_low or ratio.low)}, {_percent(ratio.joint_high or ratio.high)}]"
+            for ratio in ordered[:NAMED]
+        ]
+        if named:
+            more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
+            parts.append(f"{word}: {', '.join(named)}{more}")
+    return [f"Response times are {'; '.join(parts)}."] if parts else []
 
 
 def _of_planning(ratios: Sequence[Ratio]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.analysis.run_results import CellResult, RunResult, StepResult
 from engine.core.model import LEVEL, Subject, baseline
-from engine.results.comparison import DELETE_PLAN, FULL_RATE, P99, RATE, Metric
+from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, P99, RATE, Metric
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
@@ -20,6 +20,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("runq_us_per_op", "run-queue us/op", "less"),
     Metric("plan_us_per_op", "planning us/op", "less"),
     Metric(DELETE_PLAN, "planning us per DELETE", "less"),
+    *(Metric(name, f"{title} response {name.rpartition('_')[2]}", "less") for name, title in LATENCIES.items()),
     Metric("wakeups_per_op", "wake-ups/op", "less"),
     Metric("migrations_per_op", "migrations/op", "less"),
     Metric("instructions_per_op", "instructions/op", "less"),

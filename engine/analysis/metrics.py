@@ -25,6 +25,8 @@ from workloads.base import role_kind
 
 GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.comparison.LATENCIES`
+LEAST_BEYOND = 10
 OF_SERVER = ("ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op", "written_kb_per_op",
              "heap_bytes", "index_bytes", "instructions_per_op")  # what is counted of the cell's server  # fmt: skip
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
@@ -112,6 +114,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
+        **_latencies(totals),
         **_timed(kind, totals),
         **figures.step_figures(
             totals.probes,
@@ -122,6 +125,24 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "delete_plan_us": _planning_us(totals, "delete"),
         "background": {name: background_figures(totals, name) for name in totals.background if name in totals.roles},
     }
+
+
+def _latencies(totals: StepTotals) -> dict[str, float | None]:
+    """Response times of the statements that the primary metric counts, if it is a rate: quantiles, and the longest.
+
+    None for a quantile beyond which fewer than `LEAST_BEYOND` statements lie, and if a role has no histogram.
+    """
+    primary = totals.primary_metric
+    roles = totals.of_kind(primary.role) if primary and primary.by == "rate" else []
+    counts = [role.response or role.histogram for role in roles]
+    merged = histogram.merge(dict(pairs) for pairs in counts) if all(counts) else {}
+    beyond = {q: (1 - q) * sum(merged.values()) for q in LATENCY_QUANTILES}
+    found = {
+        f"latency_{quantile_name(q)}_us": histogram.point_us(merged, q) if count >= LEAST_BEYOND else None
+        for q, count in beyond.items()
+    }
+    longest_ns = max((role.late_max_ns or role.max_ns for role in roles), default=0)
+    return found | {"latency_max_us": longest_ns / 1000 if beyond[0.5] >= LEAST_BEYOND else None}
 
 
 def _planning_us(totals: StepTotals, kind: str) -> float | None:

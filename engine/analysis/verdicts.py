@@ -79,7 +79,7 @@ class _Measured:
     def family(self) -> tuple[str, str]:
         """Ratios judged together: a primary metric of all steps, or all causes; controls separately."""
         figure = _figure(self.metric)
-        return RATE if figure in PRIMARY_METRICS else figure if figure in FAMILIES else "", self.blank.control
+        return RATE if figure in PRIMARY_METRICS else FAMILIES.get(figure, ""), self.blank.control
 
 
 @dataclass(frozen=True, slots=True)

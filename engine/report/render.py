@@ -20,7 +20,7 @@ from engine.core.text import Visible, csv_text, visible, visible_json, visible_l
 from engine.report import sliced_step as sliced
 from engine.report import tables
 from engine.report.tables.section import WHERE, Notes, Section
-from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, RATE, TIME, Comparison
+from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME, Comparison
 from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.findings
@@ -212,7 +212,8 @@ def _of_further(comparison: Comparison) -> list[str]:
 def _counted(comparison: Comparison) -> str:
     judged = {ratio.metric for ratio in comparison.ratios}
     words = {INSTRUCTIONS: "instructions per operation", DELETE_PLAN: "planning a DELETE"}
-    return "".join(f", {text}" for metric, text in words.items() if metric in judged)
+    words |= dict.fromkeys(LATENCIES, "response times")
+    return "".join(dict.fromkeys(f", {text}" for metric, text in words.items() if metric in judged))
 
 
 def _spelled(text: str, plain: bool) -> str:

@@ -124,6 +124,9 @@ class CellStep:
     peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
     means, and `times_s` has each run's time. `work` has amounts done, by name.
 
+    `latency_*` are quantiles of the response time of the statements that the primary metric counts, and the longest,
+    from the intended start where they are rate-limited; null for too few statements.
+
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
     `device_written_kb` written by the device, for any process. `delete_plan_us` is the planning time of a DELETE.
     `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
@@ -176,6 +179,10 @@ class CellStep:
     index_bytes: int | None = None
     database_bytes: int = 0
     cluster_bytes: int | None = 0
+    latency_p50_us: float | None = None
+    latency_p95_us: float | None = None
+    latency_p99_us: float | None = None
+    latency_max_us: float | None = None
     max_s: float | None = None
     plan_us_per_op: float | None = None
     delete_plan_us: float | None = None

@@ -34,7 +34,10 @@ COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there 
     name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
 }
 DELETE_PLAN = "delete_plan_us"  # per DELETE
-FAMILIES = (CPU, INSTRUCTIONS, P99, DELETE_PLAN)  # each has a family of verdicts of its own
+# Quantiles of the response time of the statements that the primary metric counts, and the longest one.
+LATENCIES = {"latency_p50_us": "p50", "latency_p95_us": "p95", "latency_p99_us": "p99", "latency_max_us": "longest"}
+# Metrics with verdicts besides the primary ones, and the family in which each is judged.
+FAMILIES = {name: name for name in (CPU, INSTRUCTIONS, P99, DELETE_PLAN)} | dict.fromkeys(LATENCIES, "latency")
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, even if there is an interval
 

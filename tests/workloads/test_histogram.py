@@ -91,3 +91,19 @@ def test_recorder_counts_what_it_is_told(statements: list[tuple[int, int, int]])
         assert not any(page.words[page.slot(0) : page.slot(1)])
     finally:
         page.close()
+
+
+@given(st.lists(values, min_size=1), st.floats(0.001, 1.0))
+def test_a_point_lies_in_the_bucket_of_its_quantile(sample: list[int], q: float) -> None:
+    counts = Counter(map(histogram.index, sample))
+    point = histogram.point_us(counts, q)
+    assert point is not None
+    low, high = histogram.bounds(histogram.index(sorted(sample)[min(len(sample), math.ceil(q * len(sample))) - 1]))
+    assert low * (1 - 1e-9) <= point <= (high + 1) * (1 + 1e-9)
+
+
+def test_points_of_one_bucket_differ_by_its_counts() -> None:
+    first, second = ({10: 60, 11: 40}, {10: 52, 11: 48})
+    assert histogram.point_us(first, 0.5) == pytest.approx(10 + 50 / 60)
+    assert histogram.point_us(second, 0.5) == pytest.approx(10 + 50 / 52)
+    assert histogram.point_us({}, 0.5) is None

@@ -23,6 +23,7 @@ TABLES: tuple[TableFunction, ...] = (
     performance.EVERY_CELL,
     performance.EVERY_TIME,
     performance.PER_OPERATION,
+    response_times.LATENCY,
     response_times.buckets,
     time_parts.stalls,
     time_parts.hangs,

@@ -8,10 +8,10 @@ from statistics import fmean, median, stdev
 from engine.analysis import metrics
 from engine.core.format import duration
 from engine.journal.totals import role_place
-from engine.report.tables.section import Notes, Row, Rows, Section, Table, number
+from engine.report.tables.section import Notes, Row, Rows, Section, Table, bounds, number, ratio_text
 from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 from engine.results.cell_step import TransactionTimes
-from engine.results.comparison import Comparison, middle
+from engine.results.comparison import LATENCIES, Comparison, middle
 from workloads.base import role_kind
 from workloads.counter_page import TIMES
 from workloads.histogram import REFERENCE_BUCKETS
@@ -71,6 +71,24 @@ def _bucket_table(
 
     columns = (*(f"<={label}" if label != BEYOND else ">16s" for label in labels), "max s")
     return Table(f"Response time of {role} statements (percent)", columns, rows)
+
+
+def _latencies(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
+    medians = [comparison.median(subject, step, name) for name in LATENCIES]
+    if all(value is None for value in medians):
+        return
+    yield tuple(duration(None if value is None else value / 1e6) for value in medians), ""
+    found = [comparison.ratio(subject, step, name) for name in LATENCIES]
+    if any(ratio is not None and ratio.low is not None for ratio in found):
+        yield tuple(f"{ratio_text(ratio)}{notes.mark(ratio.remarks)}" if ratio else "" for ratio in found), ""
+        yield tuple(bounds(ratio) if ratio else "" for ratio in found), "dim"
+
+
+LATENCY = Table(
+    "Response time of what the rate counts (medians of cells, ratios)",
+    tuple(LATENCIES.values()),
+    _latencies,
+)
 
 
 def percentiles(comparison: Comparison, _: Notes) -> Iterable[Section]:

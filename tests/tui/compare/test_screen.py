@@ -128,7 +128,7 @@ def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
         await pilot.press("enter", "o", "f")
         assert "no ratio selected" in text_of(pilot)
         await pilot.press("slash", *(["backspace"] * 7), "enter", "c", "a", "enter")
-        assert len({row.metric for row in screen._rows}) == 15
+        assert len({row.metric for row in screen._rows}) == 19
         await pilot.press("c", "a", "down", "down", "down", "x", "enter")
         assert {row.metric for row in screen._rows} == {"rate_per_s", "ctx_switches_per_op"}
         assert "switch/row" in text_of(pilot)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from engine.analysis.compare import compare
+from engine.core.model import Cell
+from engine.journal.totals import StepTotals
 from engine.report import export, render
 from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
 from engine.report.tables.text_plots import COLUMNS, ROWS
+from engine.results.comparison import CHANGED, LATENCIES
 from tests.support.journal import make_run
 from tests.support.timed import LOAD, STEP, timed_run
+from workloads import histogram
 from workloads.histogram import REFERENCE_BUCKETS
 
 ENDED = {
@@ -102,3 +109,42 @@ def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> N
     for row in (fast, slow):
         assert sum(row[part] for parts in columns.values() for part in parts) == pytest.approx(100)
     assert columns["256us"] == ["256us"] and columns["256ms"] == ["256ms", "64ms", "16ms"]
+
+
+class Latencies:
+    """Gives each cell's queries log-normal times, of which the slowest 2 % take `slower` times as long with 17.0."""
+
+    def __init__(self, slower: float, seed: int) -> None:
+        self.slower, self.chance = slower, random.Random(seed)
+
+    def __call__(self, cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100":
+            return totals
+        drift, tail = self.chance.gauss(0, 0.01), self.slower if cell.subject.build == "17.0" else 1.0
+        times = sorted(300 * 2.718281828 ** (self.chance.gauss(0, 0.4) + drift) for _ in range(10_000))
+        times[9_800:] = [time * tail for time in times[9_800:]]
+        counts = Counter(histogram.index(round(time)) for time in times)
+        query = replace(totals.roles["query"], histogram=tuple(sorted(counts.items())), max_ns=round(times[-1] * 1000))
+        return replace(totals, roles={**totals.roles, "query": query})
+
+
+def test_a_longer_tail_is_named_beside_a_rate_that_is_the_same(tmp_path: Path) -> None:
+    found = compare([make_run(tmp_path / "r", repeats=5, change=Latencies(1.1, seed=3), noise=0.0005)])
+    verdicts = {name: ratio.verdict for name in LATENCIES if (ratio := found.ratio("17.0", "qr100", name))}
+    assert verdicts["latency_p99_us"] == "slower" and "slower" not in (
+        verdicts["latency_p50_us"],
+        verdicts["latency_p95_us"],
+    )
+    assert " Response times are longer: p99 of qr100 +" in found.answer[0].text
+    table = render.to_markdown(found).partition("Response time of what the rate counts")[2]
+    assert "| step and build | p50 | p95 | p99 | longest |" in table
+    # Few index builds have no quantiles.
+    assert not [ratio for ratio in found.ratios if ratio.metric in LATENCIES and ratio.step == "l.x"]
+
+
+def test_equal_times_have_no_verdict_of_a_difference(tmp_path: Path) -> None:
+    changed = []
+    for seed in range(6):
+        run = make_run(tmp_path / str(seed), repeats=5, change=Latencies(1.0, seed), seed=seed, noise=0.0005)
+        changed += [ratio for ratio in compare([run]).ratios if ratio.metric in LATENCIES and ratio.verdict in CHANGED]
+    assert len(changed) <= 1, "5 of 100 comparisons may name one"
