@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 from engine.analysis import kernel_differences
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.run_results import CellResult, Environment, RunResult, StepResult
+from engine.analysis.setting_differences import IMPORTANT, differences
 from engine.core.errors import UserError
 from engine.core.model import PROBED, Subject, config_key
 from engine.core.record import converted
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from engine.journal.totals import RoleTotals
 from engine.results.comparison import Check
+from engine.results.setting_difference import value_text
 
 # Gauges move all the time: they are compared between the cells of a pair, not between runs of different days.
 PASSING = {"cpu": ("mhz", "probe_us")}  # as all of `state`
@@ -172,6 +174,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
         *kernel_differences.checks(cells.runs, base, subject),
         _binaries(cells.runs, (base, subject)),
         *_compared_settings(cells.runs, base, subject),
+        *_further_settings(cells, base, subject),
         *_machine(pairs),
         *_gauges(sides),
         *_busy(sides),
@@ -214,7 +217,8 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
         return
     ours, theirs = both
     names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-    text = f"{len(names)} differ: {', '.join(names)}"
+    shown = ", ".join(f"{name} {ours.get(name, 'unset')} vs {theirs.get(name, 'unset')}" for name in names)
+    text = f"{len(names)} differ: {shown}"
     if not names:
         yield "settings", True, "the same"
     elif runs[0].manifest.external is not None:
@@ -223,6 +227,20 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
         yield "settings", True, f"{text}; these are what is compared"
     else:  # A setting that one of the versions does not know is left out there, and cannot be the same.
         yield "settings", all((name in ours) != (name in theirs) for name in names), text
+
+
+def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> Iterable[Found]:
+    """Settings that no config sets, but versions, initdb or servers do: the important ones by name."""
+    texts = {
+        each.name: f"{each.name} {value_text(ours)} vs {value_text(theirs)}"
+        for each in differences(cells)
+        for ours, theirs in [(each.values.get(cells.names[side]) for side in (base, subject))]
+        if each.reason != "config" and ours != theirs
+    }
+    named = [text for name, text in texts.items() if name in IMPORTANT]
+    if texts:
+        more = f"{len(texts) - len(named)} more" if len(named) < len(texts) else ""
+        yield "defaults", True, f"{len(texts)} differ: {', '.join(filter(None, (*named, more)))}"
 
 
 def _machine(pairs: Sequence[Pair]) -> Iterable[Found]:

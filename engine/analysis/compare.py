@@ -10,6 +10,7 @@ from engine.analysis import comparability, cpu_wait, publication
 from engine.analysis.answer import answer
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import CellResult, RunResult, load
+from engine.analysis.setting_differences import differences
 from engine.analysis.sweeps import findings as sweep_findings
 from engine.analysis.sweeps import sweeps
 from engine.core.errors import UserError, unknown
@@ -66,6 +67,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         units=units,
         sweeps=swept,
         attributions=attributions,
+        settings=differences(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     return replace(comparison, published=publication.tables(comparison, cells.runs[0].manifest))

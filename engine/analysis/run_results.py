@@ -50,6 +50,15 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """`sources` has the settings that are not built-in defaults; without `defaults`, `values` has only these."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
@@ -67,6 +76,7 @@ class CellResult:
     drift: tuple[str, ...] = ()
     suspended: tuple[str, ...] = ()  # a sentence for each time the machine was suspended during a step
     seconds: float = 0.0  # that it took in all
+    settings: ServerSettings = ServerSettings()
 
     @property
     def environments(self) -> tuple[Environment, ...]:
@@ -191,7 +201,22 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         for kind in ("drift", "suspended")
     )
     seconds = ((attempt.ended_ns or attempt.started_ns) - attempt.started_ns) / 1e9
-    return replace(result, steps=steps, before=before, after=after, drift=drift, suspended=suspended, seconds=seconds)
+    return replace(
+        result,
+        steps=steps,
+        before=before,
+        after=after,
+        drift=drift,
+        suspended=suspended,
+        seconds=seconds,
+        settings=_settings(reader, attempt.id, converted(origin.get("defaults", {}), dict[str, str], where)),
+    )
+
+
+def _settings(reader: JournalReader, attempt: int, defaults: dict[str, str]) -> ServerSettings:
+    rows = reader.settings(attempt)
+    values = {name: value for name, value, _ in rows}
+    return ServerSettings(defaults | values, {name: source for name, _, source in rows}, defaults)
 
 
 def _stall(event: EventRow, step: StepRow) -> StallRecord:

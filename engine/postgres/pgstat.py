@@ -259,6 +259,12 @@ def settings(monitor: Monitor, topic: str = "settings") -> tuple[Setting, ...]:
     return tuple(Setting(name or "", value or "", source or "") for name, value, source in rows)
 
 
+def defaults(monitor: Monitor) -> dict[str, str]:
+    """The built-in default of every setting that the server knows."""
+    rows = monitor.ask(question("defaults", monitor.version) or "")
+    return {name or "": value or "" for name, value in rows}
+
+
 def sizes(monitor: Monitor) -> tuple[Size, ...]:
     rows = monitor.ask(question("sizes", monitor.version) or "")
     return tuple(Size(name or "", kind or "", int(size or 0)) for name, kind, size in rows)

@@ -10,7 +10,7 @@ from typing import Any
 from engine.analysis import probe_cost
 from engine.core.errors import UserError
 from engine.core.format import size
-from engine.core.model import Manifest, config_key
+from engine.core.model import Manifest
 from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
@@ -35,7 +35,6 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
     sections = (
         subjects(comparison),
         builds(comparison),
-        settings(comparison, manifests),
         machine(manifests),
         observers(comparison, recorded),
         probe_costs(comparison),
@@ -75,25 +74,6 @@ def builds(comparison: Comparison) -> Section:
             patches = ", ".join(build.patches) or "none"
             section.add(build.label, build.version, build.provenance + initdb, build.digest, build.compiler,
                         build.flags, patches)  # fmt: skip
-    return section
-
-
-def settings(comparison: Comparison, manifests: Sequence[Manifest]) -> Section:
-    """Settings that differ between subjects; a dash where a version or config lacks one."""
-    known: dict[str, dict[str, str]] = {}
-    for manifest in manifests:
-        for subject in comparison.subjects:
-            config = manifest.configs.get(config_key(subject.config, subject.build))
-            if config is not None:
-                known.setdefault(subject.name, dict(config.settings))
-    section = Section("Settings that differ", ("setting", *known))
-    names = dict.fromkeys(name for own in known.values() for name in own)
-    for name in sorted(names):
-        values = [own.get(name, DASH) for own in known.values()]
-        if len(set(values)) > 1:
-            section.add(name, *values)
-    if not section.rows and len(known) > 1:
-        section.add("none", *[""] * len(known))
     return section
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from engine.core.model import Build, Subject, baseline
 from engine.results.cell_step import CellStep
 from engine.results.published import PublishedTable
+from engine.results.setting_difference import SettingDifference
 from engine.results.sweep import Sweep
 from engine.results.time_parts import Attribution
 
@@ -266,6 +267,7 @@ class Comparison:
     sweeps: tuple[Sweep, ...] = ()
     published: tuple[PublishedTable, ...] = ()
     attributions: tuple[Attribution, ...] = ()
+    settings: tuple[SettingDifference, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -139,6 +139,8 @@ class Attempt:
             journal.update_origin(attempt, origin)
             with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner:
                 self.runner = runner
+                origin["defaults"] = runner.defaults
+                journal.update_origin(attempt, origin)
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
                     yield from runner.run(ordinal, step)

@@ -109,6 +109,7 @@ class StepRunner:
                 if self._planstats:
                     planstats.begin(self.monitor)
                 settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
+                self.defaults = pgstat.defaults(self.monitor)
             self.sources = Sources(
                 journal=self.journal,
                 processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,

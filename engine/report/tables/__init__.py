@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.report.tables import counters, groups, performance, published, response_times, time_parts, transactions
+from engine.report.tables import (
+    counters,
+    groups,
+    performance,
+    published,
+    response_times,
+    settings,
+    time_parts,
+    transactions,
+)
 from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison
 
@@ -42,6 +51,7 @@ TABLES: tuple[TableFunction, ...] = (
     response_times.transaction_times,
     transactions.outcomes,
     transactions.statements,
+    settings.differences,
 )
 BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     performance.sweep_medians,
@@ -53,6 +63,7 @@ BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     published.ratios,
     performance.BACKGROUND,
     time_parts.attribution,
+    settings.important,
 )
 
 

@@ -71,7 +71,7 @@ def test_settings_that_are_what_is_compared_are_named_and_alright(tmp_path: Path
     text = (path / "manifest.json").read_text()
     (path / "manifest.json").write_text(text.replace('"1GB"', '"2GB"', 1))
     check = checks(path, "cx7")["settings"]
-    assert check == Check("cx7", "settings", True, "1 differ: shared_buffers; these are what is compared")
+    assert check == Check("cx7", "settings", True, "1 differ: shared_buffers 2GB vs 1GB; these are what is compared")
 
 
 def test_settings_that_differ_behind_one_name_are_not_alright(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Which settings of two servers differ, and why: from a config, a version's default, initdb, or the server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from engine.analysis.cells import ComparedCells
+from engine.analysis.comparability import checks
+from engine.analysis.compare import compared_cells
+from engine.analysis.run_results import ServerSettings
+from engine.analysis.setting_differences import differences
+from engine.results.setting_difference import SettingDifference
+from tests.support.journal import make_run
+
+DEFAULTS = {
+    "shared_buffers": "128MB",
+    "jit": "on",
+    "wal_buffers": "-1 x 8kB",
+    "lc_time": "C",
+    "old": "1",
+    "work_mem": "4MB",
+}
+OLD = ServerSettings(
+    DEFAULTS | {"shared_buffers": "1GB", "wal_buffers": "4MB", "lc_time": "C", "port": "5432"},
+    {"shared_buffers": "configuration file", "wal_buffers": "override", "port": "configuration file"},
+    DEFAULTS,
+)
+LATER = DEFAULTS | {"jit": "off", "io_method": "worker"}
+NEW = ServerSettings(
+    {name: value for name, value in LATER.items() if name != "old"}
+    | {"shared_buffers": "2GB", "wal_buffers": "16MB", "lc_time": "de_DE", "port": "5433"},
+    {"shared_buffers": "configuration file", "wal_buffers": "override", "lc_time": "configuration file"},
+    LATER,
+)
+
+
+def cells_of(folder: Path, old: ServerSettings, new: ServerSettings) -> ComparedCells:
+    cells = compared_cells([make_run(folder / "r", repeats=1)])
+    own = {"16.3": old, "17.0": new}
+    return replace(cells, cells=tuple(replace(cell, settings=own[cell.cell.subject.build]) for cell in cells.cells))
+
+
+def found(folder: Path, old: ServerSettings = OLD, new: ServerSettings = NEW) -> dict[str, SettingDifference]:
+    return {each.name: each for each in differences(cells_of(folder, old, new))}
+
+
+def test_each_difference_has_its_reason_and_the_important_ones_come_first(tmp_path: Path) -> None:
+    reasons = {name: each.reason for name, each in found(tmp_path).items()}
+    assert list(reasons.items()) == [
+        ("shared_buffers", "config"), ("jit", "default"), ("io_method", "version"), ("wal_buffers", "server"),
+        ("old", "version"), ("lc_time", "initdb"),
+    ]  # fmt: skip
+
+
+def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
+    settings = found(tmp_path)
+    assert settings["io_method"].values == {"16.3": None, "17.0": "worker"}
+    assert settings["io_method"].sources == {"17.0": "default"}
+    assert settings["shared_buffers"].sources["16.3"] == "configuration file"
+    assert settings["jit"].matters == ("query",) and not settings["old"].matters
+    assert set(settings["shared_buffers"].matters) > {"load", "index", "query"}
+
+
+def test_a_run_that_recorded_no_defaults_says_default(tmp_path: Path) -> None:
+    one, other = (ServerSettings({"jit": "off"} if off else {}, {"jit": "configuration file"}) for off in (True, False))
+    assert not found(tmp_path, one, other), "nothing is known of a cell without any settings"
+    other = ServerSettings({"fsync": "off"}, {"fsync": "configuration file"})
+    assert found(tmp_path / "2", one, other)["jit"].values == {"16.3": "off", "17.0": "default"}
+
+
+def test_a_check_names_the_important_ones_that_no_config_sets(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, OLD, NEW)
+    (text,) = (check.text for check in checks(cells, cells.others[0]) if check.what == "defaults")
+    assert text == "5 differ: jit on vs off, io_method unknown vs worker, wal_buffers 4MB vs 16MB, 2 more"
