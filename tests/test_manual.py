@@ -22,6 +22,7 @@ COMMANDS = {name: command for name in main.list_commands(CONTEXT) if (command :=
 VISIBLE = [name for name, command in COMMANDS.items() if not command.hidden]
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".nf", ".fi", ".br", ".B", ".RS", ".RE"}
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+CODE = ("engine", "probes", "tui", "workloads")
 MOST_LINES = 120
 
 
@@ -65,6 +66,16 @@ def test_the_builds_page_has_the_labels_of_the_catalog() -> None:
     listed = {line.split()[0] for line in bench("list", "builds").output.splitlines()[1:]}
     page = GENERATED["reference/builds.md"]()
     assert {label for label in listed if re.match(r"\d", label)} <= set(re.findall(r"`(\d[^`:]*)`", page))
+
+
+def test_troubleshooting_quotes_messages_of_the_program() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+    code = " ".join(path.read_text() for folder in CODE for path in (HOME / folder).rglob("*.py"))
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # a text in several lines
+    code = re.sub(r"\{[^{}]*\}", "…", code)
+    quoted = [message for row in rows for message in re.findall(r"`([^`]*)`", row)]
+    assert len(quoted) > 25
+    assert [message for message in quoted if any(part.strip(" …") not in code for part in re.split("…", message))] == []
 
 
 def test_readme_is_short_and_its_links_lead_somewhere() -> None:
