@@ -50,6 +50,7 @@ NOT_RUN = {
     "interface --screen history": TERMINAL,
     "watch RUN --cell 3 --step l.i1": TERMINAL,
     "serve RUN": BROWSER,
+    "serve --port 0": BROWSER,
     "list builds --newest": NETWORK,
     "pin 18.7": NETWORK,
     "resume RUN": UNDER_WAY,
@@ -58,7 +59,6 @@ NOT_RUN = {
     "probes on planner": UNDER_WAY,
     "probes cost --pg 16.3": "measures for minutes: tests/engine/cli does so for seconds",
     "flame --step l.i1 --role delete --offcpu": "the recording has no such stacks: tests/probes makes some",
-    "ci --gate": COMPILED,
     "ci --base origin/main --gate": COMPILED,
     "ci --base origin/master --gate": COMPILED,
     "ci --install /opt/base,/opt/head --gate": "measures for minutes: tests/engine/cli does so for seconds",
@@ -76,6 +76,7 @@ NOT_PLANNED = {
 }
 OTHER_PROGRAMS = {
     "./check": "runs this test",
+    "taskset -c 2-5 ./bench --pg 16.3,18.6": "needs four CPUs; what it binds is run",
     "nix develop": "evaluated by `nix flake check`",
     "nix build .#postgresql-16_3": "evaluated by `nix flake check`",
     "nix build .#kernel-6_12": "evaluated by `nix flake check`",
