@@ -27,9 +27,13 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
     if len({kernel.provenance for kernel in both}) > 1:
         found[f"kernels of unlike provenance: {' and '.join(sorted({kernel.provenance for kernel in both}))}"] = None
     for label in dict.fromkeys(kernel.label for kernel in both):
-        digests = {(kernel.release, kernel.digest, kernel.config_digest) for kernel in both if kernel.label == label}
-        if len(digests) > 1:
-            releases = " and ".join(sorted({release for release, *_ in digests}))
+        images = {
+            (kernel.release, kernel.digest, kernel.config_digest, kernel.command_line)
+            for kernel in both
+            if kernel.label == label
+        }
+        if len(images) > 1:
+            releases = " and ".join(sorted({f"{release} {words}".strip() for release, _, _, words in images}))
             found[f"kernel {label} is not the same in all runs: {releases}"] = None
     if len({run.manifest.tunables for run in own}) > 1:
         found["the scheduler's tunables (--sched) are not the same in all runs"] = None
@@ -53,6 +57,9 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
     if ours and theirs and base.kernel != subject.kernel:
         yield "provenance", *_provenance(ours[0], theirs[0])
         yield "configuration", True, difference(ours[0], theirs[0])
+        lines = [kernel.command_line or "nothing" for kernel in (ours[0], theirs[0])]
+        if lines[0] != lines[1] and not ours[0].initrd:
+            yield "command line", True, f"{lines[0]} vs {lines[1]}"
 
 
 def difference(one: Kernel, other: Kernel) -> str:

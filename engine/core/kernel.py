@@ -23,7 +23,8 @@ class Kernel:
     `folder` holds `lib/modules/RELEASE`, `image` is the file to boot, `digest` its sha256 and `config_digest` that of
     the full configuration, empty without one. `options` are the configuration options that affect process placement
     (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from. `version` (uname
-    -v), `initrd` and `command_line` are set if this machine itself is booted into it.
+    -v) and `initrd` are set if this machine itself is booted into it. `command_line` is then the whole of it; of a
+    guest's it is what is added to that of all guests.
     """
 
     label: str

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.builds import nix
@@ -21,7 +21,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
 from engine.core.record import converted, parsed
 from engine.core.text import NAME, visible
-from engine.guest import distribution, initrd
+from engine.guest import command_lines, distribution, initrd
 
 # The options that affect scheduling and its cost.
 OPTIONS = (
@@ -74,12 +74,15 @@ def check_names(specs: Sequence[str]) -> None:
     if not specs:
         raise UserError("no kernel given: use --kernel host,… (bench list kernels shows the labels)")
     names = [label_of(spec) for spec in specs]
+    for spec in specs:
+        if spec.startswith(f"{HOST}:"):
+            raise UserError(f"--kernel {spec}: the host is not booted: name a kernel for guests")
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"kernel given twice: {name}")
     known = [entry.label for entry in catalog()]
     for spec in specs:
-        name, is_own, _ = spec.partition("=")
+        name, is_own, _ = command_lines.parted(spec)[0].partition("=")
         if is_own and (name in (HOST, *known) or not NAME.fullmatch(name)):
             taken = "the label of another kernel" if name in (HOST, *known) else "no name"
             raise UserError(f"--kernel {spec}: '{name}' is {taken}: give it another")
@@ -88,11 +91,22 @@ def check_names(specs: Sequence[str]) -> None:
 
 
 def label_of(spec: str) -> str:
-    return spec.partition("=")[0]
+    """The name of NAME=PATH, or the label with its parameters. Raises UserError for an unknown parameter."""
+    place, words = command_lines.parted(spec)
+    name, is_own, _ = place.partition("=")
+    return name if is_own else command_lines.named(name, words)
 
 
 def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kernel:
-    """The kernel of a label or NAME=PATH (an image, or a folder with image and modules). Raises UserError."""
+    """The kernel of a label or NAME=PATH (an image, or a folder with image and modules). Raises UserError.
+
+    Either can have parameters behind it: see `engine.guest.command_lines`.
+    """
+    place, words = command_lines.parted(spec)
+    return command_lines.with_words(replace(_found(place, on_progress, roots), label=label_of(spec)), words)
+
+
+def _found(spec: str, on_progress: Progress, roots: Path | None) -> Kernel:
     name, is_own, path = spec.partition("=")
     if is_own:
         return _checked(read(name, Path(path).expanduser().absolute(), "local"))

@@ -84,14 +84,18 @@ def command(
     fds: tuple[int, int],
     disk: str | None = None,
     store: str | None = None,
+    parameters: str = "",
 ) -> list[str]:
-    """qemu's command line; `fds` are its ends of channel and console, `disk` and `store` paths of images."""
+    """qemu's command line; `fds` are its ends of channel and console, `disk` and `store` paths of images.
+
+    `parameters` are added to the kernel's own command line.
+    """
     channel, console = fds
     words = [
         str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
         "-machine", "q35", "-accel", ACCELERATOR[machine.accelerator], "-cpu", CPU[machine.accelerator],
         "-smp", str(machine.cpus), "-m", f"{machine.memory_mb}M",
-        "-kernel", image, "-initrd", archive, "-append", KERNEL_LINE,
+        "-kernel", image, "-initrd", archive, "-append", f"{KERNEL_LINE} {parameters}".strip(),
         "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
         "-device", "virtio-serial-pci", "-chardev", f"socket,id=channel,fd={channel}",
         "-device", "virtserialport,chardev=channel,name=pgbed",
@@ -154,7 +158,7 @@ class Guest:
             files = (image, archive, job.image, job.store)
             paths = [None if descriptor is None else f"/proc/self/fd/{descriptor}" for descriptor in files]
             self.process = subprocess.Popen(
-                command(tools, machine, str(paths[0]), str(paths[1]), fds, *paths[2:]),
+                command(tools, machine, str(paths[0]), str(paths[1]), fds, paths[2], paths[3], kernel.command_line),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=console[1].fileno(),  # qemu's own messages are kept with the kernel's

@@ -1,4 +1,4 @@
-"""Tunables of the block device under a cluster, as part of a config: set temporarily, then restored.
+"""Tunables of the block device under a cluster and of memory, as part of a config: set temporarily, then restored.
 
 The previous values are kept in a file locked by the engine. If neither the engine nor its reaper (`engine.run.reaper`)
 restored them, the next start does.
@@ -12,30 +12,65 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.core.errors import UserError
 from engine.host.machine_counters import device_of
 
-KNOBS: dict[str, tuple[int, int]] = {"read_ahead_kb": (0, 65536)}  # minimum and maximum
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A tunable: a whole number within bounds or one of `words`, in the file of memory at `place`, or of a device.
+
+    `record` is where the environment has it: section and name.
+    """
+
+    bounds: tuple[int, int] = (0, 0)
+    words: tuple[str, ...] = ()
+    place: str = ""
+    record: tuple[str, str] = ("", "")
+
+    def accepts(self, text: str) -> bool:
+        if self.words:
+            return text in self.words
+        return re.fullmatch("[0-9]{1,8}", text) is not None and self.bounds[0] <= int(text) <= self.bounds[1]
+
+    @property
+    def values(self) -> str:
+        if self.words:
+            return f"one of {', '.join(self.words)}"
+        return f"a whole number from {self.bounds[0]} to {self.bounds[1]}"
+
+
+KNOBS: Mapping[str, Knob] = {
+    "read_ahead_kb": Knob((0, 65536), record=("storage", "read_ahead_kb")),
+    "transparent_hugepage": Knob(
+        words=("always", "madvise", "never"),
+        place="/sys/kernel/mm/transparent_hugepage/enabled",
+        record=("memory", "transparent_huge_pages"),
+    ),
+    "nr_hugepages": Knob((0, 1 << 24), place="/proc/sys/vm/nr_hugepages", record=("memory", "huge_pages")),
+}
 QUEUE = re.compile(r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/(\w+)")
+CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one that holds
 LEFT = Path("/run/pgbed")  # a boot clears it, and resets the device
 
 Settings = Sequence[tuple[str, str]]
 
 
 def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
-    """NAME = NUMBER pairs of a config's table. Raises UserError for an unknown name, or a number out of bounds."""
+    """NAME = VALUE pairs of a config's table. Raises UserError for an unknown name, or another value."""
     if not isinstance(record, Mapping):
         raise UserError(f"{where}: [device] must be a table such as read_ahead_kb = 128")
     settings = []
     for name, value in record.items():
         if name not in KNOBS:
             raise UserError(f"{where}: [device] has '{name}'; known: {', '.join(KNOBS)}")
-        least, most = KNOBS[name]
         text = str(value)
-        if isinstance(value, bool) or not re.fullmatch("[0-9]{1,6}", text) or not least <= int(text) <= most:
-            raise UserError(f"{where}: {name} must be a whole number from {least} to {most}")
+        if isinstance(value, bool) or not KNOBS[name].accepts(text):
+            raise UserError(f"{where}: {name} must be {KNOBS[name].values}")
         settings.append((str(name), text))
     return tuple(settings)
 
@@ -46,7 +81,8 @@ def check(settings: Settings, path: Path) -> None:
         try:
             place.open("r+").close()
         except FileNotFoundError:
-            raise UserError(f"{name}: {path} is on {place.parts[3]}, which has no such setting") from None
+            where = "this kernel" if KNOBS[name].place else f"{place.parts[3]}, on which {path} is,"
+            raise UserError(f"{name}: {where} has no such setting") from None
         except OSError as error:
             raise UserError(f"{name}: {place}: {error.strerror}; start bench as root") from None
 
@@ -56,7 +92,7 @@ def values(settings: Settings, path: Path) -> dict[str, str]:
     current = {}
     for name, file in _places(settings, path).items():
         try:
-            current[str(file)] = file.read_text().strip()
+            current[str(file)] = _read(file)
         except OSError as error:
             raise UserError(f"{name}: {file}: {error.strerror}") from None
     return current
@@ -73,6 +109,8 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
                     place.write_text(value)
                 except OSError as error:
                     raise UserError(f"{name}={value}: {place} refused: {error.strerror}") from None
+                if (found := _read(place)) != value:  # of huge pages the kernel gives those that it finds
+                    raise UserError(f"{name}={value}: {place} is {found}, which is all that the kernel could give")
             yield
         finally:
             restore(before)
@@ -82,7 +120,9 @@ def restore(before: Mapping[str, str]) -> None:
     """Write back what `values` returned, and to no other file."""
     for path, value in before.items():
         match = QUEUE.fullmatch(path)
-        if match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value):
+        if (match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value)) or any(
+            knob.place == path and knob.accepts(value) for knob in KNOBS.values()
+        ):
             with suppress(OSError):
                 Path(path).write_text(value)
 
@@ -130,10 +170,27 @@ def _is_ours(folder: Path) -> bool:
     return status.st_uid == os.geteuid() == 0 and not status.st_mode & 0o022 and folder.is_dir()
 
 
+def without(environment: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """An environment's record without what a config sets: that is part of the config, and no drift."""
+    found = dict(environment)
+    for section, name in (KNOBS[each].record for each, _ in settings):
+        found[section] = {**(found.get(section) or {}), name: None}
+    return found
+
+
+def _read(file: Path) -> str:
+    text = file.read_text().strip()
+    chosen = CHOSEN.search(text)
+    return chosen[1] if chosen else text
+
+
 def _places(settings: Settings, path: Path) -> dict[str, Path]:
-    if not settings:
-        return {}
+    places = {name: Path(KNOBS[name].place) for name, _ in settings if KNOBS[name].place}
+    return {name: places.get(name) or _of_device(name, path) for name, _ in settings}
+
+
+def _of_device(name: str, path: Path) -> Path:
     device = device_of(next(each for each in (path, *path.parents) if each.exists()))
     if device is None:
-        raise UserError(f"{settings[0][0]}: {path} is not on a block device that can be tuned")
-    return {name: Path("/sys/block", device, "queue", name) for name, _ in settings}
+        raise UserError(f"{name}: {path} is not on a block device that can be tuned")
+    return Path("/sys/block", device, "queue", name)

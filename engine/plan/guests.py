@@ -36,6 +36,8 @@ class Guests:
 def check(request: Request) -> scheduler.Tunables:
     """Check names and numbers; return the scheduler's tunables. Raises UserError; fetches and boots nothing."""
     tunables = scheduler.parsed(request.sched)
+    if request.rebooting and (varied := next((spec for spec in request.kernels if ":" in spec), None)):
+        raise UserError(f"--kernel {varied}: parameters of a kernel are for guests; leave out --kernel-by reboot")
     if request.rebooting:
         _check_reboots(request)
         return tunables

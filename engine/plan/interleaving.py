@@ -67,7 +67,7 @@ def check_configs(changes: Mapping[ConfigSpec, Sequence[Change]]) -> None:
     devices = {spec.device for spec in changes}
     if len(devices) > 1:
         spec, (name, _) = next((spec, spec.device[0]) for spec in changes if spec.device)
-        raise CannotBeSliced(f"config '{spec.name}' sets {name} of the block device, which servers side by side share")
+        raise CannotBeSliced(f"config '{spec.name}' sets {name} of this machine, which servers side by side share")
     for name, usual in MACHINE_WIDE.items():
         values = {spec.name: (spec.values | dict(added)).get(name, usual) for spec, added in changes.items()}
         if len(set(values.values())) > 1:

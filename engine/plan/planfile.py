@@ -19,6 +19,7 @@ import msgspec
 from engine.builds.label import name_of
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed_toml
+from engine.guest import command_lines
 from engine.host.files import read_text
 from engine.journal.manifest import read_manifest
 from engine.plan import presets
@@ -94,7 +95,8 @@ def _checked(entries: Mapping[str, Any]) -> Request:
                 raise _not_its_option(name, request, names)
         # Slices may replace only values that were not given: one that is given stays, even if it is the default.
         also = () if request.interleave == "cells" else request.options
-        return msgspec.structs.replace(request, options=given(checked(chosen.options, request.options), also))
+        options = given(checked(chosen.options, request.options), also)
+        return msgspec.structs.replace(request, options=options, kernels=command_lines.joined(request.kernels))
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 

@@ -101,7 +101,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     )
     for config in applied.values():
         if config.device and request.in_guests:
-            raise UserError(f"config '{config.name}' sets a block device of this machine: not with --kernel")
+            raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
         block_device.check(config.device, out)
     settings = [dict(config.settings) for config in applied.values()]
     expected = design.estimate(request, settings, out)

@@ -104,7 +104,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         about(
             "Kernels to compare, the base first. host is the running kernel; each cell under another one runs in a "
-            "guest of its own. NAME=/path/bzImage is a kernel of yours, with lib/modules/RELEASE in the same folder.",
+            "guest of its own. NAME=/path/bzImage is a kernel of yours, with lib/modules/RELEASE in the same folder; "
+            "6.12:preempt=full one with a parameter on its command line.",
             metavar="LABEL,…",
             flag="--kernel",
             group=COMPARE,

@@ -16,7 +16,7 @@ import psycopg
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
-from engine.host import environment, sched_ext
+from engine.host import block_device, environment, sched_ext
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
@@ -118,10 +118,7 @@ class Attempt:
 
         def surroundings() -> dict[str, Any]:
             record = environment.record(folder) | ({"client": host.environment()} if host else {})
-            # A config's device settings are part of it, and no drift.
-            return record | {
-                "storage": {**record["storage"], **dict.fromkeys(dict(manifest.config(cell.subject).device))}
-            }
+            return block_device.without(record, manifest.config(cell.subject).device)
 
         origin: dict[str, Any] = {"environment": surroundings()}
         kernel = manifest.kernel(cell.subject.kernel)

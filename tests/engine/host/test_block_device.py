@@ -26,6 +26,8 @@ from engine.postgres import configs
         ({"read_ahead_kb": "9; reboot"}, "whole number from 0 to 65536"),
         ({"read_ahead_kb": True}, "whole number"),
         ({"read_ahead_kb": 65537}, "whole number"),
+        ({"transparent_hugepage": "sometimes"}, "transparent_hugepage must be one of always, madvise, never"),
+        ({"nr_hugepages": "many"}, "nr_hugepages must be a whole number from 0 to"),
         ([128], "must be a table"),
     ],
 )
@@ -39,7 +41,7 @@ def test_a_config_has_its_device_settings_and_hands_them_down(tmp_path: Path) ->
     assert spec.device == (("read_ahead_kb", "0"),)
     (tmp_path / "mine.toml").write_text('extends = "readahead-128"\n[settings]\nwork_mem = "8MB"\n')
     (mine,) = configs.resolve([str(tmp_path / "mine.toml")])
-    assert mine.device == (("read_ahead_kb", "128"),) and ("work_mem", "8MB", 0) in mine.settings
+    assert mine.device == (("read_ahead_kb", "128"),) and configs.Setting("work_mem", "8MB") in mine.settings
     (tmp_path / "mine.toml").write_text("[device]\nnr_requests = 1\n")
     with pytest.raises(UserError, match=r"mine.toml: config 'mine': \[device\] has 'nr_requests'"):
         configs.resolve([str(tmp_path / "mine.toml")])
@@ -53,6 +55,15 @@ def test_a_place_without_a_device_is_refused_and_no_other_file_is_written(tmp_pa
     file = tmp_path / "file"
     restore({str(file): "1", f"/sys/block/../../{file}/queue/read_ahead_kb": "1"})
     assert not file.exists() and restore_left(tmp_path) == []
+
+
+def test_what_a_config_sets_of_memory_is_no_drift() -> None:
+    environment = {"memory": {"transparent_huge_pages": "always", "huge_pages": 5}, "storage": {"read_ahead_kb": 1}}
+    without = block_device.without(environment, (("nr_hugepages", "9"), ("read_ahead_kb", "2")))
+    assert without == {
+        "memory": {"transparent_huge_pages": "always", "huge_pages": None},
+        "storage": {"read_ahead_kb": None},
+    }
 
 
 @pytest.fixture
@@ -75,6 +86,16 @@ with block_device.tuned((("read_ahead_kb", "16"),), Path(sys.argv[1])):
     print("set", flush=True)
     time.sleep(600)
 """
+
+
+@pytest.mark.outside
+def test_memory_is_set_and_restored(tmp_path: Path) -> None:
+    place = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    settings = (("transparent_hugepage", "madvise"), ("nr_hugepages", "1"))
+    before = block_device.values(settings, tmp_path)
+    with tuned(settings, tmp_path):
+        assert "[madvise]" in place.read_text() and block_device.values(settings, tmp_path)[str(place)] == "madvise"
+    assert block_device.values(settings, tmp_path) == before
 
 
 @pytest.mark.outside

@@ -24,6 +24,7 @@ from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
 
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(900)]
 UNDER = ("6.1-distro", "6.12-distro")
+VARIED = "6.1-distro-preempt-full"  # the first of them, with a parameter
 BOOT_S = 400.0
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
@@ -54,9 +55,9 @@ def probed(run: Path, step: int) -> bool:
 
 
 def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(bench: Bench, label: str) -> None:
-    run = bench.detached("--pg", label, "--kernel", ",".join(UNDER), *GUEST, *SWEEP)
+    run = bench.detached("--pg", label, "--kernel", f"{UNDER[0]}:preempt=full,{UNDER[1]}", *GUEST, *SWEEP)
     manifest = read_manifest(run)
-    assert [(each.label, each.scheduler) for each in manifest.kernels] == [(UNDER[0], "CFS"), (UNDER[1], "EEVDF")]
+    assert [(each.label, each.scheduler) for each in manifest.kernels] == [(VARIED, "CFS"), (UNDER[1], "EEVDF")]
     # One that has not begun its cell is not waited for.
     (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the first guest")
     assert bench("stop").returncode == 0
@@ -66,7 +67,7 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
     assert bench("resume", "--detach").returncode == 0
     engine = bench.engine_pid()
     wait_for(lambda: guests_of(engine), "the first guest again")
-    assert "linux" not in (line := bench("watch", "--once").stdout) and "6.1-distro r1  booting its kernel: " in line
+    assert "linux" not in (line := bench("watch", "--once").stdout) and f"{VARIED} r1  booting its kernel: " in line
     bench.await_step("select.c1", 2, BOOT_S)
     assert bench("mark", "seen").returncode == 0
     begun = bench.await_step("select.c1", 3, BOOT_S)
@@ -78,7 +79,7 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
     bench.await_end()
     _, first, failed = bench.attempts()
     assert (first.state, first.cell) == ("finished", manifest.cells[0].id), first.reason
-    assert first.cell.endswith("linux_6.1-distro-r1")
+    assert first.cell.endswith(f"linux_{VARIED}-r1")
     assert failed.state == "failed" and (failed.reason or "").startswith("qemu was ended by SIGKILL | ")
     with JournalReader(run) as reader:
         origin = reader.origin(first.id)
@@ -94,9 +95,10 @@ def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(b
         assert step.totals.probes["pgbench"]["runq"]["sum_us"] > 0, "the run queue is probed under each kernel"
     assert len(set(sessions.values())) == 3  # of the host and of two guests
     assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
-    assert origin["environment"]["kernel"]["command_line"].startswith("console=ttyS0")
+    words = origin["environment"]["kernel"]["command_line"].split()
+    assert words[0].startswith("console=ttyS0") and words[-1] == "preempt=full"
     told = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
-    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", store_image.share(), "distro", UNDER[0]]
+    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", store_image.share(), "distro", VARIED]
     assert origin["guest"]["boot_s"] > 0 and "linux-image-6.1" in origin["guest"]["package"]
     for cell in manifest.cells:
         assert "pgbed: userland" in (run / "cells" / cell.id / "console.log").read_text(errors="replace")

@@ -1,0 +1,73 @@
+"""Kernels with parameters: how they are named, and which are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.kernel import Kernel
+from engine.guest import kernels
+from engine.guest.command_lines import joined, parted, with_words
+from engine.plan import guests, planfile
+
+DYNAMIC = {"PREEMPT_DYNAMIC": "y", "NO_HZ_FULL": "n"}
+
+
+def of(release: str) -> Kernel:
+    return Kernel("k", release, "distro", "/k", "/k/bzImage", "00", options=DYNAMIC)
+
+
+def test_a_comma_stands_between_kernels_and_between_parameters_of_one() -> None:
+    specs = ["6.12:preempt=lazy", "nohz_full=1-3", "host", "mine=/boot/vmlinuz", "6.1"]
+    assert joined(specs) == ("6.12:preempt=lazy,nohz_full=1-3", "host", "mine=/boot/vmlinuz", "6.1")
+    request = planfile.request({"builds": ["16.3"], "kernels": specs})
+    assert request.kernels == joined(specs)
+    labels = [kernels.label_of(spec) for spec in (*request.kernels, "own=/boot/vmlinuz:preempt=full")]
+    assert labels == ["6.12-preempt-lazy-nohz_full-1-3", "host", "mine", "6.1", "own"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("6.12:preemt=full", r"unknown parameter of a kernel 'preemt' \(nearest: preempt\)"),
+        ("6.12:init=/bin/sh", "unknown parameter of a kernel 'init'"),
+        ("6.12:preempt=much", "preempt is 'much', and can be none, voluntary, full, lazy$"),
+        ("6.12:nohz_full=1;reboot", "nohz_full is '1;reboot', and can be a CPU or a range, such as 1-3$"),
+        ("6.12:", "unknown parameter of a kernel ''"),
+    ],
+)
+def test_what_is_no_parameter_is_one_line(spec: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        parted(spec)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("release", "word", "message"),
+    [
+        ("5.10.262", "preempt=full", "preempt=full came with Linux 5.12, and this is 5.10.262"),
+        ("6.12.95", "preempt=lazy", "preempt=lazy came with Linux 6.13, and this is 6.12.95"),
+        ("7.0.3", "preempt=none", "preempt=none went with Linux 7.0, and this is 7.0.3"),
+        ("6.18.1", "nohz_full=1", "nohz_full=1 has no effect: it was built without NO_HZ_FULL"),
+    ],
+)
+def test_what_a_kernel_would_not_heed_is_refused(release: str, word: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        with_words(of(release), (word,))
+    assert with_words(of(release), ()).command_line == ""
+
+
+def test_a_variant_is_booted_with_its_words() -> None:
+    assert with_words(of("6.18.1"), ("preempt=lazy", "hugepages=64")).command_line == "preempt=lazy hugepages=64"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"kernels": ["host:preempt=full"]}, "the host is not booted"),
+        ({"kernels": ["6.1-distro:preempt=full"], "kernel_by": "reboot"}, "parameters of a kernel are for guests"),
+    ],
+)
+def test_parameters_are_for_guests(entries: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        guests.check(planfile.request({"builds": ["16.3"], **entries}))
