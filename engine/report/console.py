@@ -27,7 +27,8 @@ class PlainConsole(Console):
         )
 
     def say(self, line: str) -> None:
-        self.print(Text(visible(line)), soft_wrap=True)
+        """Print a line; a terminal breaks it between words, unless it has a command, which is copied as it stands."""
+        self.print(Text(visible(line)), soft_wrap=not self.is_terminal or "bench " in line)
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Convert as rich does, but visibly: a table is then laid out for what will be seen."""

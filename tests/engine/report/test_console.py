@@ -89,6 +89,18 @@ def hostile(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("terminal", "shown"), [(True, "two words that \nare long\n"), (False, "two words that are long\n")]
+)
+def test_a_terminal_breaks_a_line_between_words(terminal: bool, shown: str) -> None:
+    file = io.StringIO()
+    console = PlainConsole(force_terminal=terminal, file=file)
+    console.width = 16
+    console.say("two words that are long")
+    console.say("bench compare /a/folder/of/runs")
+    assert file.getvalue() == f"{shown}bench compare /a/folder/of/runs\n"
+
+
 def test_a_console_shows_text_as_it_is() -> None:
     console = PlainConsole(force_terminal=False)
     console.file = io.StringIO()
