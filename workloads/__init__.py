@@ -22,6 +22,7 @@ REGISTRY = {
     "micro": "workloads.micro.workload",
     "pgbench-copy": "workloads.pgbench.copy_workload",
     "oltp": "workloads.oltp.workload",
+    "own": "workloads.own.workload",
 }
 
 

@@ -139,6 +139,7 @@ class Plan:
     with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each foreign
     program in `programs`, the engine adds to the record's table `programs`: `path`, `version` as the program prints it,
     and `digest` of the file. `own_server` says why pgbed must start the server; empty if an external server will do.
+    `notices` are lines for the plan's author.
     """
 
     record: dict[str, Any]
@@ -146,6 +147,7 @@ class Plan:
     probes: tuple[str, ...] = ()  # default probes
     programs: tuple[str, ...] = ()
     own_server: str = ""
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,9 @@ class Launch:
     nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run.
     `work` are named amounts, which must be equal in compared cells.
+    `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.plan_tree`, …), `results` what these
+    returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner` are
+    settings and statistics targets that decide plans.
     """
 
     command: tuple[str, ...]
@@ -308,4 +313,16 @@ class BackgroundWorkload(Protocol):
 
     def background_plan(self, entries: Record) -> Plan:
         """Plan it from texts or values; the last step is the load, without an end. Raises UnknownName or ValueError."""
+        ...
+
+
+@runtime_checkable
+class Surveying(Protocol):
+    """A workload whose record is completed once its programs are found."""
+
+    def survey(self, record: Record, folder: str) -> dict[str, Any]:
+        """The record with what the programs find, files made in `folder` (kept with the runs). Raises ValueError.
+
+        `demands` in it are what every build must have: `extension NAME`, or `version MAJOR` at least.
+        """
         ...

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.analysis import comparability, cpu_wait, publication
+from engine.analysis import comparability, cpu_wait, publication, statement_plans
 from engine.analysis.answer import answer
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import CellResult, RunResult, load
@@ -54,6 +54,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
             *findings(cells, ratios, spreads),
             *cpu_wait.why(cells, attributions),
             *sweep_findings(swept),
+            *statement_plans.planner_differences(cells),
         ),
         folders={run.name: str(run.path) for run in cells.runs},
         pairs=max((ratio.pairs for ratio in ratios), default=0),
@@ -68,6 +69,9 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         sweeps=swept,
         attributions=attributions,
         settings=differences(cells),
+        result_differences=statement_plans.result_differences(cells),
+        plan_changes=statement_plans.plan_changes(cells, ratios),
+        planning=statement_plans.planning(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     return replace(comparison, published=publication.tables(comparison, cells.runs[0].manifest))

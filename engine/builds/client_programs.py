@@ -1,7 +1,8 @@
 """Programs that run as clients, such as pgbench: one for all servers, so that only the servers differ.
 
 Environment, set by the `bench` wrapper:
-    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_HYPERFINE   the program to use, or the derivation that has it in its bin
+    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_PG_RESTORE, PGBED_HYPERFINE
+        the program to use, or the derivation that has it in its bin
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from engine.core.version import order_of
 from engine.host.account import unprivileged
 from engine.host.subprocesses import ask
 
-KNOWN = {"pgbench": True, "pg_dump": True, "hyperfine": False}  # whether it is part of PostgreSQL
+KNOWN = {"pgbench": True, "pg_dump": True, "pg_restore": True, "hyperfine": False}  # whether it is part of PostgreSQL
 DEBIAN = Path("/usr/lib/postgresql")  # Debian's servers are in VERSION/bin
 VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 

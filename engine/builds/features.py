@@ -48,6 +48,29 @@ def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str,
     return left_out
 
 
+def check_demands(demands: Sequence[str], builds: Sequence[Build]) -> None:
+    """Raise UserError if a build lacks what a workload's data needs: see `workloads.base.Surveying`."""
+    for demand in demands:
+        what, _, name = demand.partition(" ")
+        if what == "version" and (older := [build.label for build in builds if build.major < int(name)]):
+            raise UserError(
+                f"the data was dumped from PostgreSQL {name}, newer than {', '.join(older)}: an older server cannot "
+                "take it; dump from the oldest version that you compare"
+            )
+    named = [name for what, _, name in (demand.partition(" ") for demand in demands) if what == "extension"]
+    for build in builds:
+        if lacks := [name for name in named if not _has_extension(build, name)]:
+            raise UserError(
+                f"the data needs the extension{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}, which {build.label} "
+                "comes without: name builds that have them, or dump without them"
+            )
+
+
+def _has_extension(build: Build, name: str) -> bool:
+    folder = build.bin.parent / "share"
+    return any(file.name == f"{name}.control" for file in folder.rglob("*.control"))
+
+
 def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:
     for need in step.needs:
         if need in absent:

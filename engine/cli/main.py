@@ -235,6 +235,7 @@ def main() -> None:
     shell_complete=_steps,
     help="Show the blocks of a sliced step, pair by pair.",
 )
+@click.option("--plan", metavar="STATEMENT", help="Show a statement's plans of both builds side by side.")
 @click.option("--gate", is_flag=True, help="Exit with 1 if a build is slower by more than tolerated, or failed.")
 @click.option("--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: slow-down to accept [default: the plan's].")
 @click.option("--junit", type=FILE, help="With --gate: write the result to this file as JUnit XML.")
@@ -245,6 +246,7 @@ def compare(
     form: str | None,
     published: bool,
     slices: str | None,
+    plan: str | None,
     gate: bool,
     tolerate: str | None,
     junit: Path | None,
@@ -263,14 +265,17 @@ def compare(
     from engine.report import render  # loads the statistics, which take most of a second
 
     folders = [find_run(run, out) for run in runs or (None,)]
-    if published and slices is not None:
-        raise UserError("--published and --slices: choose one")
-    if gate and slices is not None:
-        raise UserError("--gate and --slices: choose one")
+    chosen = {"--published": published, "--slices": slices is not None, "--plan": plan is not None, "--gate": gate}
+    excluded = [flag for flag, given in chosen.items() if given]
+    if len(excluded) > 1 and excluded != ["--published", "--gate"]:
+        raise UserError(f"{' and '.join(excluded)}: choose one")
     if not gate and (junit or tolerate is not None):
         raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
     if slices is not None:
         _show_slices(folders, slices, base, form)
+        return
+    if plan is not None:
+        _show_plan(folders, plan, base, form)
         return
     comparison = compare_runs(folders, base)
     if published and comparison.design != "cells":
@@ -319,6 +324,23 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
         why = "; ".join(cell.text for cell in comparison.left_out[:3]) or "see bench compare without --gate"
         raise UserError(f"gate: nothing is known of any step{of}, so nothing has passed: {why}")
     return judged
+
+
+def _show_plan(folders: list[Path], statement: str, base: str | None, form: str | None) -> None:
+    from engine.analysis.compare import compared_cells
+    from engine.analysis.statement_plans import side_by_side
+    from engine.report import render
+
+    if form == "csv":
+        raise UserError("--csv: plans are printed as text, --md or --json")
+    cells = compared_cells(folders, base)
+    changes, baseline = side_by_side(cells, statement), cells.names[cells.base]
+    if form == "json":
+        echo_lines(render.plans_to_json(changes))
+    elif form == "md":
+        echo_lines(render.plans_to_markdown(changes, baseline))
+    else:
+        render.print_plans(changes, baseline, console(False))
 
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:

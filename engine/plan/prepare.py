@@ -122,7 +122,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     left_out = features.lacking(design.steps, builds, missing)
     if left_out:
         notices += missing_steps.sentences(left_out)
-    records = {load.name: recorded(load, programs, left_out, labels) for load in design.loads}
+    records = {load.name: recorded(load, programs, left_out, labels, out / ".data") for load in design.loads}
+    for load in design.loads:
+        notices += load.plan.notices
+        features.check_demands(records[load.name].get("demands", ()), builds)
     named = [(load.workload, records[load.name]) for load in design.loads]
     route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):

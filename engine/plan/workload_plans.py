@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.core import missing_steps
 from engine.core.errors import UserError
+from engine.host.account import unprivileged
 from engine.plan import planfile
 from engine.plan.request import Request
 from engine.plan.variants import variant_label, workload_argument
 from workloads import background_of, modules, workload
-from workloads.base import BackgroundWorkload, Plan, Step, Workload
+from workloads.base import BackgroundWorkload, Plan, Step, Surveying, Workload
 from workloads.combined.names import Part, parts_of
 from workloads.combined.workload import Combined
 from workloads.names import UnknownName
@@ -53,15 +55,23 @@ def loads(request: Request, options: Mapping[str, Any]) -> tuple[Load, ...]:
 
 
 def recorded(
-    load: Load, programs: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str]
+    load: Load, programs: Mapping[str, Any], left_out: missing_steps.Lacking, labels: Sequence[str], folder: Path
 ) -> dict[str, Any]:
-    """Record a workload for the manifest, without the steps `left_out` by some builds (`labels`). Raises UserError."""
+    """Record a workload for the manifest, without the steps `left_out` by some builds (`labels`). Raises UserError.
+
+    Its data may be put into `folder`, which the user that restores it may read.
+    """
     record = load.plan.record
     if programs:
         record = {**record, "programs": dict(programs)}
     if left_out:
         record = _without(record, left_out, labels)
     try:
+        if isinstance(load.workload, Surveying):
+            record = load.workload.survey(record, str(folder))
+            account = unprivileged()
+            for place in (folder, *folder.iterdir()) if folder.is_dir() else ():
+                account.own(place)
         load.workload.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None

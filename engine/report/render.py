@@ -19,12 +19,15 @@ from rich.text import Text
 from engine.core.text import Visible, csv_text, visible, visible_json, visible_lines
 from engine.report import sliced_step as sliced
 from engine.report import tables
+from engine.report.tables import statements
 from engine.report.tables.section import WHERE, Notes, Section
 from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME, Comparison
+from engine.results.plan_change import PlanChange
 from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.findings
-ASCII = {"▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
+MOST_CHANGES = 10  # of plans, named above the tables
+ASCII = {"→": ">", "≠": "!", "▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 
 
 def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
@@ -68,6 +71,23 @@ def _print_footer(lines: Iterable[str], console: Console, plain: bool) -> None:
 def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
     for line in lines:
         console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
+
+
+def print_plans(changes: Iterable[PlanChange], base: str, console: Console) -> None:
+    """Print plans side by side."""
+    plain = _is_plain(console)
+    for change in changes:
+        console.print(Text(_spelled(visible(change.text), plain), style="bold"), soft_wrap=True)
+    _print_sections((statements.side_by_side(change, base) for change in changes), console, plain)
+
+
+def plans_to_json(changes: Iterable[PlanChange]) -> Visible:
+    return visible_json(msgspec.to_builtins(tuple(changes)), indent=1)
+
+
+def plans_to_markdown(changes: Iterable[PlanChange], base: str) -> Visible:
+    parts = [_markdown_table(statements.side_by_side(change, base)) for change in changes]
+    return visible_lines("\n\n".join(parts) + "\n")
 
 
 def to_json(comparison: Comparison) -> Visible:
@@ -154,10 +174,20 @@ def header(comparison: Comparison) -> list[str]:
     variants = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
     if len(variants) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
         lines.append(f"each build with {', '.join(variants[1:])} is compared with itself with {variants[0]}")
+    lines += [f"? {text}" for text in comparison.result_differences]
+    lines += [f"plan changed: {change.text}{_subject(comparison, change.subject)}"
+              for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
+    if (more := len(comparison.plan_changes) - MOST_CHANGES) > 0:
+        lines.append(f"plan changed: {more} more, see the table of plans")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
     return lines
+
+
+def _subject(comparison: Comparison, name: str) -> str:
+    """Which subject is meant, where there are several."""
+    return f" ({name})" if len(comparison.others) > 1 else ""
 
 
 def footer(comparison: Comparison) -> list[str]:
@@ -223,7 +253,11 @@ def _spelled(text: str, plain: bool) -> str:
 def _table(section: Section, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(section.columns):
-        words = column in ("verdict", "its cause", WHERE)  # these may be folded, and so may names; figures never
+        words = section.prose or column in (
+            "verdict",
+            "its cause",
+            WHERE,
+        )  # these may be folded, and so may names; figures never
         left = place == 0 or words or column == "unit"
         heading = Text(visible_lines(column))
         table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)

@@ -90,6 +90,25 @@ class StatementTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a statement, with its planning apart, as EXPLAIN (ANALYZE, BUFFERS) counted it before the step.
+
+    `chosen` is the plan that the server chose, custom or generic; empty without parameters. Buffers (`hit`, `read`) are
+    pages of 8 kB. Null where nothing was executed.
+    """
+
+    statement: str
+    shape: str = ""
+    chosen: str = ""
+    planning_ms: float | None = None
+    execution_ms: float | None = None
+    rows: float | None = None
+    hit: int | None = None
+    read: int | None = None
+    wal_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionTimes:
     """The times of a step's transactions that each load a file; `count` is the number of those timed.
 
@@ -214,6 +233,7 @@ class CellStep:
     wait_samples: dict[str, int] = field(default_factory=dict)
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     counters_notes: tuple[str, ...] = ()
+    executions: tuple[Execution, ...] = ()
 
     @property
     def incidents(self) -> list[Incident]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from engine.core.model import Build, Subject, baseline
 from engine.results.cell_step import CellStep
+from engine.results.plan_change import PlanChange, PlanningRatio
 from engine.results.published import PublishedTable
 from engine.results.setting_difference import SettingDifference
 from engine.results.sweep import Sweep
@@ -240,7 +241,8 @@ class Comparison:
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 50 ms` in steps that allow it. `route`
     is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
-    differs.
+    differs. Of statements, `result_differences` are sentences about those that fail or return something else on one
+    build, `plan_changes` those with another plan, `planning` their planning times.
     """
 
     base: str
@@ -268,6 +270,9 @@ class Comparison:
     published: tuple[PublishedTable, ...] = ()
     attributions: tuple[Attribution, ...] = ()
     settings: tuple[SettingDifference, ...] = ()
+    result_differences: tuple[str, ...] = ()
+    plan_changes: tuple[PlanChange, ...] = ()
+    planning: tuple[PlanningRatio, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -324,6 +329,10 @@ class Comparison:
     def attribution(self, subject: str, step: str) -> Attribution | None:
         """What makes the difference in time per operation, if the rates differ."""
         return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
+
+    def plan_change(self, subject: str, step: str) -> PlanChange | None:
+        """The change of the plan of a step that is one statement."""
+        return next((each for each in self.plan_changes if (each.subject, each.statement) == (subject, step)), None)
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
         """Flagged causes of a primary metric that differs, the largest ratios first."""

@@ -109,6 +109,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
     """Possible reasons for a ratio: the two largest causes, stalls, phases, and figures per operation by difference."""
     base = comparison.baseline_of(subject.name)
     lines = [
+        *_plan_lines(comparison, row.step, subject.name, columns),
         *_cause_lines(comparison, row.step, subject.name),
         *_stall_lines(comparison, row.step, base, subject.name, columns),
     ]
@@ -239,6 +240,12 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
     if spread.bimodal:
         return f"two modes, {spread.gap:.0%} apart"
     return f"varies by {spread.cv:.0%}" if spread.wide else ""
+
+
+def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -> list[Line]:
+    """A changed plan explains more than where the time went."""
+    change = comparison.plan_change(subject, step)
+    return folded(f"plan changed: {change.text}", columns, "strong") if change else []
 
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:

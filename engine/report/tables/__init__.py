@@ -15,6 +15,7 @@ from engine.report.tables import (
     published,
     response_times,
     settings,
+    statements,
     time_parts,
     transactions,
 )
@@ -52,6 +53,9 @@ TABLES: tuple[TableFunction, ...] = (
     transactions.outcomes,
     transactions.statements,
     settings.differences,
+    statements.executions,
+    statements.planning,
+    statements.plan_changes,
 )
 BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     performance.sweep_medians,
@@ -64,6 +68,7 @@ BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     performance.BACKGROUND,
     time_parts.attribution,
     settings.important,
+    statements.planning,
 )
 
 

@@ -29,6 +29,7 @@ class Section:
     columns: tuple[str, ...]
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    prose: bool = False  # all columns hold words, not figures
 
     def add(self, *cells: str) -> None:
         self.rows.append((cells, ""))

@@ -1,0 +1,217 @@
+"""Statements of an application on two servers: plans that changed, results that differ, planning times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, median
+
+from engine.analysis import statistics
+from engine.analysis.cells import ComparedCells
+from engine.analysis.run_results import StepResult
+from engine.core.errors import unknown
+from engine.core.model import Subject
+from engine.core.record import converted
+from engine.results import plan_change
+from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio
+from engine.results.plan_change import PlanChange, PlanningRatio
+from engine.results.slice_ratio import ratio_of
+from workloads.plan_tree import StatementPlan, StatementResult
+
+MOST_NAMED = 5  # settings that are named
+OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server has only where they are not the default
+
+
+def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[PlanChange, ...]:
+    """Statements with another plan than the baseline's, those that became slower first."""
+    found = [
+        (made, _factor(ratios, made.step, made.subject) or 1.0)
+        for subject in _judged(cells)
+        for step in cells.steps
+        for statement in _statements(cells, subject, step)
+        if (made := changed(cells, subject, step, statement, ratios)) is not None
+    ]
+    return tuple(made for made, factor in sorted(found, key=lambda each: -each[1]))
+
+
+def side_by_side(cells: ComparedCells, statement: str) -> tuple[PlanChange, ...]:
+    """A statement's plans, changed or not, for each subject. Raises UserError if there is no such statement."""
+    found = [
+        made
+        for subject in _judged(cells)
+        for step in cells.steps
+        if statement in _statements(cells, subject, step)
+        if (made := changed(cells, subject, step, statement, (), always=True)) is not None
+    ]
+    if not found:
+        known = dict.fromkeys(
+            name for subject in cells.names for step in cells.steps for name in _statements(cells, subject, step)
+        )
+        raise unknown("statement with a plan", statement, list(known))
+    return tuple(found)
+
+
+def changed(
+    cells: ComparedCells, subject: Subject, step: str, statement: str, ratios: Sequence[Ratio], *, always: bool = False
+) -> PlanChange | None:
+    base, other = (
+        [plan for result in cells.of(each, step) for plan in plans(result) if plan.statement == statement]
+        for each in (cells.baseline_of(subject), subject)
+    )
+    if not base or not other:
+        return None
+    (before, _), (after, count) = _usual(base), _usual(other)
+    if before.shape == after.shape and not always:
+        return None
+    name = cells.names[subject]
+    factor = _factor(ratios, step, name) if step == statement else None
+    text = plan_change.sentence(statement, before.tree, after.tree, factor)
+    if before.chosen != after.chosen:
+        text += f"; its plan was {before.chosen}, is {after.chosen}"
+    if count < len(other):
+        text += f"; in {count} of {len(other)} cells"
+    text = text if before.shape != after.shape else f"{statement}: the same plan"
+    return PlanChange(
+        step, statement, name, text, before.shape, after.shape, count, len(other),
+        plan_change.lines(before.tree, after.tree),
+    )  # fmt: skip
+
+
+def result_differences(cells: ComparedCells) -> tuple[str, ...]:
+    """What must be known before any ratio: statements that fail, or return something else, on one build."""
+    found: dict[str, None] = {}
+    for step in cells.steps:
+        for statement in dict.fromkeys(result.statement for _, result in _results(cells, list(cells.names), step)):
+            found |= dict.fromkeys(_differences(cells, step, statement))
+    return tuple(found)
+
+
+def planner_differences(cells: ComparedCells) -> tuple[str, ...]:
+    """Settings of the planner and statistics targets that differ between a subject and its baseline."""
+    sentences = []
+    for subject in _judged(cells):
+        base, other = (_planner(cells, each) for each in (cells.baseline_of(subject), subject))
+        if not base or not other:
+            continue
+        differ = [
+            f"{name} {base[name] or 'empty'} became {other[name] or 'empty'}"
+            for name in sorted(base.keys() & other.keys())
+            if base[name] != other[name]
+        ]
+        differ += [
+            f"{name} {base.get(name, 'as default')} became {other.get(name, 'as default')}"
+            for name in sorted(base.keys() ^ other.keys())
+            if name.startswith(OF_COLUMNS)
+        ]
+        if differ:
+            more = f", and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
+            names = f"{cells.names[cells.baseline_of(subject)]} to {cells.names[subject]}"
+            sentences.append(f"the planner's settings differ from {names}: {', '.join(differ[:MOST_NAMED])}{more}")
+    return tuple(sentences)
+
+
+def planning(cells: ComparedCells) -> tuple[PlanningRatio, ...]:
+    """Planning times by statement of a run that only plans, those that grew most first."""
+    found = []
+    for subject in _judged(cells):
+        pairs = [
+            (times(first.steps[step]), times(second.steps[step]))
+            for step in cells.steps
+            for first, second in cells.pairs(subject, step)
+        ]
+        names = dict.fromkeys(name for base, other in pairs for name in base if name in other)
+        for name in names:
+            both = [(base[name], other[name]) for base, other in pairs if base.get(name) and other.get(name)]
+            if not both:
+                continue
+            logs = [math.log(after / before) for before, after in both]
+            low, high = statistics.mean_interval(logs)
+            found.append(
+                PlanningRatio(
+                    name, cells.names[subject], median(before for before, _ in both), median(a for _, a in both),
+                    math.exp(fmean(logs)),
+                    None if low is None else ratio_of(low), None if high is None else ratio_of(high),
+                )
+            )  # fmt: skip
+    return tuple(sorted(found, key=lambda each: -(each.ratio or 1.0)))
+
+
+def plans(result: StepResult) -> tuple[StatementPlan, ...]:
+    return converted(result.totals.report.get("plans", []), tuple[StatementPlan, ...], "a step's totals: report: plans")
+
+
+def times(result: StepResult) -> dict[str, float]:
+    where = "a step's totals: report: planning"
+    return converted(result.totals.report.get("planning", {}), dict[str, float], where)
+
+
+def _results(cells: ComparedCells, subjects: Iterable[Subject], step: str) -> Iterator[tuple[Subject, StatementResult]]:
+    where = "a step's totals: report: results"
+    for subject in subjects:
+        for found in cells.of(subject, step):
+            for result in converted(found.totals.report.get("results", []), tuple[StatementResult, ...], where):
+                yield subject, result
+
+
+def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[str]:
+    by_subject: dict[Subject, list[StatementResult]] = {}
+    for subject, result in _results(cells, list(cells.names), step):
+        if result.statement == statement:
+            by_subject.setdefault(subject, []).append(result)
+    failed = {
+        subject: next(result.error for result in results if result.error)
+        for subject, results in by_subject.items()
+        if any(result.error for result in results)
+    }
+    if failed and len(failed) == len(by_subject) and len(set(failed.values())) == 1:
+        yield f"{statement} fails everywhere: {next(iter(failed.values()))}"
+    elif failed:
+        yield f"{statement} fails: " + "; ".join(
+            f"{cells.names[subject]}: {failed.get(subject, 'no error')}" for subject in by_subject
+        )
+    for subject in _judged(cells):
+        base = cells.baseline_of(subject)
+        ours, theirs = (
+            {(each.values, each.executions): each for each in by_subject.get(one, []) if not each.error}
+            for one in (subject, base)
+        )
+        for key in ours.keys() & theirs.keys():
+            names = f"{cells.names[subject]} and {cells.names[base]}"
+            if ours[key].rows != theirs[key].rows:
+                yield (f"{statement} returns other rows: {theirs[key].rows:,} with {cells.names[base]}, "
+                       f"{ours[key].rows:,} with {cells.names[subject]}")  # fmt: skip
+            elif ours[key].digest != theirs[key].digest:
+                yield f"{statement} returns other values with {names}, in {ours[key].rows:,} rows each"
+        if ours and theirs and {key[0] for key in ours}.isdisjoint(key[0] for key in theirs):
+            yield f"{statement} was run with other values on {cells.names[subject]}: the query of its rule differs"
+
+
+def _planner(cells: ComparedCells, subject: Subject) -> dict[str, str]:
+    for step in cells.steps:
+        for result in cells.of(subject, step):
+            if found := result.totals.report.get("planner"):
+                return converted(found, dict[str, str], "a step's totals: report: planner")
+    return {}
+
+
+def _judged(cells: ComparedCells) -> list[Subject]:
+    return [subject for subject in cells.others if not subject.control]
+
+
+def _statements(cells: ComparedCells, subject: Subject, step: str) -> list[str]:
+    return list(dict.fromkeys(plan.statement for result in cells.of(subject, step) for plan in plans(result)))
+
+
+def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
+    """The plan that most cells had, and how many."""
+    ((shape, count),) = Counter(plan.shape for plan in found).most_common(1)
+    return next(plan for plan in found if plan.shape == shape), count
+
+
+def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float | None:
+    """How many times as long a step takes, if that is known to differ."""
+    for ratio in ratios:
+        if (ratio.step, ratio.subject) == (step, subject) and ratio.metric in PRIMARY_METRICS and ratio.ratio:
+            return 1 / ratio.ratio if ratio.verdict in CHANGED else None
+    return None

@@ -1,0 +1,54 @@
+from engine.results.plan_change import change, lines, mistake, sentence
+from workloads.plan_tree import PlanNode
+
+
+def scan(relation: str, estimated: float = 10, actual: float | None = None, kind: str = "Seq Scan") -> PlanNode:
+    return PlanNode(kind, relation, estimated=estimated, actual=actual)
+
+
+def join(kind: str, *children: PlanNode, estimated: float = 10, actual: float | None = None) -> PlanNode:
+    return PlanNode(kind, estimated=estimated, actual=actual, children=children)
+
+
+HASHED = join("Hash Join", scan("orders"), join("Hash", scan("order_lines")))
+INDEXED = PlanNode("Index Scan", "order_lines", "lines_pkey", estimated=4, actual=4, loops=48000)
+NESTED = join("Nested Loop", scan("orders", 12, 48000), INDEXED, estimated=48, actual=192000)
+
+
+def test_a_changed_join_is_named_with_its_inner_relation_and_the_estimate_that_was_wrong() -> None:
+    assert sentence("orders_by_customer", HASHED, NESTED, 3.2) == (
+        "orders_by_customer: 3.2x slower; Hash Join became Nested Loop on order_lines; "
+        "rows estimated 12, were 48,000"
+    )  # fmt: skip
+    assert sentence("a", HASHED, NESTED, None).startswith("a: Hash Join became")
+    assert sentence("a", NESTED, HASHED, 0.5) == "a: 2.0x faster; Nested Loop became Hash Join on order_lines"
+
+
+def test_other_changes_in_words() -> None:
+    assert change(scan("t"), INDEXED) == "Seq Scan on t became Index Scan using lines_pkey on order_lines"
+    assert change(scan("order_lines"), INDEXED) == "Seq Scan became Index Scan using lines_pkey on order_lines"
+    assert change(NESTED, join("Nested Loop", scan("orders"), join("Memoize", INDEXED))) == (
+        "Memoize over order_lines is new"
+    )
+    assert change(join("Sort", scan("t")), scan("t")) == "Sort over t has gone"
+    turned = join("Hash Join", scan("order_lines"), join("Hash", scan("orders")))
+    assert change(HASHED, turned) == "tables are joined in another order: order_lines, orders"
+    swapped = join("Nested Loop", INDEXED, scan("orders"))
+    assert change(NESTED, swapped) == "tables are joined in another order: order_lines, orders"
+    assert change(NESTED, NESTED) == ""
+
+
+def test_rows_below_a_limit_say_nothing_of_the_estimate() -> None:
+    many = scan("t", 100000, 20)
+    assert mistake(many) == "rows estimated 100,000, were 20"
+    assert mistake(join("Limit", many, estimated=20, actual=20)) == ""
+    assert mistake(scan("t", 100000)) == "" and mistake(scan("t", 30, 20)) == ""
+
+
+def test_plans_side_by_side_mark_what_differs_and_what_only_one_has() -> None:
+    assert [(line.mark, line.base, line.other) for line in lines(HASHED, NESTED)] == [
+        ("≠", "Hash Join (10)", "Nested Loop (48→192,000)"),
+        ("", "· Seq Scan on orders (10)", "· Seq Scan on orders (12→48,000)"),
+        ("+", "· Hash (10)", ""),
+        ("≠", "· · Seq Scan on order_lines (10)", "· · Index Scan using lines_pkey on order_lines (4→4)"),
+    ]

@@ -1,0 +1,98 @@
+"""An application of eight tables on two servers, of which one was planted to plan a join differently."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.core.model import Build
+from tests.support.benchcall import Bench
+
+APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
+OLD, NEW = 13, 17
+# As if the new server's settings had changed what its planner may choose.
+PLANTED = """
+DO $$ BEGIN
+  IF current_setting('server_version_num')::int >= 170000 THEN
+    EXECUTE format('ALTER DATABASE %I SET enable_hashjoin = off', current_database());
+    EXECUTE format('ALTER DATABASE %I SET enable_mergejoin = off', current_database());
+    ALTER TABLE orders ALTER customer_id SET STATISTICS 7;
+  END IF;
+END $$;
+"""
+STATEMENTS = """
+-- name: sales_by_region
+SELECT r.name, count(*) FROM regions r JOIN customers c ON c.region_id = r.id JOIN orders o ON o.customer_id = c.id
+GROUP BY r.name;
+-- name: only_new
+SELECT any_value(id) FROM regions;
+-- name: version
+SELECT version();
+"""
+
+
+@pytest.fixture(scope="module")
+def labels(build: Callable[[int | str], Build]) -> tuple[str, str]:
+    return build(OLD).label, build(NEW).label
+
+
+@pytest.fixture(scope="module")
+def bench(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[Bench]:
+    bench = Bench((folder := new_folder()) / "runs")
+    (dump := folder / "app.sql").write_text((APP / "schema.sql").read_text() + (APP / "rows.sql").read_text() + PLANTED)
+    (statements := folder / "statements.sql").write_text(STATEMENTS)
+    done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--dump", str(dump), "--repeats", "1",
+                 "--statements", str(statements), "--seconds", "1", "--set", "shared_buffers=32MB", "--check-results",
+                 "--plain")  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    yield bench
+    bench.stop()
+
+
+def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
+    bench: Bench, labels: tuple[str, str]
+) -> None:
+    told = bench("compare").stdout
+    before = told[: told.index("Throughput")]
+    old, new = labels
+    assert f"? only_new fails: {old}: 42883 function any_value(integer) does not exist; {new}: no error" in before
+    assert f"? version returns other values with {new} and {old}, in 5 rows each" in before
+    assert "plan changed: sales_by_region: Hash Join became Nested Loop on " in before
+    settings = "enable_hashjoin on became off, enable_mergejoin on became off"
+    assert settings in " ".join(told.split())
+    assert "statistics target of public.orders.customer_id as default became 7" in " ".join(told.split())
+    assert "One execution with its planning apart" in told
+
+
+def test_plans_stand_side_by_side(bench: Bench) -> None:
+    told = bench("compare", "--plan", "sales_by_region").stdout
+    assert any(line.startswith("≠") and "Hash Join" in line and "Nested Loop" in line for line in told.splitlines())
+    (change,) = json.loads(bench("compare", "--plan", "sales_by_region", "--json").stdout)
+    assert change["statement"] == "sales_by_region" and change["base_shape"] != change["shape"]
+    refused = bench("compare", "--plan", "sales_by_regoin")
+    assert refused.returncode == 2 and "nearest: sales_by_region" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("dump", "statements", "why"),
+    [
+        ("CREATE EXTENSION postgis;", "-- name: a\nSELECT 1", "the data needs the extension postgis, which "),
+        ("-- PostgreSQL database dump\n-- Dumped from database version 17.2\n-- PostgreSQL database dump complete\n",
+         "-- name: a\nSELECT 1", "the data was dumped from PostgreSQL 17, newer than "),
+        ("SELECT 1;", "-- name: a\nSELECT :x", "a: parameter :x has no rule"),
+        ("\\! touch /tmp/pgbed-never\n", "-- name: a\nSELECT 1", "\\! is a command of psql"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_refused_before_anything_is(
+    new_folder: Callable[[], Path], labels: tuple[str, str], dump: str, statements: str, why: str
+) -> None:
+    bench = Bench((folder := new_folder()) / "runs")
+    (folder / "a.sql").write_text(dump)
+    (folder / "s.sql").write_text(statements)
+    done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--dump", str(folder / "a.sql"), "--statements",
+                 str(folder / "s.sql"), "--plain")  # fmt: skip
+    assert done.returncode == 2 and why in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not list(bench.out.glob("*/manifest.json"))

@@ -1,0 +1,173 @@
+"""A step with clients on real servers: restored, prepared, explained, executed, undone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from engine.host.account import unprivileged
+from tests.support.ibdatabase import Database
+from tests.support.steprun import ROOT
+from workloads.counter_page import Control, Page, State, Word
+from workloads.own.data import of_dump
+from workloads.own.options import Options
+from workloads.own.spec import APP, CLONE, PRISTINE, Spec
+from workloads.own.statements import parsed
+
+SCHEMA = """
+CREATE TABLE t (id int PRIMARY KEY, x text);
+COPY t FROM stdin;
+1\tone
+2\t\\N
+\\.
+INSERT INTO t SELECT n, 'x' FROM generate_series(3, 1000) n;
+"""
+
+
+@pytest.fixture
+def data(folder: Path) -> Path:
+    (file := folder / "data.sql").write_text(SCHEMA)
+    return file
+
+
+@pytest.fixture
+def empty(database: Callable[..., Database]) -> Iterator[Database]:
+    """An empty database of 16; what belongs to all databases is removed afterwards."""
+    found = database(16)
+    yield found
+    with psycopg.connect(found.dsn, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APP]).fetchone():
+            return
+        for name in (PRISTINE, CLONE):
+            connection.execute(f"DROP DATABASE IF EXISTS {name}".encode())
+        connection.execute(f"ALTER DATABASE {found.name} OWNER TO bench".encode())
+        connection.execute(f"DROP OWNED BY {APP} CASCADE".encode())
+        connection.execute(f"DROP ROLE {APP}".encode())
+
+
+def run(dsn: str, file: Path, text: str = "", kind: str = "data", *, seconds: float = 0.2, **options: Any) -> Any:
+    """Plays the engine's part; returns the report, and the page's words, or the error."""
+    page = Page.create(1)
+    statements = parsed(text, "s.sql") if text else ()
+    step = {"name": "s", "kind": kind, "clients": 1, "seconds": seconds}
+    spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=of_dump(str(file)),
+                statements=statements, cloned="clone" in text, seed=1, repeat=1)  # fmt: skip
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "workloads.own.launch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+        pass_fds=[page.fd], **unprivileged().identity(), env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    with closing(page), launcher:
+        assert launcher.stdin is not None and launcher.stdout is not None
+        launcher.stdin.write(msgspec.json.encode(spec))
+        launcher.stdin.close()
+        deadline = time.monotonic() + 60
+        while page.word(0, Word.STATE) < State.DONE and time.monotonic() < deadline:
+            if page.word(0, Word.STATE) == State.READY and not page.words[Control.START_NS]:
+                page.words[Control.START_NS] = time.monotonic_ns()
+            time.sleep(0.002)
+        page.words[Control.RELEASE] = 1
+        report = launcher.stdout.read()
+        launcher.wait(10)
+        if error := page.error(0):
+            return error
+        return msgspec.json.decode(report), page.word(0, Word.STATEMENTS), page.word(0, Word.ROWS_ACTUAL)
+
+
+def test_data_are_restored_by_a_role_that_is_no_superuser(empty: Database, data: Path) -> None:
+    report, _, _ = run(empty.dsn, data)
+    assert report["planner"]["enable_hashjoin"] == "on"
+    with psycopg.connect(empty.dsn) as connection:
+        assert connection.execute("SELECT count(*), count(x), max(x) FROM t").fetchone() == (1000, 999, "x")
+        query = "SELECT tableowner, rolsuper FROM pg_tables JOIN pg_roles ON rolname = tableowner WHERE tablename = 't'"
+        owner = connection.execute(query).fetchone()
+        assert owner == (APP, False)
+        assert connection.execute("SELECT reltuples FROM pg_class WHERE relname = 't'").fetchone() == (1000,)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("COPY t FROM PROGRAM 'touch /tmp/pgbed-never';", "to COPY to or from an external program"),
+        ("ALTER SYSTEM SET jit = off;", "permission denied"),
+        ("SELECT 1;\nCREATE TABLE t (id int);", 'data.sql:9: 42P07 relation "t" already exists'),
+        ("SELECT pg_read_file('/etc/passwd');", "permission denied"),
+    ],
+)
+def test_a_hostile_or_faulty_file_is_stopped_by_the_server_and_named(
+    empty: Database, data: Path, text: str, why: str
+) -> None:
+    data.write_text(SCHEMA + text)
+    assert why in run(empty.dsn, data)
+    assert not Path("/tmp/pgbed-never").exists()
+
+
+STATEMENTS = """
+-- name: point
+-- :id from select id from t order by id
+SELECT x FROM t WHERE id = :id;
+-- name: missing
+SELECT 1 FROM nowhere;
+-- name: huge
+SELECT repeat('x', 1000000) FROM generate_series(1, 10000);
+-- name: none
+-- :id from select id from t where false
+SELECT :id::int;
+-- name: writer
+-- writes: rollback
+-- :id uniform 1 1000
+DELETE FROM t WHERE id = :id;
+-- name: hidden
+SELECT deleting();
+"""
+DELETING = "CREATE FUNCTION deleting() RETURNS void LANGUAGE sql AS 'DELETE FROM t';"
+
+
+def test_each_statement_is_tried_and_what_fails_is_said_while_the_others_are_run(empty: Database, data: Path) -> None:
+    data.write_text(SCHEMA + DELETING)
+    run(empty.dsn, data)
+    found = run(empty.dsn, data, STATEMENTS, "mix", max_result=2, check_results=True)
+    assert not isinstance(found, str), found
+    report, executions, rows = found
+    errors = {each["statement"]: each["error"] for each in report["results"]}
+    assert errors["point"] == errors["writer"] == ""
+    assert errors["missing"] == '42P01 relation "nowhere" does not exist'
+    assert errors["huge"].startswith("its result is larger than 2 MB")
+    assert errors["none"] == "the values of :id: the query returns no row"
+    assert errors["hidden"].startswith("25006 cannot execute DELETE in a read-only transaction")
+    assert executions > 20 and 0 < rows <= executions
+    plans = {each["statement"]: each for each in report["plans"]}
+    assert plans["point"]["tree"]["kind"] == "Index Scan" and plans["point"]["chosen"] == "generic"
+    assert plans["point"]["rows"] == 1 and plans["point"]["hit"] > 0 and plans["writer"]["wal_bytes"] > 0
+    by_name = {each["statement"]: each for each in report["results"]}
+    assert by_name["point"]["rows"] == by_name["point"]["executions"] == 5 and len(by_name["point"]["digest"]) == 32
+    with psycopg.connect(empty.dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+def test_statements_that_write_for_good_do_so_in_a_clone(empty: Database, data: Path) -> None:
+    text = "-- name: w\n-- writes: clone\nINSERT INTO t SELECT max(id) + 1 FROM t"
+    run(empty.dsn, data, text)
+    report, executions, rows = run(empty.dsn, data, text, "statement")
+    assert report["results"][0]["error"] == "" and executions == rows > 1
+    with psycopg.connect(empty.dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+        assert connection.execute("SELECT 1 FROM pg_database WHERE datname = 'pgbed_clone'").fetchone() is None
+
+
+def test_plans_alone_execute_nothing(empty: Database, data: Path) -> None:
+    data.write_text(SCHEMA + DELETING)
+    run(empty.dsn, data)
+    text = "-- name: a\nSELECT deleting();\n-- name: b\n-- :id uniform 1 9\nSELECT x FROM t WHERE id = :id"
+    report, plans, _ = run(empty.dsn, data, text, "plans")
+    assert plans > 10 and 0 < report["planning"]["a"] < 50 and 0 < report["planning"]["b"] < 50
+    assert [each["chosen"] for each in report["plans"]] == ["", "custom"]

@@ -1,0 +1,1 @@
+"""The user's own application: its data, its statements, the plans that servers choose for them."""

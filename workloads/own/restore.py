@@ -1,0 +1,150 @@
+"""Restores the application's data into a fresh database, as a role that is no superuser."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import abc
+
+from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
+from workloads.own.data import Data, Mapped, change, left_out, mapped, sql_commands
+from workloads.own.spec import APP, PRISTINE, Spec
+from workloads.own.sql import Command
+from workloads.process import die_with_parent
+
+CHUNK_BYTES = 1 << 20
+MOST_JOBS = 4
+LOOK_S = 0.02
+UNKNOWN_PARAMETER = "42704"  # of SET: a newer pg_dump sets what an older server does not know
+COPY_IN = int(pq.ExecStatus.COPY_IN)
+FAILED = re.compile(r"pg_restore: error: (?:could not execute query: )?(?:ERROR:\s*)?(.*)")
+LEAVE = ("--no-owner", "--no-privileges", "--no-comments", "--no-security-labels", "--no-publications",
+         "--no-subscriptions", "--no-tablespaces")  # fmt: skip
+Check = Callable[[], None]
+
+
+class NotRestored(SqlError):
+    """The data cannot be restored; the text is one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", reason)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
+    """Restore into the connection's database, and into one to be cloned. Raises NotRestored, SqlError or Stopped."""
+    if why := change(spec.data):
+        raise NotRestored(why)
+    execute(superuser, f"CREATE ROLE {APP} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE".encode())
+    own = superuser.db.decode()
+    databases = [own, *([PRISTINE] if spec.cloned else [])]
+    for name in databases:
+        dsn = make_conninfo(spec.dsn, dbname=name)
+        if name != own:
+            execute(superuser, f'CREATE DATABASE "{name}"'.encode())
+        execute(superuser, f'ALTER DATABASE "{name}" OWNER TO {APP}'.encode())
+        session = superuser if name == own else open_connection(dsn)
+        try:
+            _prepare(session, spec.data)
+            as_app = make_conninfo(dsn, user=APP)
+            if spec.data.archive:
+                _archive(spec, as_app, check)
+            else:
+                _scripts(spec.data, as_app, check)
+            # A vacuum, too, or one by the server's own choice would change plans in the middle of the run.
+            execute(session, b"VACUUM (ANALYZE)")
+        finally:
+            if session is not superuser:
+                session.finish()
+        check()
+    execute(superuser, b"CHECKPOINT")
+
+
+def _prepare(session: abc.PGconn, data: Data) -> None:
+    for name in data.extensions:
+        quoted = name.replace('"', '""')
+        execute(session, f'CREATE EXTENSION IF NOT EXISTS "{quoted}" CASCADE'.encode())
+    # Before 15 everybody may create in it; from 15 on only the database's owner.
+    execute(session, f"GRANT ALL ON SCHEMA public TO {APP}".encode())
+
+
+def _archive(spec: Spec, dsn: str, check: Check) -> None:
+    jobs = 1 if spec.data.format == "tar" else min(MOST_JOBS, os.cpu_count() or 1)
+    parent = os.getpid()
+    process = subprocess.Popen(
+        [spec.pg_restore, f"--dbname={dsn}", f"--jobs={jobs}", *LEAVE, spec.data.path],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        env={"LC_ALL": "C", "PATH": os.environ.get("PATH", ""), "PGOPTIONS": "-c client_min_messages=error"},
+        preexec_fn=lambda: die_with_parent(parent),
+    )  # fmt: skip
+    lines: list[str] = []
+    assert process.stderr is not None
+    os.set_blocking(process.stderr.fileno(), False)
+    try:
+        while process.poll() is None:
+            lines += process.stderr.readlines()
+            check()
+            time.sleep(LOOK_S)
+        lines += process.stderr.readlines()
+    finally:
+        process.kill()
+        process.wait()
+    _judge(lines, process.returncode, spec)
+
+
+def _judge(lines: list[str], code: int, spec: Spec) -> None:
+    errors = [match.group(1).strip() for line in lines if (match := FAILED.match(line))]
+    errors = [error for error in errors if "unrecognized configuration parameter" not in error]
+    if errors:
+        more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
+        raise NotRestored(f"{spec.data.name} cannot be restored: {errors[0]}{more}")
+    if code not in (0, 1):  # 1: it went on after errors, all of which are known
+        raise NotRestored(f"{spec.data.name} cannot be restored: pg_restore ended with code {code}")
+
+
+def _scripts(data: Data, dsn: str, check: Check) -> None:
+    connection = open_connection(dsn)
+    try:
+        for path in data.files:
+            with mapped(path) as text:
+                try:
+                    for command in sql_commands(text, path):
+                        check()
+                        if not left_out(command):
+                            _run(connection, command, text, path, check)
+                except ValueError as error:
+                    raise NotRestored(str(error)) from None
+    finally:
+        connection.finish()
+
+
+def _run(connection: abc.PGconn, command: Command, text: Mapped, path: Path, check: Check) -> None:
+    rows = [token for token in command.tokens if token.kind == "rows"]
+    sql = b"".join(b" " if token.kind == "comment" else token.text for token in command.tokens).strip()
+    result = connection.exec_(sql)
+    if result.status == COPY_IN:
+        if not rows:
+            connection.put_copy_end(b"its rows are missing")
+        else:
+            for place in range(rows[0].place, rows[1].place, CHUNK_BYTES):
+                connection.put_copy_data(text[place : min(place + CHUNK_BYTES, rows[1].place)])
+                check()
+            connection.put_copy_end()
+        result = connection.get_result() or result
+        while connection.get_result() is not None:
+            pass
+    if result.status in (COMMAND_OK, TUPLES_OK):
+        return
+    error = error_of(connection, result)
+    if error.sqlstate == UNKNOWN_PARAMETER and command.words[:1] == ("set",):
+        return
+    raise NotRestored(f"{path.name}:{command.line}: {error}")

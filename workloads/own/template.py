@@ -1,0 +1,60 @@
+"""A dump of a database that is in use: made once before a run, read-only and in one snapshot."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from workloads.own.data import Data, of_dump
+
+PLACE = re.compile(r"[A-Za-z0-9_.:/@-]*/[A-Za-z0-9_$-]+")
+DUMP_S = 24 * 3600
+KEPT = ("PGPASSFILE", "PGPASSWORD", "PGSERVICEFILE", "PGSSLROOTCERT", "PGHOST", "PGPORT", "PGUSER")
+
+
+def planned(text: str) -> Data:
+    """The data of HOST/DB or a connection string, not yet dumped. Raises ValueError."""
+    if "=" not in text and "://" not in text:
+        if not PLACE.fullmatch(text):
+            raise ValueError(f"--template {text}: give HOST/DB or a connection string")
+        host, _, name = text.rpartition("/")
+        text = make_conninfo(host=host, dbname=name) if host else make_conninfo(dbname=name)
+    try:
+        known = conninfo_to_dict(text)
+    except psycopg.Error as error:
+        raise ValueError(f"--template: {' '.join(str(error).split())}") from None
+    if "password" in known:
+        raise ValueError("--template: a password would stand in the run's record; put it into ~/.pgpass")
+    return Data(path="", format="custom", template=make_conninfo(**{name: str(value) for name, value in known.items()}))
+
+
+def dumped(data: Data, pg_dump: str, folder: Path) -> Data:
+    """Dump into a file in a folder. Raises ValueError in one line."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(suffix=".dump", dir=folder)
+    os.close(handle)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PG") or key in KEPT}
+    # pg_dump reads in one transaction that sees one snapshot.
+    environment |= {"PGOPTIONS": "-c default_transaction_read_only=on", "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            [pg_dump, "--format=custom", "--compress=1", f"--file={name}", f"--dbname={data.template}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=DUMP_S, check=False,
+            env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        Path(name).unlink()
+        raise ValueError(f"--template {data.template}: {pg_dump}: {error}") from None
+    if done.returncode:
+        Path(name).unlink()
+        raise ValueError(
+            f"--template {data.template}: {' '.join(done.stderr.split()).removeprefix('pg_dump: error: ')}"
+        )
+    return msgspec.structs.replace(of_dump(name, "--template"), template=data.template)

@@ -1,0 +1,67 @@
+"""Values of a statement's parameters: drawn by their rules, the same on every server for the same data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from psycopg.pq import abc
+
+from workloads.connection import SqlError, execute
+from workloads.own.statements import Rule, Statement
+
+DRAWN = 1000  # sets of values, used one after another
+MOST_ROWS = 100_000  # of a rule's query
+Values = list[bytes | None]
+
+
+def draw(statement: Statement, connection: abc.PGconn, random: np.random.Generator) -> list[Values]:
+    """Sets of values for a statement; one empty set if it has no parameters. Raises SqlError."""
+    if not statement.parameters:
+        return [[]]
+    drawn: list[list[bytes | None]] = [[None] * len(statement.parameters) for _ in range(DRAWN)]
+    for rule in statement.rules:
+        rows = _rows(statement, rule, connection)
+        for row, place in zip(drawn, random.integers(0, len(rows), DRAWN) if rows else _uniform(rule, random),
+                              strict=True):  # fmt: skip
+            chosen = rows[place] if rows else [str(place).encode()]
+            for parameter, value in zip(rule.places, chosen, strict=True):
+                row[parameter] = value
+    return drawn
+
+
+def digest(drawn: Sequence[Values]) -> str:
+    whole = hashlib.sha256()
+    for values in drawn:
+        for value in values:
+            whole.update(b"-" if value is None else b"%d:%s" % (len(value), value))
+    return whole.hexdigest()[:16]
+
+
+def _rows(statement: Statement, rule: Rule, connection: abc.PGconn) -> list[Values]:
+    if rule.values:
+        return [[value.encode()] for value in rule.values]
+    if not rule.query:
+        return []
+    names = ", ".join(statement.parameters[place] for place in rule.places)
+    # As a cursor's first rows: a query that returns gigabytes must not fill the client's memory.
+    execute(connection, b"BEGIN READ ONLY")
+    try:
+        execute(connection, f"DECLARE pgbed_values NO SCROLL CURSOR FOR {rule.query}".encode())
+        result = execute(connection, f"FETCH {MOST_ROWS} FROM pgbed_values".encode())
+    except SqlError as error:
+        raise SqlError(error.sqlstate, f"the values of {names}: {error.message}") from None
+    finally:
+        execute(connection, b"ROLLBACK")
+    if result.nfields != len(rule.places):
+        raise SqlError("", f"the values of {names}: the query has {result.nfields} columns, not {len(rule.places)}")
+    if not result.ntuples:
+        raise SqlError("", f"the values of {names}: the query returns no row")
+    return [[result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+
+
+def _uniform(rule: Rule, random: np.random.Generator) -> list[int]:
+    assert rule.low_high is not None
+    low, high = rule.low_high
+    return [int(value) for value in random.integers(low, high, DRAWN, endpoint=True)]

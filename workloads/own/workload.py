@@ -1,0 +1,219 @@
+"""The user's application as a workload: see `workloads.base`.
+
+Its record has `options`, the differences from the defaults; `data` (`workloads.own.data.Data`); `statements`, each a
+`workloads.own.statements.Statement`; `scripts` of pgbench instead, if these were given; `left_out`, statements of
+pg_stat_statements that cannot be run; and the `programs` that were found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from workloads.base import (
+    Launch,
+    Listing,
+    Maintenance,
+    Place,
+    Plan,
+    PrimaryMetric,
+    Record,
+    Role,
+    Step,
+    Workload,
+    Written,
+)
+from workloads.options import given, options_of
+from workloads.own import observed, statements, template
+from workloads.own.data import Data, of_dump, of_schema, surveyed
+from workloads.own.options import SLICED_SECONDS, Options, recorded
+from workloads.own.spec import DATA, MIX, PLANS, ROLE, Spec
+from workloads.own.statements import Statement
+from workloads.pgbench.scripts import SLEEP
+
+PG_RESTORE, PG_DUMP = "pg_restore", "pg_dump"
+SHAPE = ("clients", "seconds", "top")
+FILES = ("dump", "schema", "rows_from", "template", "statements", "from_pg_stat_statements", "params")
+CLUSTER_BYTES = 64 << 20
+PACKED = 6  # an archive is compressed, and indexes are not in it
+PLAIN = 2.5
+RESTORED_BYTES_PER_S = 10e6
+TRIED_S = 3.0  # before a step's clock starts
+JOBS = 8
+
+
+class Own:
+    name = "own"
+    description = "your schema, your data, your statements, and the plans that are chosen for them"
+    options = Options
+
+    def plan(self, options: Options) -> Plan:
+        data = _data(options)
+        found, left_out = _statements(options)
+        if options.mix and options.plans_only:
+            raise ValueError("--mix and --plans-only: choose one")
+        kind = PLANS if options.plans_only else MIX if options.mix else ""
+        names = [kind] if kind else [each.name for each in found]
+        record: dict[str, Any] = {
+            "name": self.name,
+            "title": f"{data.name}, {len(found)} statement{'' if len(found) == 1 else 's'}",
+            "clients": options.clients,
+            "steps": [
+                {"name": DATA, "kind": DATA},
+                *({"name": name, "kind": kind or ROLE, "clients": options.clients, "seconds": options.seconds}
+                  for name in names),
+            ],
+            "options": {name: value for name, value in given(options).items() if name not in FILES},
+            "data": msgspec.to_builtins(data),
+            "statements": [msgspec.to_builtins(each) for each in found],
+            "left_out": [list(each) for each in left_out],
+        }  # fmt: skip
+        programs = (*([PG_RESTORE] if data.archive else []), *([PG_DUMP] if data.template else []))
+        return Plan(
+            record,
+            programs=programs,
+            own_server="its data is restored into fresh clusters",
+            notices=tuple(f"{each.name} is left out: {each.why}" for each in left_out),
+        )
+
+    def check(self, record: Record) -> None:
+        _recorded(record)
+
+    def survey(self, record: Record, folder: str) -> dict[str, Any]:
+        """See `workloads.base.Surveying`."""
+        data = _of(record)
+        programs = {name: program["path"] for name, program in record.get("programs", {}).items()}
+        if data.template:
+            data = template.dumped(data, programs[PG_DUMP], Path(folder))
+        data = surveyed(data, programs.get(PG_RESTORE, ""))
+        demands = [f"extension {name}" for name in data.extensions if name != "plpgsql"]
+        demands += [f"version {data.major}"] if data.major else []
+        return {**record, "data": msgspec.to_builtins(data), "demands": demands}
+
+    def written(self, record: Record) -> Written:
+        text = "\n\n".join(f"-- name: {each.name}\n{each.sql};" for each in _recorded(record))
+        return Written({"statements.sql": text})
+
+    def sliced_options(self, entries: Record) -> dict[str, Any]:
+        return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
+
+    def steps(self, record: Record) -> tuple[Step, ...]:
+        data, options, known = _of(record), recorded(record), {each.name: each for each in _recorded(record)}
+        restored_s = max(2.0, data.bytes * (PACKED if data.archive else PLAIN) / RESTORED_BYTES_PER_S)
+        first, *others = record["steps"]
+        return (
+            Step(
+                name=DATA, kind=DATA, record=first, roles=(Role(1, DATA),), connections=JOBS, expected_s=restored_s,
+                makes_files=True,
+            ),
+            *(
+                Step(
+                    name=step["name"],
+                    kind=step["kind"],
+                    record=step,
+                    primary_metric=PrimaryMetric(ROLE, "plans/s" if step["kind"] == PLANS else "executions/s"),
+                    roles=tuple(Role(client, ROLE) for client in range(1, options.clients + 1)),
+                    connections=options.clients + 1,
+                    expected_s=float(step["seconds"]),
+                    sliced="" if any(SLEEP.search(each.sql) for each in _run_in(step, known)) else "time",
+                    interchangeable=True,
+                    preparation_s=TRIED_S * len(_run_in(step, known)),
+                )
+                for step in others
+            ),
+        )  # fmt: skip
+
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        return Maintenance()
+
+    def launch(self, record: Record, step: Step, place: Place) -> Launch:
+        every = _recorded(record)
+        known = {each.name: each for each in every}
+        spec = Spec(
+            page_fd=place.page_fd,
+            dsn=place.dsn,
+            folder=place.folder,
+            step=dict(step.record),
+            options=recorded(record),
+            data=_of(record),
+            statements=_run_in(step.record, known),
+            cloned=any(each.writes == "clone" for each in every),
+            pg_restore=record.get("programs", {}).get(PG_RESTORE, {}).get("path", ""),
+            seed=place.seed,
+            repeat=place.repeat,
+        )
+        return Launch((sys.executable, "-m", "workloads.own.launch"), msgspec.json.encode(spec).decode())
+
+    def relations(self, record: Record, role: Role) -> frozenset[str]:
+        return frozenset()
+
+    def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
+        data = _of(record)
+        copies = 3 if any(each.writes == "clone" for each in _recorded(record)) else 1
+        restored = data.bytes * (PACKED if data.archive else PLAIN)
+        return int(CLUSTER_BYTES + copies * restored + min(restored, max_wal_bytes))
+
+    def identity(self, record: Record) -> dict[str, Any]:
+        options, data = recorded(record), _of(record)
+        text = msgspec.json.encode(_recorded(record))
+        values = {
+            option.name: getattr(options, option.name)
+            for option in options_of(Options)
+            if option.name not in (*SHAPE, *FILES)
+        }
+        return values | {"data": data.digest[:12], "statements": hashlib.sha256(text).hexdigest()[:12]}
+
+    def non_default(self, record: Record) -> tuple[str, ...]:
+        return tuple(
+            name.replace("_", " ") + ("" if value is True else f" {value}")
+            for name, value in given(recorded(record)).items()
+            if name not in (*SHAPE, *FILES)
+        )
+
+    def sizes(self) -> Listing:
+        row = {"workload": self.name, "steps": ""}
+        note = f"{self.name}: {DATA}, then a step for each statement: --dump FILE --statements FILE.sql"
+        return Listing((row,), ("workload",), (note,))
+
+
+def _data(options: Options) -> Data:
+    if options.rows_from and not options.schema:
+        raise ValueError("--rows-from goes with --schema")
+    if options.dump:
+        return of_dump(options.dump)
+    if options.schema:
+        return of_schema(options.schema, options.rows_from)
+    if options.template:
+        return template.planned(options.template)
+    raise ValueError("no data: give --dump FILE, --schema FILE.sql with --rows-from FILE.sql, or --template HOST/DB")
+
+
+def _statements(options: Options) -> tuple[tuple[Statement, ...], tuple[observed.LeftOut, ...]]:
+    if options.from_pg_stat_statements:
+        return observed.statements(options.from_pg_stat_statements, options.top, options.params)
+    if options.params:
+        raise ValueError("--params goes with --from-pg-stat-statements; a file of statements has its rules in it")
+    if not options.statements:
+        raise ValueError("no statements: give --statements FILE.sql, or --from-pg-stat-statements DSN|FILE.csv")
+    return statements.read(Path(options.statements).expanduser()), ()
+
+
+def _recorded(record: Record) -> tuple[Statement, ...]:
+    return msgspec.convert(record.get("statements", []), tuple[Statement, ...])
+
+
+def _of(record: Record) -> Data:
+    return msgspec.convert(record.get("data", {}), Data)
+
+
+def _run_in(step: Record, known: dict[str, Statement]) -> tuple[Statement, ...]:
+    if step["kind"] == DATA:
+        return ()
+    return (known[step["name"]],) if step["kind"] == ROLE else tuple(known.values())
+
+
+WORKLOAD: Workload = Own()
