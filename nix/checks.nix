@@ -58,9 +58,10 @@ let
 
   programs = ''
     export PGBED_SERVERS=${testServers.checked}/servers PGBED_CATALOG=${testServers.checked}/catalog.json
-    ${lib.optionalString (
-      pgbench != null
-    ) "export PGBED_PGBENCH=${pgbench}/bin/pgbench PGBED_PG_DUMP=${pgbench}/bin/pg_dump"}
+    ${lib.optionalString (pgbench != null) ''
+      export PGBED_PGBENCH=${pgbench}/bin/pgbench
+      export PGBED_PG_DUMP=${pgbench}/bin/pg_dump PGBED_PG_RESTORE=${pgbench}/bin/pg_restore
+    ''}
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';
 

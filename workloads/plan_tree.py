@@ -86,7 +86,7 @@ class StatementResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tree(plan: Mapping[str, Any]) -> PlanNode:
-    """From the object "Plan" of EXPLAIN (FORMAT JSON). Raises ValueError for anything else, and for a plan that is too deep."""
+    """From the object "Plan" of EXPLAIN (FORMAT JSON). Raises ValueError for anything else, or a plan too deep."""
     counted = [0]
     return _node(plan, 0, counted)
 
