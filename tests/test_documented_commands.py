@@ -64,12 +64,12 @@ NOT_RUN = {
     "ci --install /opt/base,/opt/head --gate": "measures for minutes: tests/engine/cli does so for seconds",
     "bisect --good … --bad …": COMPILED,
     "bisect --good REL_16_3 --bad REL_17_BETA1 --repo ~/src/postgres --step qr100": COMPILED,
-    "--pg 13.16,17.11 --workload own --dump app.dump --statements statements.sql": "needs data that the user who restores them may read: tests/engine/run has some",
     "compare --plan sales_by_region": "the recording has no such statement: tests/engine/run makes some",
     "farm nightly.toml --blocks 8": "needs builders: tests/engine/farm has some",
     "host-kernels install 6.1-distro 6.12-distro": "needs root, and a machine that may be booted",
 }
 NOT_PLANNED = {
+    "--workload own": "needs data that the run's user may read: tests/engine/run has some",
     "--kernel": "needs these kernels: tests/engine/run boots one in a guest",
     "--client-host": "these hosts are made up: tests/engine/run has one",
     "--probes sched": "needs root: tests/probes has these probes",
