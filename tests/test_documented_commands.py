@@ -62,6 +62,8 @@ NOT_RUN = {
     "ci --base origin/main --gate": COMPILED,
     "ci --base origin/master --gate": COMPILED,
     "ci --install /opt/base,/opt/head --gate": "measures for minutes: tests/engine/cli does so for seconds",
+    "confirm RUN": "the recording's builds are not here: tests/engine/cli has some",
+    "confirm RUN SECOND": "tests/engine/cli has two runs",
     "bisect --good … --bad …": COMPILED,
     "bisect --good REL_16_3 --bad REL_17_BETA1 --repo ~/src/postgres --step qr100": COMPILED,
     "compare --plan sales_by_region": "the recording has no such statement: tests/engine/run makes some",

@@ -20,11 +20,13 @@ from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
 
 
-def compare(paths: Sequence[Path], base: str | None = None, level: float | None = None) -> Comparison:
+def compare(
+    paths: Sequence[Path], base: str | None = None, level: float | None = None, steps: Sequence[str] | None = None
+) -> Comparison:
     """Compare all finished cells of the runs with those of the base (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
-    verdicts, if this is not the only analysis of these runs. Raises UserError if a path is not a run, if workloads
+    verdicts, if this is not the only analysis of these runs. Only `steps` are judged, by default all. Raises UserError if a path is not a run, if workloads
     differ, or if there is no such base.
     """
     from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
@@ -32,6 +34,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
 
     cells = compared_cells(paths, base)
     cells = cells if level is None else replace(cells, level=level)
+    cells = cells if steps is None else replace(cells, steps=tuple(step for step in cells.steps if step in steps))
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     units = {
         step.name: judged.unit

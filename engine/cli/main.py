@@ -49,6 +49,7 @@ ELSEWHERE = {
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
     "host-kernels": ("engine.cli.host_kernels:host_kernels", "Install kernels that this machine can be booted into."),
     "ci": ("engine.cli.ci:ci", "Compare a head with its merge base, for a CI job."),
+    "confirm": ("engine.cli.confirm:confirm", "Measure again what a run named slower or faster."),
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
     "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
     "block": ("engine.cli.farm:block", ""),

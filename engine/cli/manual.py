@@ -6,6 +6,7 @@ PAGES = {
     "bisect": "how-to/bisect",
     "ci": "how-to/ci",
     "compare": "tutorial/first-comparison",
+    "confirm": "how-to/ci",
     "completion": "reference/settings",
     "delete": "how-to/comparisons",
     "demo": "tutorial/first-comparison",

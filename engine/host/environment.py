@@ -15,7 +15,7 @@ A record is a JSON object of sections. Whatever the machine does not report is n
              scheduler, read_ahead_kb, wbt_lat_usec, nr_requests, write_cache, free_bytes
     state    load1, load5, busy_share (0 to 1, of all CPUs, while the record was made and without its own work),
              temperature_c (the hottest sensor), device_temperature_c, on_battery (bool)
-    host     name, product, container (bool), machine (its identity, see `_machine`), sandbox (bool: within a Nix
+    host     name, product, container (bool), machine (its identity, see `machine_id`), sandbox (bool: within a Nix
              build, which has neither root nor probes)
     client   the same, without storage, of the clients' host if that is another; not made by this module
 """
@@ -75,13 +75,13 @@ def record(path: Path) -> EnvironmentRecord:
             "name": platform.node(),
             "product": _text("/sys/class/dmi/id/product_name"),
             "container": Path("/.dockerenv").exists() or Path("/run/systemd/container").exists(),
-            "machine": _machine(),
+            "machine": machine_id(),
             "sandbox": SANDBOX in os.environ,
         },
     }
 
 
-def _machine() -> str | None:
+def machine_id() -> str | None:
     """The name in its owner's file, else a digest of its id.
 
     A machine without an id is known by its network adapters, which stay the same across boots and kernels; without

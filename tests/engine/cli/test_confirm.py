@@ -1,0 +1,97 @@
+"""`bench confirm`: what it measures again, what it says, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engine.cli import confirm
+from engine.cli.main import main
+from engine.core.model import Build
+from engine.journal.manifest import read_manifest
+from engine.journal.runs import runs_in
+from tests.support.journal import make_run
+
+SLOWER = {("17.0", "l.i1"): 0.9}
+
+
+def bench(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["confirm", *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "said"),
+    [
+        (SLOWER, 1, "17.0 l.i1 confirmed: slower, -10."),
+        ({}, 0, "17.0 l.i1 not confirmed: same, "),
+        ({("17.0", "l.i1"): 1.1}, 0, "17.0 l.i1 not confirmed: faster, +"),
+    ],
+)
+def test_the_verdict_has_both_ratios_and_the_exit_code_of_a_gate(
+    second: dict[tuple[str, str], float], code: int, said: str, tmp_path: Path
+) -> None:
+    first = make_run(tmp_path / "first", effects=SLOWER, repeats=6)
+    other = make_run(tmp_path / "other", effects=second, repeats=6, seed=2)
+    result = bench(first, other)
+    assert result.exit_code == code, result.output
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("17.0"))
+    assert line.startswith(said) and "; first slower, -10." in line
+
+
+def test_as_json_it_has_both_ratios(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "first", effects=SLOWER, repeats=6)
+    other = make_run(tmp_path / "other", effects=SLOWER, repeats=6, seed=2)
+    (step,) = json.loads(bench(first, other, "--json").stdout)["steps"]
+    assert step["confirmed"] is True and step["first"]["verdict"] == step["second"]["verdict"] == "slower"
+
+
+def test_a_run_that_named_nothing_has_nothing_to_confirm(tmp_path: Path) -> None:
+    result = bench(make_run(tmp_path / "run"))
+    assert result.exit_code == 0 and "there is nothing to confirm" in result.stderr
+
+
+def test_a_run_does_not_confirm_itself(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", effects=SLOWER, repeats=6)
+    result = bench(run, run)
+    assert result.exit_code == 2 and "cannot confirm itself" in result.stderr
+
+
+def test_what_was_named_is_measured_again_and_what_it_needs(
+    tmp_path: Path, servers: dict[str, Build], new_folder: Callable[[], Path]
+) -> None:
+    out = new_folder()
+    prefix = next(iter(servers.values())).prefix
+    entries = {
+        "builds": [f"old={prefix}", f"new={prefix}"],
+        "rows": 2000,
+        "rows_written": 1000,
+        "query_seconds": 1,
+        "overrides": ["shared_buffers=32MB"],
+        "interleave": "cells",
+        "repeats": 1,
+        "tolerate": ["3%", "qr100=5%", "l.i1=1%"],
+        "allow_concurrent": True,
+    }
+    run = make_run(
+        tmp_path / "first", builds=("old", "new"), effects={("new", "l.i1"): 0.9}, repeats=6, request=entries
+    )
+    refused = bench(run, "--out", out)
+    assert refused.exit_code == 2 and "without a terminal, --yes must confirm" in refused.stderr
+    result = bench(run, "--out", out, "--yes")
+    assert result.exit_code == 2 and "nothing is known of what was named" in result.stderr  # of a single pair
+    assert "new l.i1 not confirmed: no interval" in result.stdout
+    assert "? old is not the binary that first measured" in result.stdout
+    (made,) = runs_in(out)
+    manifest = read_manifest(made)
+    assert [step["name"] for step in manifest.workload["steps"]] == ["l.i0", "l.x", "l.i1"]
+    assert manifest.tolerated == {"": 0.03, "l.i1": 0.01}
+
+
+def test_queries_that_were_not_named_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", request={"builds": ["16.3", "17.11"]})
+    assert confirm._request(run, ["qr100"]).options["steps"] == ["l.i0", "l.x", "l.i1", "qr100"]
+    assert confirm._request(run, ["l.x"]).options["steps"] == ["l.i0", "l.x"]
