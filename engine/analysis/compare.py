@@ -26,8 +26,8 @@ def compare(
     """Compare all finished cells of the runs with those of the base (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
-    verdicts, if this is not the only analysis of these runs. Only `steps` are judged, by default all. Raises UserError if a path is not a run, if workloads
-    differ, or if there is no such base.
+    verdicts, if this is not the only analysis of these runs. Only `steps` are judged, by default all. Raises UserError
+    if a path is not a run, if workloads differ, or if there is no such base.
     """
     from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
     from engine.analysis.findings import findings

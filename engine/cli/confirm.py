@@ -18,7 +18,6 @@ from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.host import environment
 from engine.host.account import own_folder
-from engine.journal import signature
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import find_run, reference
 from engine.plan import planfile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,9 +80,10 @@ def test_what_was_named_is_measured_again_and_what_it_needs(
     run = make_run(
         tmp_path / "first", builds=("old", "new"), effects={("new", "l.i1"): 0.9}, repeats=6, request=entries
     )
-    refused = bench(run, "--out", out)
+    copy = shutil.copytree(run, tmp_path / "copy" / "first")
+    refused = bench(copy, "--out", out)
     assert refused.exit_code == 2 and "without a terminal, --yes must confirm" in refused.stderr
-    result = bench(run, "--out", out, "--yes")
+    result = bench(run, "--out", out)  # which this user has made
     assert result.exit_code == 2 and "nothing is known of what was named" in result.stderr  # of a single pair
     assert "new l.i1 not confirmed: no interval" in result.stdout
     assert "? old is not the binary that first measured" in result.stdout

@@ -125,10 +125,10 @@ def test_a_machine_without_an_id_is_known_by_its_adapters_at_every_boot(
     found = []
     for name in ("boot 1", "boot 2"):
         boot.write_text(name)
-        assert environment._machine() is None, "a boot is no machine"
+        assert environment.machine_id() is None, "a boot is no machine"
         with monkeypatch.context() as sandbox:
             sandbox.setenv(environment.SANDBOX, "block1")
-            found.append(environment._machine())
+            found.append(environment.machine_id())
     assert None not in found and found[0] != found[1], "of two builders nothing else is known"
     for name, device, assigned, address in (
         ("eth0", True, "0", "52:54:00:00:00:01"), ("veth1", False, "0", "1"), ("eth1", True, "3", "2"),
@@ -140,14 +140,14 @@ def test_a_machine_without_an_id_is_known_by_its_adapters_at_every_boot(
         if device:
             (network / name / "device").touch()
     own.write_text("uninitialized\n")
-    known = environment._machine()
+    known = environment.machine_id()
     (network / "veth1/address").write_text("3")
     (network / "eth1/address").write_text("3")
-    assert known is not None and environment._machine() == known
+    assert known is not None and environment.machine_id() == known
     (network / "eth0/address").write_text("52:54:00:00:00:02")
-    assert environment._machine() not in (None, known)
+    assert environment.machine_id() not in (None, known)
     own.write_text("0123\n")
-    assert environment._machine() == hashlib.sha256(b"pgbed 0123").hexdigest()[:12]
+    assert environment.machine_id() == hashlib.sha256(b"pgbed 0123").hexdigest()[:12]
 
 
 def test_the_clock_of_an_idle_machine_is_not_compared_under_a_saving_governor(here: dict[str, Any]) -> None:
