@@ -26,8 +26,9 @@ def version_line() -> str:
         return f"{_of_source()}, no package set (not built by Nix)"
     installer = (installed.read_text("INSTALLER") or "an installer").strip()
     origin = json.loads(installed.read_text("direct_url.json") or "{}")
-    commit = _named(origin.get("vcs_info", {}).get("commit_id", ""), f"installed by {installer}")
-    return visible(f"bench {version()}, {commit}, no package set (installed by {installer}, not built by Nix)")
+    commit = origin.get("vcs_info", {}).get("commit_id")
+    where = f"from revision {commit}" if commit else "of no known revision"
+    return visible(f"bench {version()}, installed by {installer}, {where}, no package set (not built by Nix)")
 
 
 def _of_source() -> str:

@@ -34,9 +34,9 @@ def test_a_wrapper_names_the_revision_and_the_package_set(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("origin", "revision"),
     [
-        ({"url": "https://x/pgbed.git", "vcs_info": {"vcs": "git", "commit_id": "540265a9"}}, "540265a9"),
-        ({"url": "file:///pgbed", "dir_info": {}}, "unknown (installed by uv)"),
-        (None, "unknown (installed by uv)"),
+        ({"url": "https://x/pgbed.git", "vcs_info": {"vcs": "git", "commit_id": "540265a9"}}, "from revision 540265a9"),
+        ({"url": "file:///pgbed", "dir_info": {}}, "of no known revision"),
+        (None, "of no known revision"),
     ],
 )
 def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
@@ -49,7 +49,7 @@ def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
     if origin:
         (left / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
-    assert version_line() == f"bench 9.8, revision {revision}, no package set (installed by uv, not built by Nix)"
+    assert version_line() == f"bench 9.8, installed by uv, {revision}, no package set (not built by Nix)"
 
 
 @pytest.mark.outside  # a Nix build has no git
