@@ -50,7 +50,10 @@
         versions = defaultVersions;
       };
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
-      nixosModules.default = module;
+      nixosModules = {
+        default = module;
+        farm-builder = ./nix/farm-builder.nix;
+      };
       templates.patched = {
         path = ./nix/templates/patched;
         description = "bench with PostgreSQL servers that have patches and flags of your own";

@@ -7,6 +7,7 @@
   manual,
   nixfmt ? null,
   stdenv,
+  testers ? null,
   bench,
   module,
   packages,
@@ -117,6 +118,14 @@ let
     ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/builds/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
+
+  vmTest =
+    { testers }:
+    import ./vm-test.nix {
+      inherit module testers;
+      inherit (bench) python;
+      server = postgres.packages.postgresql-16_3-prebuilt;
+    };
 
   # What a flake of somebody's own gets from this one: the template, evaluated with this package set.
   patched =
@@ -279,12 +288,19 @@ let
       touch $out
     '';
 
-    module = callPackage ./module-check.nix { inherit bench module; };
+    module = callPackage ./module-check.nix { inherit bench module vmTest; };
     bench = bench.tests.start;
   }
   # The recipe for servers from source, which no other check needs.
   // lib.optionalAttrs (testServers.compiled != null) { server = testServers.compiled; }
-  // lib.optionalAttrs (nixfmt != null) { inherit format; };
+  // lib.optionalAttrs (nixfmt != null) { inherit format; }
+  // lib.optionalAttrs (testers != null) {
+    vm =
+      let
+        test = vmTest { inherit testers; };
+      in
+      test // { meta = test.meta // about "The NixOS modules do in machines what they promise"; };
+  };
 in
 # One attribute, since callPackage adds functions of its own beside it.
 {

@@ -48,7 +48,13 @@ in
     { modules, specialArgs }:
     let
       load =
-        module: if builtins.isAttrs module then module else module (specialArgs // { inherit config; });
+        module:
+        if builtins.isPath module then
+          load (import module)
+        else if builtins.isAttrs module then
+          module
+        else
+          module (specialArgs // { inherit config; });
       loaded = map load modules;
       options = builtins.foldl' update { } (map (module: module.options or { }) loaded);
       definitions = map (module: module.config or (removeAttrs module [ "options" ])) loaded;
