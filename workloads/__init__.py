@@ -23,6 +23,7 @@ REGISTRY = {
     "pgbench-copy": "workloads.pgbench.copy_workload",
     "oltp": "workloads.oltp.workload",
     "own": "workloads.own.workload",
+    "tpcc-like": "workloads.tpcc.workload",
 }
 
 

@@ -203,6 +203,8 @@ class Launch:
     `statements` are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`; also `stop_ms`, the possible
     excess of the mean because the launcher stopped or held clients, or `error_ms`, the mean's standard error if many
     such stops were subtracted.
+    `scripts`, if there are several: JSON objects with `name`, `transactions` and quantiles of their response times,
+    `p50_ms`, `p95_ms` and `p99_ms`.
     `first_end`, if each client does a fixed amount, is when the first of several finished: `seconds` into the step,
     and the `transactions` of all clients by then.
     `found` is an object passed to later launches of the run: `Place.found`.

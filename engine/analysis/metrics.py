@@ -18,7 +18,7 @@ from engine.core.perf_events import per_op
 from engine.core.record import converted
 from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
 from engine.journal.totals import FirstEnd, StepTotals, Timing, ops, rows, sla, time_s
-from engine.results.cell_step import Execution, StatementTime
+from engine.results.cell_step import Execution, ScriptTimes, StatementTime
 from probes import figures
 from workloads import histogram
 from workloads.base import role_kind
@@ -395,6 +395,9 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         ),
         "statements": converted(
             totals.report.get("statements", []), tuple[StatementTime, ...], "a step's totals: report: statements"
+        ),
+        "scripts": converted(
+            totals.report.get("scripts", []), tuple[ScriptTimes, ...], "a step's totals: report: scripts"
         ),
     }
 

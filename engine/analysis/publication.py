@@ -16,6 +16,7 @@ from workloads.presets import Line, Preset, Table, preset
 
 GIB = 1 << 30
 Against = Literal["subject", "line"]
+MOST_UNMATCHED = 4  # published subjects, beside the base, that are shown although we have none of them
 
 
 def named(manifest: Manifest) -> Preset | None:
@@ -55,6 +56,8 @@ def _table(
         base = next((subject for subject in table.subjects if subject in matched), table.subjects[0])
         our_base = matched.get(base, comparison.base)
         shown = [subject for subject in table.subjects if subject != base]
+        if len(shown) > MOST_UNMATCHED:  # then those that stand beside ours say enough
+            shown = [subject for subject in shown if subject in matched] or shown
     else:
         base = our_base = ""
         shown = list(table.subjects)

@@ -109,6 +109,20 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptTimes:
+    """One of several scripts: its transactions whose times are known, and quantiles of their response times.
+
+    A response time is counted from when a transaction was due, if they begin at a rate.
+    """
+
+    name: str
+    transactions: int
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionTimes:
     """The times of a step's transactions that each load a file; `count` is the number of those timed.
 
@@ -224,6 +238,7 @@ class CellStep:
     stalls: tuple[StallRecord, ...] = ()
     slices: int = 0
     statements: tuple[StatementTime, ...] = ()
+    scripts: tuple[ScriptTimes, ...] = ()
     work: dict[str, float] = field(default_factory=dict)
     spill_over_share: float | None = None
     transactions: TransactionTimes | None = None

@@ -56,12 +56,17 @@ class Test:
         return len(self.event) > 1
 
     @property
+    def depletes(self) -> bool:
+        """Whether its own rows run out, so that a faster server finds fewer of them."""
+        return self.event == (DELETE,)
+
+    @property
     def writes(self) -> bool:
         return self.group == "write"
 
 
 def _reads(rows: int, kinds: Iterable[str] = ("simple", "sum", "order", "distinct")) -> tuple[Statement, ...]:
-    """Ten rows by their keys, then ranges of so many rows."""
+    """Ten rows by their keys, then ranges of this number of rows."""
     ranges = {
         "simple": between("c", rows - 1),
         "sum": between("SUM(k)", rows - 1),

@@ -67,7 +67,7 @@ class Exchange:
         elif (found := COMMAND.search(end)) is not None:
             rows = 0
         else:
-            raise self._error(size) or SqlError("08P01", "an answer that is none of the protocol's")
+            raise self._error(size) or SqlError("08P01", "an answer outside the protocol")
         self._usual, self._usual_rows = bytes(self._buffer[size - 6 - len(found.group()) : size]), rows
         return rows
 

@@ -21,7 +21,7 @@ from workloads.oltp.tally import EVERY_NS, Tally
 from workloads.oltp.texts import table_rows
 from workloads.process import Gates, Stopped, await_slice, check_stop, clock, pair_with_backend, recorder
 
-# Failures of one event among several clients', by their word in the page: the client goes on, as the reference does.
+# Failures of one event among several clients', by their word in the page: the client continues, as the reference does.
 TOLERATED = {"40001": Word.SERIALIZATION, "40P01": Word.DEADLOCK, "23505": Word.FAILED}
 TOLD_BYTES = 1 + hashlib.sha256().digest_size  # a table's number and digest
 ROLLBACK = b"Q\0\0\0\x0dROLLBACK\0"
@@ -90,7 +90,7 @@ def client(context: RoleContext) -> None:
     words, ask, times_ns = page.words, exchange.ask, tally.times_ns
     in_flight = page.slot(context.slot) + Word.IN_FLIGHT_NS
     gate, paused, end, stop = int(Control.GATE), int(Control.PAUSED_NS), int(Control.END_NS), int(Control.STOP)
-    length_ns = int(spec.step["seconds"]) * 1_000_000_000
+    length_ns, depletes = int(spec.step["seconds"]) * 1_000_000_000, test.depletes
     if options.placement == "paired":
         pair_with_backend(page, context.slot, context.connection, context.slot)
     start_ns = context.gates.await_start(page, context.slot)
@@ -109,7 +109,7 @@ def client(context: RoleContext) -> None:
                     rows += ask(message)
                 ended_ns = clock()
                 times_ns.append(ended_ns - began_ns)
-                tally.rows += rows
+                tally.rows += 0 if depletes else rows
             except SqlError as error:
                 _tolerate(context, exchange, test, error)
                 ended_ns = clock()
@@ -137,7 +137,7 @@ def _prepare(context: RoleContext, test: Test) -> None:
 
 
 def _tolerate(context: RoleContext, exchange: Exchange, test: Test, error: SqlError) -> None:
-    """Count an event that failed, and end its transaction. Raises the error if it is none to go on after."""
+    """Count an event that failed, and end its transaction. Raises an error that ends the step."""
     word = TOLERATED.get(error.sqlstate)
     if word is None:
         raise error

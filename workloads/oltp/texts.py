@@ -22,7 +22,7 @@ def width(groups: int) -> int:
 
 
 def digits(generator: np.random.Generator, count: int, groups: int) -> Bytes:
-    """So many texts, a line of the matrix each: groups of random digits, joined by hyphens."""
+    """`count` texts, a line of the matrix each: groups of random digits, joined by hyphens."""
     found = generator.integers(ord("0"), ord("9") + 1, (count, width(groups)), dtype=np.uint8)
     found[:, GROUP :: GROUP + 1] = ord("-")
     return found

@@ -57,10 +57,8 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
         # Background scripts may use tables of the main workload, which do not exist yet: only their syntax is checked.
         ready = not spec.schema or all(script.builtin for script in spec.scripts)
         for script in spec.scripts if ready else [each for each in spec.scripts if not waits([each])]:
-            single = [Script(script.name, 1, script.text)]
-            argv = _command(spec, folder, single, transactions=1, clients=1)
             try:
-                _call(argv, spec, folder, check, single)
+                run_once(spec, folder, script, check)
             except Failed as error:
                 if ready or SYNTAX_ERROR in str(error):
                     raise
@@ -111,6 +109,12 @@ def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) ->
     return command.run(
         spec.program, spec.version, spec.options, scripts, str(folder), dsn=spec.dsn, seed=spec.seed, **how
     )
+
+
+def run_once(spec: Spec, folder: Path, script: Script, check: Callable[[], None]) -> None:
+    """Try a script with one transaction. Raises Failed with its line, and any exception of `check`."""
+    single = [Script(script.name, 1, script.text)]
+    _call(_command(spec, folder, single, transactions=1, clients=1), spec, folder, check, single)
 
 
 def _call(

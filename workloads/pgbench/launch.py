@@ -74,8 +74,8 @@ class Step:
     taken_every: int = 1  # one of this many lines
     left_out: int = 0  # lines since the last one that was taken
 
-    def run(self) -> None:
-        """Run the step to its end. Raises Failed or Stopped."""
+    def run(self) -> dict[str, Any]:
+        """Run the step to its end; return its report. Raises Failed or Stopped."""
         spec, options, version = self.spec, self.spec.options, self.spec.version
         self.clients = int(spec.step["clients"])
         self.timed = not spec.step["transactions"]
@@ -100,6 +100,7 @@ class Step:
             time.time_ns() - clock(),
             options.rate is not None,
             (options.latency_limit or 0.0) * 1000,
+            scripts=tuple(script.name for script in spec.scripts) if len(spec.scripts) > 1 else (),
         )
         began_ns = clock()
         argv = [argv[0], *log, *argv[1:]]
@@ -116,7 +117,7 @@ class Step:
                 )
             self._await_start()
             self._work()
-            self._finish()
+            return self._finish()
 
     def _await_connected(self) -> list[int]:
         """Wait until all clients have connected, and stop pgbench; return their backends in order of their start."""
@@ -248,8 +249,8 @@ class Step:
         page = self.others
         return max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)) if page is not None else 0
 
-    def _finish(self) -> None:
-        """Let pgbench end once the engine has taken its samples, and report what it prints."""
+    def _finish(self) -> dict[str, Any]:
+        """Let pgbench end once the engine has taken its samples; return the report, with what it prints."""
         while not self.page.words[Control.RELEASE]:
             if self.sliced:  # the conductor may have been about to continue it when the step ended
                 self.pgbench.send(signal.SIGSTOP)
@@ -266,8 +267,7 @@ class Step:
             if self.pgbench.code is None:  # a transaction outlasts any patience: there is no summary
                 self.counting.settle()  # to the logged counts: the rest was an estimate
                 cancel(self.spec.dsn, self.page, range(self.clients))
-                sys.stdout.buffer.write(msgspec.json.encode(report({}, self.counting, self.stopped_ns, unended=True)))
-                return
+                return report({}, self.counting, self.stopped_ns, unended=True)
             if self.pgbench.code:
                 self._set_states(State.FAILED)
                 sys.stderr.write(f"{self.pgbench.reason(self.spec.scripts)}\n")
@@ -283,7 +283,7 @@ class Step:
             each_ns = self.counting.slices.stops_ns(self.connected_ns, halted_ns, continued_ns)
             stops = Stops(clock() - self.connected_ns, each_ns)
         found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
-        sys.stdout.buffer.write(msgspec.json.encode(report(found, self.counting, self.stopped_ns, stops)))
+        return report(found, self.counting, self.stopped_ns, stops)
 
     def _correct(self, in_flight: int) -> None:
         # The log says it; otherwise the sum includes work after the step's end.
@@ -369,7 +369,7 @@ def _run(spec: Spec, page: Page) -> None:
             # Findings of a background workload say nothing about the main one.
             sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
         else:
-            Step(spec, page, Path(folder)).run()
+            sys.stdout.buffer.write(msgspec.json.encode(Step(spec, page, Path(folder)).run()))
 
 
 class OfStep(Protocol):

@@ -11,7 +11,7 @@ class Line(NamedTuple):
     """A transaction that ended. `number` counts all of its client's, logged or not, from 1.
 
     `outcome` is empty for success, else `skipped` or the kind of failure; times are then 0. `time_us` runs from the
-    scheduled start under --rate, which was `lag_us` before the real one.
+    scheduled start under --rate, which was `lag_us` before the real one. Scripts count from 0. Scripts count from 0.
     """
 
     client: int
@@ -21,6 +21,7 @@ class Line(NamedTuple):
     ended_us: int  # wall clock
     lag_us: int
     retries: int
+    script: int = 0
 
 
 def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
@@ -38,6 +39,7 @@ def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
             int(words[4]) * 1_000_000 + int(words[5]),
             int(words[6]) if lag else 0,
             int(words[6 + lag]) if retries else 0,
+            int(words[3]),
         )
     except (ValueError, KeyError):
         return None

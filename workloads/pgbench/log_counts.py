@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from workloads.process import BOUNDS_NS
 STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
     int, (Word.STATEMENTS, Word.LAST_ENDED_NS, Word.SERVICE_NS, Word.MAX_NS, Word.LATE_MAX_NS, Word.BUCKET_0)
 )
+
+QUANTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class Counting:
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
     If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
-    step, `ends` of one of fixed transactions.
+    step, `ends` of one of fixed transactions. `scripts` are the names of those whose times are told apart.
     """
 
     page: Page
@@ -56,10 +59,13 @@ class Counting:
     lines: int = 0
     slices: Slices | None = None
     ends: Ends | None = None
+    scripts: tuple[str, ...] = ()
     _clients: list[_Client] = field(init=False)
+    _by_script: list[Counter[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
+        self._by_script = [Counter() for _ in self.scripts]
 
     def thin(self, factor: int) -> None:
         """From now on take only one line of `factor`, which stands for that many times more transactions."""
@@ -67,7 +73,7 @@ class Counting:
         self.buffered = -(-self.buffered // factor)
 
     def take(self, line: Line) -> None:
-        slot, number, outcome, _, ended_us, _, retries = line
+        slot, number, outcome, _, ended_us, _, retries, _ = line
         if not 0 <= slot < len(self._clients):
             return
         client, ended_ns = self._clients[slot], ended_us * 1000 - self.wall_ns
@@ -135,7 +141,7 @@ class Counting:
         return t_ns if self.slices is None else self.slices.active_ns(t_ns)
 
     def _count_times(self, line: Line, base: int, ended_ns: int) -> None:
-        slot, _, _, time_us, _, lag_us, _ = line
+        slot, _, _, time_us, _, lag_us, _, script = line
         begun_ns = ended_ns - time_us * 1000
         if begun_ns < self.began_ns:
             return  # it was in flight while pgbench stood at the barrier, or was due before that
@@ -146,6 +152,8 @@ class Counting:
             self._add(slot, Word.LATE, self.every)
         service_us = max(0, time_us - lag_us)
         service_ns, words, every = service_us * 1000, self.page.words, self.every
+        if script < len(self._by_script):
+            self._by_script[script][histogram.index(time_us)] += every
         words[base + SERVICE_OFFSET + histogram.index(service_us)] += every
         words[base + BUCKET_0 + bisect_left(BOUNDS_NS, service_ns)] += every
         words[base + SERVICE_NS] += service_ns * every
@@ -155,6 +163,17 @@ class Counting:
             words[base + RESPONSE_OFFSET + histogram.index(time_us)] += every
             if time_us * 1000 > words[base + LATE_MAX_NS]:
                 words[base + LATE_MAX_NS] = time_us * 1000
+
+    def script_times(self) -> list[dict[str, Any]]:
+        """Of each script: its name, transactions with a time, and quantiles of their response times."""
+        found = []
+        for name, counts in zip(self.scripts, self._by_script, strict=True):
+            times_us = histogram.quantiles_us(counts, QUANTILES)
+            quantiles = {
+                f"p{q * 100:.0f}_ms": us / 1000 for q, us in zip(QUANTILES, times_us, strict=True) if us is not None
+            }
+            found.append({"name": name, "transactions": counts.total(), **quantiles})
+        return found
 
     def _add(self, slot: int, word: Word, count: int) -> None:
         self.page.set_word(slot, word, self.page.word(slot, word) + count)
@@ -190,6 +209,8 @@ def report(
         found["statements"] = [
             _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
         ]
+    if counting.scripts:
+        found["scripts"] = counting.script_times()
     if counting.ends is not None and (first_end := counting.ends.first()):
         found["first_end"] = first_end
     return found | ({"unended": True} if unended else {})

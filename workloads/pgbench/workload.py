@@ -109,29 +109,7 @@ class Pgbench:
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
-        """Refuse features that this pgbench lacks, and scripts that it cannot read."""
-        options, scripts, program = recorded(record), _scripts(record), record.get("programs", {}).get(PROGRAM, {})
-        if not {"path", "version"} <= program.keys():
-            raise ValueError("the record names no pgbench")
-        _check(options, scripts)
-        version = command.major(program)
-        for what, since in command.unknown(options, scripts):
-            if version < since:
-                raise ValueError(
-                    f"{what} needs the pgbench of PostgreSQL {since} or later; this is {program['version']} "
-                    f"({program['path']})"
-                )
-        own = [script for script in scripts if not script.builtin]
-        as_root = os.geteuid() == 0  # run as nobody, who may not enter a folder of root's
-        with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
-            Path(folder).chmod(0o755)
-            for script in own:
-                (Path(folder) / script.name).write_text(script.text)
-            # It reads the scripts before it fails to connect: there is no server in this folder.
-            call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
-            told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
-            if "connection to server" not in told and "could not connect" not in told:
-                raise ValueError(error_of(told, scripts, folder))
+        check_program(record, recorded(record), _scripts(record))
 
     def written(self, record: Record) -> Written:
         ours = shipped_scripts()
@@ -270,6 +248,32 @@ class Pgbench:
         row = {"workload": self.name, "steps": ""}
         note = f"{self.name}: {INIT}, then {self._short}.cN for each number N of --clients: {self.description}"
         return Listing((row,), ("workload",), (note,))
+
+
+def check_program(record: Record, options: Options, scripts: Sequence[Script]) -> None:
+    """Refuse features that the plan's pgbench lacks, and scripts that it cannot read. Raises ValueError."""
+    program = record.get("programs", {}).get(PROGRAM, {})
+    if not {"path", "version"} <= program.keys():
+        raise ValueError("the record names no pgbench")
+    _check(options, scripts)
+    version = command.major(program)
+    for what, since in command.unknown(options, scripts):
+        if version < since:
+            raise ValueError(
+                f"{what} needs the pgbench of PostgreSQL {since} or later; this is {program['version']} "
+                f"({program['path']})"
+            )
+    own = [script for script in scripts if not script.builtin]
+    as_root = os.geteuid() == 0  # run as nobody, who may not enter a folder of root's
+    with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
+        Path(folder).chmod(0o755)
+        for script in own:
+            (Path(folder) / script.name).write_text(script.text)
+        # It reads the scripts before it fails to connect: there is no server in this folder.
+        call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
+        told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
+        if "connection to server" not in told and "could not connect" not in told:
+            raise ValueError(error_of(told, scripts, folder))
 
 
 def _errors(call: Sequence[str], *, as_nobody: bool) -> str:

@@ -50,6 +50,7 @@ TABLES: tuple[TableFunction, ...] = (
     time_parts.PROGRAMS,
     transactions.FIRST_ENDS,
     response_times.transaction_times,
+    transactions.SCRIPT_TIMES,
     transactions.outcomes,
     transactions.statements,
     settings.differences,

@@ -92,6 +92,19 @@ def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
         yield section
 
 
+def _script_times(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
+    """A line for each of several scripts."""
+    cells = comparison.of(subject, step)
+    for name in dict.fromkeys(each.name for cell in cells for each in cell.scripts):
+        times = [each for cell in cells for each in cell.scripts if each.name == name]
+        count = sum(each.transactions for each in times)
+        quantiles = (
+            middle([value for each in times if (value := getattr(each, quantile)) is not None])
+            for quantile in ("p50_ms", "p95_ms", "p99_ms")
+        )
+        yield (name.removesuffix(".sql"), f"{count:,}", *map(number, quantiles)), ""
+
+
 def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
     """Statements by script and position: two of a script may begin alike."""
     places = Counter[int]()
@@ -123,4 +136,10 @@ FIRST_ENDS = Table(
     "Rate until the first client had done its transactions (median of cells, ratio to base)",
     (UNITS, "ratio", "95 %", "in all", "first end"),
     _first_ends,
+)
+SCRIPT_TIMES = Table(
+    "Response time by script (ms, median of cells)",
+    ("script", "counted", "p50", "p95", "p99"),
+    _script_times,
+    below="",
 )

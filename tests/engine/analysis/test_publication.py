@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_struct
 from rich.console import Console
 
 from engine.analysis import publication
@@ -17,6 +18,7 @@ from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import Comparison
 from engine.results.published import PublishedTable
 from tests.support.journal import make_run
+from workloads import presets
 
 BUILDS = ("16.3-prebuilt", "17.0-prebuilt", "17beta1-builtin")
 
@@ -58,6 +60,18 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
     assert "2.23" not in row, "no figure of another machine"
     assert json.loads(render.to_json(comparison))["published"][0]["preset"] == "insert-2024-05"
     assert "next to published ratios" in render.to_markdown(comparison)
+
+
+def test_of_many_published_builds_only_those_that_we_have_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = presets.preset("insert-2024-05")
+    table = found.published[0]
+    lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)
+    longer = replace_struct(table, subjects=(*table.subjects, "18.0", "18.1", "18.2"), lines=lines)
+    monkeypatch.setattr(publication, "preset", lambda _: replace_struct(found, published=(longer,)))
+    (shown,) = of_preset(tmp_path / "run").published
+    assert [each.published for each in shown.columns] == ["17beta1", "17beta1-builtin"]
 
 
 def test_without_its_base_the_next_published_build_is_the_base(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from workloads.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
-from workloads.pgbench.log_counts import Counting
+from workloads.pgbench.log_counts import Counting, report
 
 MS = 1_000_000
 BEGAN_NS = 1000 * MS
@@ -62,6 +62,17 @@ def test_numbers_tell_how_many_a_sampled_log_leaves_out(page: Page) -> None:
     assert page.word(0, Word.STATEMENTS) == 125
     counts.settle()
     assert page.word(0, Word.STATEMENTS) == 110
+
+
+def test_several_scripts_have_their_own_response_times(page: Page) -> None:
+    counts = Counting(page, 1, 0, limited=True, late_us=0.0, began_ns=BEGAN_NS, scripts=("a.sql", "b.sql", "c.sql"))
+    for number in range(1, 101):
+        counts.take(line(0, number, 1000 + number, time_us=number)._replace(script=number % 2))
+    first, second, third = counts.script_times()
+    assert first == {"name": "a.sql", "transactions": 50, "p50_ms": 0.05, "p95_ms": 0.096, "p99_ms": 0.1}
+    assert second["p95_ms"] == 0.095 and third == {"name": "c.sql", "transactions": 0}
+    assert report({}, counts, 0)["scripts"] == [first, second, third]
+    assert "scripts" not in report({}, counting(page), 0)
 
 
 def test_a_log_that_is_thinned_still_says_how_many_there_were(page: Page) -> None:

@@ -1,0 +1,24 @@
+"""JSON input of the launcher: one step of one cell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from workloads.pgbench.spec import Spec
+
+INIT, CAPACITY, LOAD, CHECK = "init", "capacity", "load", "check"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run's first step of capacity reached: transactions per second of its server's time."""
+
+    capacity_per_s: Annotated[float, Meta(gt=0)] | None = None
+
+
+class TpccSpec(Spec, frozen=True, kw_only=True):
+    """One step, as pgbench's. The tables' rows follow from `rows_seed`."""
+
+    rows_seed: int
