@@ -151,6 +151,8 @@ def sentence(judged: tuple[Judged, ...]) -> str:
         parts = (f"{subject} {', '.join(names)} {text}" for (subject, text), names in steps.items())
         return f"gate: failed: {'; '.join(parts)}"
     passed = sum(each.outcome == "passed" for each in judged)
+    if unknown(judged) or not judged:
+        return f"gate: not known: {passed} of {len(judged)} comparisons have an answer"
     left = len(judged) - passed
     return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {left} are not known' if left else ''}"
 

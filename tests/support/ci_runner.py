@@ -24,7 +24,7 @@ SETUP = """
 set -e
 runner=$1 nix=$2 disk=$3; shift 3
 mount --make-rprivate /
-[ -z "$disk" ] || { mount -t tmpfs -o "size=$disk,mode=755" runner "$runner/disk"; chown 1001:1001 "$runner/disk"; }
+[ -z "$disk" ] || mount -o loop "$disk" "$runner/disk"
 install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
 printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" | cat /etc/passwd - > "$runner/passwd"
 mount --bind "$runner/passwd" /etc/passwd
@@ -40,6 +40,7 @@ machine)
   chown -R 1001:1001 /nix/var
   ;;
 none)
+  mount -t tmpfs hidden /nix
   for program in nix nix-store nix-build; do
     ! found=$(command -v "$program") || mount --bind /dev/null "$(readlink -f "$found")"
   done
@@ -48,6 +49,7 @@ esac
 [ ! -e /dev/kvm ] || mount --bind /dev/null /dev/kvm
 for traced in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs hidden "$traced"; done
 ip link set lo up 2> /dev/null || true
+cd "$runner/disk/work"
 exec setpriv --reuid=1001 --regid=1001 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"
 """
 
@@ -60,7 +62,7 @@ class Runner:
     nix: str = "own"
     network: bool = False
     cpus: str = ""
-    disk: str = ""  # its size; what is on it is then gone with the job
+    disk: Path | None = None  # an image, which is not seen from outside
     memory_group: Path | None = None
 
     @property
@@ -85,11 +87,11 @@ class Runner:
         net = () if self.network else ("--net",)
         joined = f"echo $$ > {shlex.quote(str(self.memory_group))}/cgroup.procs; " if self.memory_group else ""
         pinned = ("taskset", "--cpu-list", self.cpus) if self.cpus else ()
+        setup = ("setup", str(self.folder), self.nix, str(self.disk or ""))
         return subprocess.run(
             ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", *net, "--fork", "--kill-child",
-             "sh", "-c", f'{joined}{SETUP}', "setup", str(self.folder), self.nix, self.disk, *pinned, *command],
+             "bash", "-c", f"{joined}{SETUP}", *setup, *pinned, *command],
             env={**kept, **own, **environment},
-            cwd=self.work,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -11,6 +11,7 @@ from engine.builds import resolve
 from engine.builds.nix import BuildFailed
 from engine.cli import ci, start
 from engine.cli.ci import Side
+from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.report.console import PlainConsole
 from engine.run.stop import STOPPED
@@ -82,3 +83,10 @@ def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, mon
     ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False)
     text = (tmp_path / "summary.md").read_text()
     assert f"- head: {SHOWN}" in text.splitlines() and (tmp_path / "page.md").read_text() == text
+
+
+def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", builds=("base", "head"), repeats=1)
+    with pytest.raises(UserError, match="nothing has passed"):
+        ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=True)
+    assert "- gate: not known: 0 of 4 comparisons have an answer" in (tmp_path / "summary.md").read_text().splitlines()
