@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.analysis import alpha_spending, external_servers, pooling, slice_verdicts
 from engine.analysis.cells import ComparedCells
@@ -13,6 +13,8 @@ from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio, Spread
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
     found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
+    found += _unknown(cells)
+    found += _clocks(cells)
     found += [
         text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
     ]
@@ -40,6 +42,26 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
         if ratio.control == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _unknown(cells: ComparedCells) -> Iterable[str]:
+    texts = {cell.cell.subject.build: cell.unknown for cell in cells.cells if cell.unknown}
+    return (f"{build} has what pgbed does not know: {'; '.join(found)}" for build, found in texts.items())
+
+
+def _clocks(cells: ComparedCells) -> Iterable[str]:
+    """Timing costs less by a fast clock; what is timed then differs by that, too."""
+    known = ((cell.cell.subject.build, cell.settings.values) for cell in cells.cells)
+    clocks = {build: clock_of(settings) for build, settings in known if settings}
+    if len(set(clocks.values())) > 1:
+        each = ", ".join(f"{build} {clock}" for build, clock in clocks.items())
+        yield f"servers time with different clocks ({each}): track_io_timing and EXPLAIN ANALYZE cost unlike CPU time"
+
+
+def clock_of(settings: Mapping[str, str]) -> str:
+    """The clock that a server times with: `tsc` of `auto (tsc)` from 19 on, the system's before."""
+    value = settings.get("timing_clock_source", "system")
+    return value.partition("(")[2].rstrip(")") or value
 
 
 def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:

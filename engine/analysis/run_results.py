@@ -74,6 +74,7 @@ class CellResult:
     before: Environment | None = None
     after: Environment | None = None
     drift: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # what its server has that pgbed does not know, in words
     suspended: tuple[str, ...] = ()  # a sentence for each time the machine was suspended during a step
     seconds: float = 0.0  # that it took in all
     settings: ServerSettings = ServerSettings()
@@ -196,6 +197,8 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         converted(origin.get(key), dict[str, dict[str, Any] | None] | None, where)  # type: ignore[arg-type]
         for key in ("environment", "environment_after")
     )
+    server = converted(origin.get("server"), dict[str, Any] | None, where) or {}  # type: ignore[arg-type]
+    unknown = tuple(converted(server.get("unknown", []), list[str], where))
     drift, suspended = (
         tuple(str(event.data.get("text", "")) for event in events if event.kind == kind)
         for kind in ("drift", "suspended")
@@ -207,6 +210,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         before=before,
         after=after,
         drift=drift,
+        unknown=unknown,
         suspended=suspended,
         seconds=seconds,
         settings=_settings(reader, attempt.id, converted(origin.get("defaults", {}), dict[str, str], where)),

@@ -23,7 +23,7 @@ from importlib.resources import files
 from typing import NamedTuple, TypeVar
 
 import psycopg
-from psycopg.pq import ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
 from engine.core.clock import patient
@@ -32,7 +32,8 @@ from engine.core.resource import Closing
 
 CONNECT_TIMEOUT_S = int(patient(5))
 APPLICATION_NAME = "pgbed monitor"
-VIEWS = ("bgwriter", "checkpointer", "wal", "io", "database", "user_tables", "user_indexes")
+VIEWS = ("bgwriter", "checkpointer", "wal", "io", "lock", "database", "user_tables", "user_indexes")
+UNDEFINED = ("42703", "42P01", "42883")  # SQLSTATE of a column, a table or a function that is not there
 SETTLE_S = 1.5
 COLLECTOR_S = 0.6  # up to version 14 the collector's file is renewed every 500 ms
 # A question that waits for a lock, or is slow, would itself be measured.
@@ -51,6 +52,10 @@ Sent = TypeVar("Sent", bytes, Sequence[bytes])
 
 class MonitorError(Exception):
     """The server could not be queried. The run continues; the caller may give up sampling."""
+
+
+class Undefined(MonitorError):
+    """A question names something that this server does not have: it is of a later version than pgbed knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ class Monitor(Closing):
         self._unanswered = False
         self._patience_s = patient(3.0)
         self._check: Callable[[], None] = lambda: None
+        self.undefined: dict[str, str] = {}  # by view that is left out: what the server says is missing
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
         try:
@@ -194,10 +200,15 @@ def snapshot(monitor: Monitor, which: Sequence[str] = VIEWS) -> Snapshot:
     resets: dict[tuple[str, str], str] = {}
     for view in which:
         sql = question(view, monitor.version)
-        if sql is None:
+        if sql is None or view in monitor.undefined:
+            continue
+        try:
+            rows = monitor.ask_named(sql)
+        except Undefined as error:
+            monitor.undefined[view] = str(error)
             continue
         views[view] = {}
-        for row in monitor.ask_named(sql):
+        for row in rows:
             name = row.pop("object") or ""
             reset = row.pop("stats_reset")
             if reset is not None:
@@ -299,6 +310,8 @@ def _rows(result: PGresult) -> list[Row]:
 def _checked(result: PGresult | None) -> PGresult:
     if result is None or result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         message = b"no answer" if result is None else result.error_message
+        if result is not None and (result.error_field(DiagnosticField.SQLSTATE) or b"").decode() in UNDEFINED:
+            raise Undefined((result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace"))
         raise MonitorError(f"the server refused the monitor: {_line(message.decode(errors='replace'))}")
     return result
 

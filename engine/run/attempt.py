@@ -137,6 +137,7 @@ class Attempt:
             with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner:
                 self.runner = runner
                 origin["defaults"] = runner.defaults
+                origin["server"]["unknown"] = list(runner.unknown)
                 journal.update_origin(attempt, origin)
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()

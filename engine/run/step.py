@@ -27,6 +27,7 @@ from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
 from engine.postgres.server_processes import ServerProcesses
 from engine.postgres.serverlog import ServerLog
+from engine.postgres.unknown import unknown
 from engine.remote.client_host import ClientHost
 from engine.run import client_step
 from engine.run.clients import launched
@@ -110,6 +111,7 @@ class StepRunner:
                     planstats.begin(self.monitor)
                 settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
                 self.defaults = pgstat.defaults(self.monitor)
+                self.unknown = unknown(self.monitor, self.manifest.config(self.cell.subject).dropped)
             self.sources = Sources(
                 journal=self.journal,
                 processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,

@@ -53,5 +53,5 @@ def begin(monitor: Monitor) -> None:
 
 def record(statements: Iterable[Mapping[str, Number]], seconds: float) -> dict[str, Any]:
     counted = tuple(statements)
-    totals = {name: sum(one[name] for one in counted) for name in ("plans", "plan_us", "calls", "exec_us")}
-    return {**totals, "seconds": seconds}
+    names = {name for one in counted for name in one} | {"plans", "plan_us", "calls", "exec_us"}
+    return {name: sum(one[name] for one in counted) for name in sorted(names)} | {"seconds": seconds}

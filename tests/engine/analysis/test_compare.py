@@ -11,6 +11,7 @@ import pytest
 
 from engine.analysis import metrics
 from engine.analysis.compare import compare
+from engine.analysis.findings import clock_of
 from engine.core.errors import UserError
 from engine.core.model import Cell, Subject
 from engine.journal.totals import StepTotals
@@ -508,3 +509,9 @@ def test_the_json_says_where_a_cell_lies_and_how_cells_spread(tmp_path: Path) ->
     spread = next(s for s in record["spreads"] if (s["step"], s["subject"]) == ("l.i0", "17.0"))
     assert spread["metric"] == "rate_per_s"
     assert 0 < spread["cv"] < 0.02
+
+
+def test_the_clock_that_a_server_times_with_is_told_from_its_settings() -> None:
+    clocks = [{}, {"timing_clock_source": "auto (tsc)"}, {"timing_clock_source": "auto (system)"},
+              {"timing_clock_source": "tsc"}]  # fmt: skip
+    assert [clock_of(settings) for settings in clocks] == ["system", "tsc", "system", "tsc"]
