@@ -119,13 +119,14 @@ class Maintenance:
     """SQL of a step. Statements of one group run at once, a session each; groups run one after another.
 
     A step without roles consists of `groups` and lasts at least `least_s`. `before` runs unmeasured before a step;
-    `cold` then evicts the cluster's files from the page cache. `background` groups are started before a step, `gap_s`
-    apart; the step does not wait for them.
+    `evict` then evicts its relations from shared buffers, `cold` the cluster's files from the page cache. `background`
+    groups are started before a step, `gap_s` apart; the step does not wait for them.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     least_s: float = 0.0
     before: tuple[tuple[str, ...], ...] = ()
+    evict: bool = False
     cold: bool = False
     background: tuple[tuple[str, ...], ...] = ()
     gap_s: float = 0.0

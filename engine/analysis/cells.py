@@ -26,6 +26,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("instructions_per_op", "instructions/op", "less"),
     Metric("wal_bytes_per_op", "WAL bytes/op", "less"),
     Metric("read_kb_per_op", "kB read/op", "less"),
+    Metric("reads_per_op", "reads/op", "less"),
+    Metric("read_us_per_op", "read time us/op", "less"),
     Metric("written_kb_per_op", "kB dirtied/op", "less"),
     Metric("device_written_kb_per_op", "device kB written/op", "less"),
     Metric("heap_bytes", "heap bytes", "less"),
@@ -48,6 +50,8 @@ NEGLIGIBLE = {  # if both sides are below it, a ratio means nothing
     "migrations_per_op": 0.001,
     "wal_bytes_per_op": 1.0,
     "read_kb_per_op": 0.01,
+    "reads_per_op": 0.001,
+    "read_us_per_op": 0.05,
     "written_kb_per_op": 0.01,
     "device_written_kb_per_op": 0.01,
 }

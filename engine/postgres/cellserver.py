@@ -71,6 +71,10 @@ class CellServer(Protocol):
         """The connection string of clients; their password, if they need one, is in `passfile`."""
         ...
 
+    def restart(self) -> None:
+        """Stop and start it, which empties its shared buffers. Raises ServerError if it is an external server."""
+        ...
+
     def connect(self) -> psycopg.Connection[Any]: ...
 
     def died_reason(self) -> str | None:

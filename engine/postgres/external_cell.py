@@ -172,6 +172,9 @@ class ExternalCell:
     def client_dsn(self, passfile: str = "") -> str:
         return self.dsn()
 
+    def restart(self) -> None:
+        raise ServerError("an external server is not restarted")
+
     def kit(self) -> Kit:
         raise ServerError("an external server cannot make clusters")
 

@@ -137,11 +137,21 @@ class Server:
         self._make_socket_dir()
         self._join_network()
         self._configure()
+        self._launch()
+        self._await_connections()
+        self._set_password()
+
+    def restart(self) -> None:
+        """Stop and start it, which empties its shared buffers. Raises ServerError."""
+        self.stop()
+        self._launch()
+        self._await_connections()
+
+    def _launch(self) -> None:
         with self.log_path.open("ab") as log:
             self._postmaster = self._spawn(
                 (str(self.build.bin / "postgres"), "-D", str(self.data_dir)), log, signal.SIGQUIT
             )
-        self._await_connections()
 
     def _join_network(self) -> None:
         try:
@@ -389,6 +399,8 @@ class Server:
                 f"server {self.build.label} accepts no connections after {START_TIMEOUT_S:.0f} s: "
                 f"{last_words(self.log_path)} (log: {self.log_path})"
             )
+
+    def _set_password(self) -> None:
         try:
             with self.connect("postgres") as connection:
                 if self.network is not None:

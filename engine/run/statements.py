@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
-from engine.host.files import forget_cached
 from engine.postgres.cellserver import CellServer
 from engine.postgres.statement import AsyncStatement
 from engine.run.stop import StepFailed
 from workloads.base import Maintenance
 
 CHECKPOINT = "CHECKPOINT"
+EVICT_TRIES = 50  # a background process may be writing a buffer
 POLL_S = 0.02  # between checks whether statements have ended, outside measurement
 
 Watched = TypeVar("Watched")
@@ -36,8 +36,19 @@ class StepStatements:
                     self._check()
                     time.sleep(POLL_S)
             self._conclude(sent)
-        if work.cold:
-            forget_cached(self._server.cell_dir)
+
+    def evict(self, sql: str | None) -> bool:
+        """Evict the workload's relations from shared buffers by this SQL; False without any, which is before 17."""
+        if sql is None:
+            return False
+        with self._server.connect() as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_buffercache")
+            for _ in range(EVICT_TRIES):
+                (left,) = connection.execute(sql).fetchone() or (0,)
+                if not left:
+                    return True
+                time.sleep(POLL_S)
+        raise StepFailed(f"{left} buffers could not be evicted from shared buffers, as they were in use")
 
     def start_background(self, work: Maintenance) -> None:
         """Start statements that run during the next step; `poll_background` ends them."""

@@ -17,6 +17,7 @@ from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
+from engine.host.files import forget_cached
 from engine.host.machine_counters import Host, cpu_busy_ns, device_of
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
@@ -33,7 +34,7 @@ from engine.run import client_step
 from engine.run.clients import launched
 from engine.run.control import Commands
 from engine.run.statements import StepStatements
-from engine.run.step_totals import totals_of
+from engine.run.step_totals import reads_of, totals_of
 from engine.run.stop import StepFailed, Stop
 from engine.slices.hold import used_ns
 from engine.slices.recorder import SliceRecord
@@ -102,33 +103,42 @@ class StepRunner:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors are kept for each connection
         with ExitStack() as opened:
             self.server.create_database()
-            anchor = Anchor.now()
-            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
-            inside, began = self.server.inside, (anchor.monotonic_ns, anchor.wall_ns)
+            anchor, inside = Anchor.now(), self.server.inside
+            began = (anchor.monotonic_ns, anchor.wall_ns)
+            host = opened.enter_context(Host(device_of(inside.data_dir))) if inside else None
+            log = opened.enter_context(ServerLog(inside.log_path, began)) if inside else None
+            self._connected = opened.enter_context(ExitStack())
+            self._connect(host, log)
             with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
-                activity = Activity(self.monitor)
-                if self._planstats:
-                    planstats.begin(self.monitor)
                 settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
                 self.defaults = pgstat.defaults(self.monitor)
                 self.unknown = unknown(self.monitor, self.manifest.config(self.cell.subject).dropped)
-            self.sources = Sources(
-                journal=self.journal,
-                processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,
-                host=opened.enter_context(Host(device_of(inside.data_dir))) if inside else None,
-                log=opened.enter_context(ServerLog(inside.log_path, began)) if inside else None,
-                activity=activity,
-                monitor_pid=self.monitor.backend_pid,
-                rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
-            )
             self.journal.add_settings(self.attempt, settings)
-            # Last, so that they are removed first: attached to the server before any client connects.
-            self.probing = opened.enter_context(self._probing())
-            self.running_cell.probing = self.probing
-            opened.callback(setattr, self.running_cell, "probing", None)
             self._open = opened.pop_all()
             self._statements = StepStatements(self.server, self._check, self._blame, self._open)
         return self
+
+    def _connect(self, host: Host | None, log: ServerLog | None) -> None:
+        """Connect to the server, and attach to its processes: at first, and after it was started again."""
+        opened, inside = self._connected, self.server.inside
+        self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
+        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
+            activity = Activity(self.monitor)
+            if self._planstats:
+                planstats.begin(self.monitor)
+        self.sources = Sources(
+            journal=self.journal,
+            processes=opened.enter_context(ServerProcesses(inside.pid)) if inside else None,
+            host=host,
+            log=log,
+            activity=activity,
+            monitor_pid=self.monitor.backend_pid,
+            rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
+        )
+        # Last, so that they are removed first: attached to the server before any client connects.
+        self.probing = opened.enter_context(self._probing())
+        self.running_cell.probing = self.probing
+        opened.callback(setattr, self.running_cell, "probing", None)
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
@@ -158,6 +168,12 @@ class StepRunner:
         try:
             work = self.workload.maintenance(self.planned, step, self.server.build.major)
             self._statements.do_before(work)
+            if work.evict and not self._statements.evict(pgstat.question("evict", self.monitor.version)):
+                self._connected.close()
+                self.server.restart()
+                self._connect(self.sources.host, self.sources.log)
+            if work.cold:
+                forget_cached(self.server.cell_dir)
             self._statements.start_background(work)
             sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
             with self._patient_monitor() as monitor:
@@ -183,6 +199,7 @@ class StepRunner:
                     spill_over_ns=self._spill_over_ns,
                     counters=events.roles,
                     counters_note=events.note,
+                    **reads_of(differences),
                 )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.host import disk
 from engine.journal.totals import StepTotals
@@ -10,6 +11,15 @@ from engine.observe.sampler import StepSampler
 from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
 from workloads.base import Step
+
+
+def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """The server's reads and their time, by pg_stat_io; nothing before 16, and no time if it was not tracked."""
+    if "io" not in differences:
+        return {}
+    counters = differences["io"].values()
+    reads, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("reads", "read_ms"))
+    return {"reads": reads, "read_ms": read_ms if read_ms or not reads else None}
 
 
 def totals_of(

@@ -39,6 +39,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scale: Annotated[
         Literal["quick", "cached", "io"] | None, about("Named size of a preset.", metavar="NAME", unset="quick")
     ] = None
+    between: Annotated[
+        Literal["none", "evict", "cold"],
+        about(
+            "What to do before a test: evict makes a checkpoint and evicts the tables from shared buffers; cold also "
+            "removes their files from the page cache."
+        ),
+    ] = "none"
     placement: Annotated[
         Literal["free", "paired"],
         about("paired binds each client and its backend to one CPU: less noise, but no scheduling to measure."),

@@ -51,6 +51,8 @@ class OltpTests:
             raise ValueError(f"--scale {options.scale} is a preset's; the size of the tables is --rows")
         tests = chosen(options.tests)
         why = "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
+        if options.between != "none":
+            why = f"--between {options.between} takes its tables out of memory"
         named = f"{options.preset}: " if options.preset else ""
         tables = f"{options.tables} tables of " if options.tables > 1 else ""
         record: dict[str, Any] = {
@@ -84,8 +86,10 @@ class OltpTests:
         return tuple(_step(step, options) for step in record["steps"])
 
     def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
+        between = recorded(record).between
         if step.kind != PAUSE:
-            return Maintenance()
+            evict = step.kind != LOAD and between != "none"
+            return Maintenance(before=((CHECKPOINT,),), evict=True, cold=between == "cold") if evict else Maintenance()
         vacuums = tuple(f"VACUUM (ANALYZE) {table}" for table in _tables(recorded(record)))
         return Maintenance((vacuums, (CHECKPOINT,)), least_s=float(step.record["seconds"]))
 

@@ -102,10 +102,10 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = ()
     connect: Annotated[bool, about("Open a new connection for each transaction.")] = False
     between: Annotated[
-        Literal["auto", "none", "vacuum", "cold"],
+        Literal["auto", "none", "vacuum", "evict", "cold"],
         about(
-            "What to do before a step: auto vacuums and makes a checkpoint if the scripts write; cold makes one and "
-            "removes the cluster's files from the page cache."
+            "What to do before a step: auto vacuums and makes a checkpoint if the scripts write; evict makes one and "
+            "evicts the relations from shared buffers; cold also removes their files from the page cache."
         ),
     ] = "auto"
     warmup_seconds: Annotated[

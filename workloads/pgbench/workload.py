@@ -64,7 +64,10 @@ NOT_SLICED = {
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
-COLD = "--between cold takes its files out of the page cache"
+COLD = {
+    "evict": "--between evict takes its relations out of shared buffers",
+    "cold": "--between cold takes its files out of the page cache",
+}
 LOG_EVERY_READ = 16  # for the built-in read-only script, in the background
 OPEN_END_S = 1_000_000  # of a background workload, which ends with the main one
 NOT_IN_BACKGROUND = {
@@ -105,7 +108,7 @@ class Pgbench:
             "writes": write,
         }
         beside = BESIDE if options.tablespace or options.index_tablespace else ""
-        beside = COLD if options.between == "cold" else beside
+        beside = COLD.get(options.between, beside)
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
@@ -174,8 +177,8 @@ class Pgbench:
 
     def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
         options = recorded(record)
-        if options.between == "cold" and step.kind != INIT:
-            return Maintenance(before=(("CHECKPOINT",),), cold=True)
+        if options.between in COLD and step.kind != INIT:
+            return Maintenance(before=(("CHECKPOINT",),), evict=True, cold=options.between == "cold")
         wanted = options.between == "vacuum" or (options.between == "auto" and record.get("writes", True))
         if step.kind == INIT or not wanted or "t" not in options.init_steps:
             return Maintenance()

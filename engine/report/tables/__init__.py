@@ -33,6 +33,7 @@ TABLES: tuple[TableFunction, ...] = (
     performance.EVERY_CELL,
     performance.EVERY_TIME,
     performance.PER_OPERATION,
+    performance.READ,
     response_times.LATENCY,
     response_times.buckets,
     time_parts.stalls,

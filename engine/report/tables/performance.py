@@ -33,6 +33,8 @@ PER_OP = (
     ("written_kb_per_op", "kB\ndirtied"),
     ("device_written_kb_per_op", "device\nkB wr."),
 )
+READS = ("reads_per_op", "read_kb_per_op", "read_us_per_op", "rate_per_s")
+LEAST_READS = 0.01  # per operation
 ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks
 TWO_MODES = "2 modes"
@@ -72,6 +74,23 @@ def _per_operation(comparison: Comparison, _: Notes, step: str, subject: str) ->
         found = [comparison.ratio(subject, step, name) for name, _ in PER_OP]
         if any(ratio is not None for ratio in found):
             yield tuple(map(ratio_text, found)), "dim"
+
+
+def _reads(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
+    least = max((comparison.median(name, step, READS[0]) or 0.0 for name in comparison.names), default=0.0)
+    if least >= LEAST_READS:
+        for place, show in enumerate((_median_of, _ratio_of)):
+            texts = tuple(show(comparison, step, subject, name) for name in READS)
+            if any(texts):
+                yield texts, "dim" if place else ""
+
+
+def _median_of(comparison: Comparison, step: str, subject: str, metric: str) -> str:
+    return number(comparison.median(subject, step, metric))
+
+
+def _ratio_of(comparison: Comparison, step: str, subject: str, metric: str) -> str:
+    return ratio_text(comparison.ratio(subject, step, metric))
 
 
 def _kept_up(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
@@ -206,6 +225,11 @@ EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), partial(_
 EVERY_TIME = Table("Every cell (time)", ("shortest", "", "longest"), partial(_every_cell, TIME))
 PER_OPERATION = Table(
     "Per operation (median of cells; below it the ratio to base)", tuple(title for _, title in PER_OP), _per_operation
+)
+READ = Table(
+    "Reads per operation (median of cells; below it the ratio to base)",
+    ("reads", "kB from\ndevice", "us\nreading", UNITS),
+    _reads,
 )
 KEPT_UP = Table(
     "Insert rate kept up (95 % rule)",

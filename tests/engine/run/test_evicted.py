@@ -1,0 +1,22 @@
+"""Steps that begin with their relations out of shared buffers: evicted by the server, or by starting it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.core.model import Build
+from tests.support.benchcall import Bench, nothing_left
+
+SMALL = ("--workload", "oltp", "--rows", "2000", "--tests", "point-query", "--seconds", "1", "--repeats", "1")
+
+
+def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    labels = f"{build(18).label},{build(16).label}"
+    done = bench("--pg", labels, *SMALL, "--set", "shared_buffers=32MB", "--between", "evict")
+    assert done.returncode == 0, done.stderr
+    nothing_left(bench)
+    cells = [cell for cell in bench.comparison()["cells"] if cell["step"] == "point-query"]
+    reads = {cell["build"]: cell["reads_per_op"] * cell["ops"] for cell in cells}
+    assert all(reads[label] > 20 for label in labels.split(",")), f"a table that was just loaded: {reads}"
