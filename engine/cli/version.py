@@ -19,11 +19,18 @@ SOURCE = Path(__file__).parents[2]
 def version_line() -> str:
     packages = os.environ.get("PGBED_PACKAGES")  # set by the wrapper
     if packages:
-        return f"bench {version()}, {_named(revision(), 'built from changed files')}, package set {packages}"
+        checkout = os.environ.get("PGBED_CHECKOUT", "")  # set by ./bench
+        commit = revision() or (_commit(Path(checkout)) if checkout else "")
+        return (
+            f"bench {version()}, revision {commit or 'unknown (changed files or other inputs)'}, package set {packages}"
+        )
     try:
         installed = distribution("pgbed")
     except PackageNotFoundError:
-        return f"{_of_source()}, no package set (not built by Nix)"
+        number = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
+        return (
+            f"bench {number}, revision {_commit(SOURCE) or 'unknown (no git here)'}, no package set (not built by Nix)"
+        )
     installer = (installed.read_text("INSTALLER") or "an installer").strip()
     origin = json.loads(installed.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id")
@@ -31,15 +38,9 @@ def version_line() -> str:
     return visible(f"bench {version()}, installed by {installer}, {where}, no package set (not built by Nix)")
 
 
-def _of_source() -> str:
-    number = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
+def _commit(checkout: Path) -> str:
     try:
-        commit = git(SOURCE, "rev-parse", "HEAD", failing=True).strip()
-        changed = bool(commit and git(SOURCE, "status", "--porcelain"))
+        commit = git(checkout, "rev-parse", "HEAD", failing=True).strip()
+        return f"{commit} with changes" if commit and git(checkout, "status", "--porcelain") else commit
     except UserError:
-        commit, changed = "", False
-    return f"bench {number}, {_named(commit, 'no git here')}{' with changes' if changed else ''}"
-
-
-def _named(commit: str, otherwise: str) -> str:
-    return f"revision {commit}" if commit else f"revision unknown ({otherwise})"
+        return ""

@@ -18,14 +18,14 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PGBED_PACKAGES", "PGBED_REVISION"):
+    for name in ("PGBED_CHECKOUT", "PGBED_PACKAGES", "PGBED_REVISION"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_a_wrapper_names_the_revision_and_the_package_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_PACKAGES", "nixpkgs 25.11.20260510.8fd9daa")
     assert version_line().endswith(
-        ", revision unknown (built from changed files), package set nixpkgs 25.11.20260510.8fd9daa"
+        ", revision unknown (changed files or other inputs), package set nixpkgs 25.11.20260510.8fd9daa"
     )
     monkeypatch.setenv("PGBED_REVISION", "540265a9")
     assert ", revision 540265a9, package set nixpkgs" in version_line()
@@ -72,6 +72,9 @@ def test_a_source_tree_is_what_git_says_of_it(tmp_path: Path, monkeypatch: pytes
     assert version_line() == f"bench 7.6, revision {commit}, no package set (not built by Nix)"
     (tmp_path / "new").touch()
     assert f"revision {commit} with changes, no" in version_line()
+    monkeypatch.setenv("PGBED_PACKAGES", "hostpkgs")
+    monkeypatch.setenv("PGBED_CHECKOUT", str(tmp_path))
+    assert version_line().endswith(f"revision {commit} with changes, package set hostpkgs")
 
 
 def test_the_number_stands_in_one_place_and_every_licence_of_what_is_bundled_is_named() -> None:
