@@ -77,6 +77,7 @@ NOT_PLANNED = {
     "--probes sched": "needs root: tests/probes has these probes",
     "--preset planner-delete": "needs root: tests/probes has its probe",
     "postgresql://": "these servers are made up: tests/engine/run has some",
+    "host=db1": "these servers are made up: tests/engine/run has some",
 }
 OTHER_PROGRAMS = {
     "./check": "runs this test",
@@ -120,7 +121,7 @@ def documented() -> dict[str, Documented]:
     """The arguments of each command line, with the place of the first one."""
     lines: dict[str, Documented] = {}
     for page in PAGES:
-        text = page.read_text()
+        text = re.sub(r" \\\n +", " ", page.read_text())  # a command of several lines
         for pattern in (LINE, SPAN):
             for found in pattern.finditer(text):
                 place = f"{page.relative_to(HOME)}:{text.count(chr(10), 0, found.start()) + 1}"

@@ -194,8 +194,10 @@ def _realised(
     if at_hand is None and (entry.own or not label.plain):
         return _compiled_entry(label, entry, on_progress, roots)
     if entry is not label.origin:
-        missing = "its source tarball is not available (BENCH_TARBALLS)"
-        on_progress(f"{label.name}: {missing}; using {entry.label} instead")
+        on_progress(
+            f"{label.name}: its source cannot be fetched here; using {entry.label}, compiled by others (BENCH_TARBALLS "
+            "names a folder of sources)"
+        )
     digest = nix.store_hash(Path(entry.out)) if label.named else None
     link = roots / (f"{LINK}{digest}" if digest else entry.attr) if roots is not None else None
     prefix = at_hand or nix.realise(entry.label, entry.drv, on_progress, link)
