@@ -145,8 +145,8 @@ def test_source_not_at_hand_is_replaced_by_its_prebuilt_and_labelled_so(servers:
     assert build.label == "17.0-prebuilt-builtin"
     assert build.provenance == "prebuilt"
     assert said == [
-        "17.0-builtin: its source cannot be fetched here; using 17.0-prebuilt-builtin, compiled by others (BENCH_TARBALLS "
-        "names a folder of sources)"
+        "17.0-builtin: its source cannot be fetched here; using 17.0-prebuilt-builtin, compiled by others "
+        "(BENCH_TARBALLS names a folder of sources)"
     ]
 
 
