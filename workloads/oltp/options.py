@@ -29,7 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ()
     seconds: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
-        about("Length of each test.", metavar="S", unit="s"),
+        about("Length of each test; scans take three times as long.", metavar="S", unit="s"),
     ] = 10
     pause_seconds: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)],

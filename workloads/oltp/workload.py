@@ -38,6 +38,7 @@ ROUGH_ROWS_PER_S = 200_000.0
 ROW_BYTES, CLUSTER_BYTES = 280, 64 << 20
 WRITTEN = 1.5  # growth of tables whose rows are replaced
 SLICED_SECONDS = 3  # of each server, by default
+SCAN_TIMES = 3  # as long as the others: a scan fills a slice or more, and intervals need twenty pairs of slices
 CHECKPOINT = "CHECKPOINT"
 
 
@@ -140,7 +141,8 @@ def _steps(tests: Sequence[Test], options: Options) -> Iterator[dict[str, Any]]:
     for test in tests:
         if before is not None and before.writes and not test.writes:
             yield vacuum(f"{VACUUM}.writes")
-        yield {"name": test.name, "kind": test.group, "seconds": options.seconds}
+        times = SCAN_TIMES if test.group == "scan" else 1
+        yield {"name": test.name, "kind": test.group, "seconds": options.seconds * times}
         before = test
 
 

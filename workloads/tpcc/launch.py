@@ -18,7 +18,7 @@ from workloads.pgbench.scripts import timed
 from workloads.tpcc.conditions import conditions, schema
 from workloads.tpcc.spec import CAPACITY, CHECK, INIT, TpccSpec
 
-SETTLE = ("VACUUM (FREEZE, ANALYZE)", "CHECKPOINT")
+VACUUM = "VACUUM (FREEZE, ANALYZE)"
 
 
 def _run(spec: TpccSpec, page: Page) -> None:
@@ -38,7 +38,8 @@ def _run(spec: TpccSpec, page: Page) -> None:
 
 
 def _initialize(spec: TpccSpec, folder: Path, session: Session) -> None:
-    for statement in (*schema(spec.options.pgbench_scale, spec.rows_seed), *SETTLE):
+    settle = (VACUUM, "CHECKPOINT") if spec.checkpoint else (VACUUM,)
+    for statement in (*schema(spec.options.pgbench_scale, spec.rows_seed), *settle):
         session.execute(statement)
     for script in spec.scripts:
         run_once(spec, folder, script, session.check)

@@ -114,6 +114,7 @@ class TpccLike:
             log_every=1,
             log_by_line=False,
             seed=seed_of(place.seed, step.name, place.repeat),
+            checkpoint=place.checkpoint,
             rows_seed=place.seed,
         )
         return Launch((sys.executable, "-m", "workloads.tpcc.launch"), msgspec.json.encode(spec).decode())

@@ -47,7 +47,7 @@ def test_a_launch_gets_the_step_of_its_plan() -> None:
     place = Place(dsn="dbname=ib", page_fd=3, seed=5, repeat=1, folder="/tmp", data_folder="")
     launch = WORKLOAD.launch(record, steps["scan"], place)
     spec = msgspec.json.decode(launch.stdin, type=StepSpec)
-    assert spec.step == {"name": "scan", "kind": "scan", "seconds": 10} and spec.options.rows == 5000
+    assert spec.step == {"name": "scan", "kind": "scan", "seconds": 30} and spec.options.rows == 5000
 
 
 def test_what_cannot_be_is_refused_in_a_line() -> None:
