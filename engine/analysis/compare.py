@@ -63,7 +63,7 @@ def compare(
         pairs=max((ratio.pairs for ratio in ratios), default=0),
         kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
         workload=_workload(cells.runs[0]),
-        builds=tuple(RunBuild(run=run.name, **asdict(build)) for run in cells.runs for build in run.manifest.builds),
+        builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,
         answer=answer(cells, ratios),
         design=cells.runs[0].manifest.design,

@@ -19,6 +19,7 @@ from engine.builds import derivation, nix, source_tree
 from engine.builds.contrib import CONTRIB, lacks
 from engine.builds.derivation import Change, Derived, Folder
 from engine.core.errors import UserError, unknown
+from engine.core.model import Extension
 from engine.core.record import converted, parsed
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
@@ -28,9 +29,10 @@ VERSION = re.compile(r"^\s*default_version\s*=\s*'([\w.+-]{1,40})'", re.M)
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of an extension that nixpkgs has: `drv` fetches it to `path`."""
+    """The source of an extension that nixpkgs has: `drv` fetches it to `path`; `control` is its name in SQL."""
 
     name: str
+    control: str
     version: str
     drv: str
     path: str
@@ -66,12 +68,12 @@ def check(build: str, word: str, major: int, compiled: bool) -> None:
         )
 
 
-def check_contrib(build: str, names: Sequence[str], prefix: Path) -> None:
-    """Raise UserError for a contrib extension that a server at hand came without."""
-    for name in names:
-        folders = (prefix / "share", prefix / "lib")
-        if not any(path for folder in folders for file in _files_of(name) for path in folder.rglob(file)):
-            raise UserError(f"build '{build}': the server in {prefix} came without the extension {name}")
+def of_contrib(build: str, name: str, prefix: Path) -> Extension:
+    """An extension of contrib in a server that is there. Raises UserError if it came without."""
+    has_control = any((prefix / "share").rglob(f"extension/{name}.control"))
+    if not has_control and not any((prefix / "lib").rglob(f"{name}.so")):
+        raise UserError(f"build '{build}': the server in {prefix} came without the extension {name}")
+    return Extension(name if has_control else "", f"{name} of contrib")
 
 
 def is_contrib(word: str) -> bool:
@@ -80,45 +82,46 @@ def is_contrib(word: str) -> bool:
 
 def added(
     build: str, words: Sequence[str], server: Derived, compiled: Derived, title: str
-) -> tuple[Derived, tuple[str, ...]]:
-    """The server with extensions, still to be built, and for the record what they are, in the label's order.
+) -> tuple[Derived, tuple[Extension, ...]]:
+    """The server with what is not of contrib, still to be built, and what that is.
 
     `compiled` is the server that was compiled, of which `server` may be a layout; `title` names the derivation.
     Raises UserError.
     """
-    with_all, records = server, list[str]()
+    with_all, found = server, list[Extension]()
     for word in words:
-        name, is_tree, path = word.partition("=")
         if is_contrib(word):
-            records.append(f"{name} of contrib")
             continue
+        name, is_tree, path = word.partition("=")
         change = Change(
             name=f"postgresql-{title}",
             env={"server": with_all.out, "headers": compiled.dev},
             inputs=((with_all.drv, "out"), (compiled.drv, "dev")),
         )
         if is_tree:
-            with_all, record = _of_tree(build, name, path, change)
+            with_all, extension = _of_tree(build, name, path, change)
         else:
             source = _known(build, name)
             env, inputs = {**change.env, "src": source.path}, (*change.inputs, (source.drv, "out"))
             with_all = derivation.derive(_table().drv, replace(change, env=env, inputs=inputs))
-            record = f"{name} {source.version}, nixpkgs' source {nix.store_hash(Path(source.path))}"
-        records.append(record)
-    return with_all, tuple(records)
+            title = f"{name} {source.version}, nixpkgs' source {nix.store_hash(Path(source.path))}"
+            extension = Extension(source.control, title)
+        found.append(extension)
+    return with_all, tuple(found)
 
 
-def _of_tree(build: str, name: str, path: str, change: Change) -> tuple[Derived, str]:
-    folder, version = _tree(build, name, path)
+def _of_tree(build: str, name: str, path: str, change: Change) -> tuple[Derived, Extension]:
+    folder, control, version = _tree(build, name, path)
     state = source_tree.state_of(build, folder)
     files = Folder(folder, tuple(source_tree.files_in(folder)))
     derived = derivation.derive(_table().drv, replace(change, folder=files))
     title = " ".join(filter(None, (name, version)))
-    return derived, f"{title}, {source_tree.title(*state)}, files {nix.store_hash(Path(derived.source))}"
+    of = f"{title}, {source_tree.title(*state)}, files {nix.store_hash(Path(derived.source))}"
+    return derived, Extension(control, of)
 
 
-def _tree(build: str, name: str, place: str) -> tuple[Path, str]:
-    """The folder of a source tree, and the version that its control file states, if any. Raises UserError."""
+def _tree(build: str, name: str, place: str) -> tuple[Path, str, str]:
+    """The folder of a source tree, its extension's name, and the version that its control file states, if any."""
     folder = Path(place).expanduser().resolve()
     where = f"build '{build}': extension {name}: {folder}"
     if not folder.is_dir():
@@ -126,11 +129,16 @@ def _tree(build: str, name: str, place: str) -> tuple[Path, str]:
     makefile = next((folder / each for each in MAKEFILES if (folder / each).is_file()), None)
     if makefile is None or "PGXS" not in makefile.read_text(errors="replace"):
         raise UserError(f"{where} has no Makefile that uses PGXS, PostgreSQL's build system for extensions")
-    control = next((file for each in CONTROLS for file in sorted(folder.glob(each))), None)
-    if control is None:
+    controls = [file for each in CONTROLS for file in sorted(folder.glob(each))]
+    if not controls:
         raise UserError(f"{where} has no control file ({name}.control), so CREATE EXTENSION would not find it")
+    control = next((file for file in controls if _stem(file) == name), controls[0])
     version = VERSION.search(control.read_text(errors="replace"))
-    return folder, version[1] if version else ""
+    return folder, _stem(control), version[1] if version else ""
+
+
+def _stem(control: Path) -> str:
+    return control.name.partition(".control")[0]
 
 
 def _known(build: str, name: str) -> _Source:
@@ -145,10 +153,6 @@ def _known(build: str, name: str) -> _Source:
             f"machine's own tools: name it as +{name}=PATH"
         )
     raise UserError(f"build '{build}': {unknown('extension', name, (*CONTRIB, *table.names))}; {how}")
-
-
-def _files_of(name: str) -> tuple[str, ...]:
-    return f"{name}.control", f"{name}.so"
 
 
 def _table() -> _Table:

@@ -218,8 +218,8 @@ def _realised(
 def _with_contrib(build: Build, label: Label) -> Build:
     if not label.extensions:
         return build
-    extensions.check_contrib(label.name, label.extensions, Path(build.prefix))
-    return replace(build, extensions=tuple(f"{name} of contrib" for name in label.extensions))
+    of_contrib = (extensions.of_contrib(label.name, word, Path(build.prefix)) for word in label.extensions)
+    return replace(build, extensions=tuple(of_contrib))
 
 
 # -- servers that are compiled here --------------------------------------------------------------------------------
@@ -284,9 +284,9 @@ def _compiled(
     link = roots / f"{LINK}{nix.store_hash(Path(derived.out))}" if roots is not None else None
     prefix = nix.realise(label.name, derived.drv, on_progress, link, visible_to_build=ccache)
     build = _described(Build(label.name, version, str(prefix), nix.store_hash(prefix) or "", "source"))
-    contrib = tuple(filter(extensions.is_contrib, label.extensions))
-    extensions.check_contrib(label.name, contrib, prefix)
-    return replace(build, extensions=added)
+    contrib = filter(extensions.is_contrib, label.extensions)
+    of_contrib = (extensions.of_contrib(label.name, word, prefix) for word in contrib)
+    return replace(build, extensions=(*of_contrib, *added))
 
 
 def _described(build: Build) -> Build:

@@ -26,6 +26,14 @@ def workload_title(workload: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Extension:
+    """An extension that a label names: `name` as CREATE EXTENSION has it, "" if it is a library only; its source."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class Build:
     """A PostgreSQL server: binaries and how its cluster is initialised.
 
@@ -34,7 +42,7 @@ class Build:
     store path, or the sha256 of `bin/postgres` for a local install. `provenance` is `source`, `prebuilt`, `local`, or
     `external`: an external server, at `server`, without `prefix`, whose `digest` identifies the cluster and its
     version. `initdb_args` are added to every `initdb`. `source` identifies a tree or revision: its commit, and the hash
-    of uncommitted changes. `extensions` are those that the label names, each with its version and source.
+    of uncommitted changes. `extensions` are those that the label names; they are made in each database.
     """
 
     label: str
@@ -48,7 +56,7 @@ class Build:
     initdb_args: tuple[str, ...] = ()
     server: str = ""  # where to connect to, without a password
     source: str = ""
-    extensions: tuple[str, ...] = ()
+    extensions: tuple[Extension, ...] = ()
 
     @property
     def external(self) -> bool:

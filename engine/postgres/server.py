@@ -234,10 +234,17 @@ class Server:
         }
 
     def create_database(self, name: str = DATABASE) -> None:
-        """Create a database for the workload; template1 gets pgstattuple first if this build ships it."""
+        """Create a database for the workload, with the build's extensions, and pgstattuple if this build ships it."""
         with self.connect("template1") as connection:
             if connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'pgstattuple'").fetchone():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+            for extension in filter(None, (each.name for each in self.build.extensions)):
+                create = sql.SQL("CREATE EXTENSION IF NOT EXISTS {} CASCADE").format(sql.Identifier(extension))
+                try:
+                    connection.execute(create)
+                except psycopg.Error as error:
+                    words = " ".join(str(error).split())
+                    raise ServerError(f"{self.build.label}: extension {extension}: {words}") from None
         with self.connect("postgres") as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 

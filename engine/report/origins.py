@@ -65,15 +65,16 @@ def comparability(comparison: Comparison) -> Section:
 
 
 def builds(comparison: Comparison) -> Section:
-    section = Section("Builds", ("", "version", "origin", "digest", "compiler", "flags", "patches"))
+    section = Section("Builds", ("", "version", "origin", "digest", "compiler", "flags", "patches", "extensions"))
     seen = set[tuple[str, str]]()
     for build in comparison.builds:
         if (build.label, build.digest) not in seen:
             seen.add((build.label, build.digest))
             initdb = f"; initdb {' '.join(build.initdb_args)}" if build.initdb_args else ""
             patches = ", ".join(build.patches) or "none"
+            extensions = "; ".join(extension.title for extension in build.extensions) or "none"
             section.add(build.label, build.version, build.provenance + initdb, build.digest, build.compiler,
-                        build.flags, patches)  # fmt: skip
+                        build.flags, patches, extensions)  # fmt: skip
     return section
 
 

@@ -7,10 +7,10 @@ JSON Schema. Keys are only ever added. Null stands where there is no value; NaN 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from statistics import median
-from typing import Literal
+from typing import Literal, Self
 
 from engine.core.model import Build, Subject, baseline
 from engine.results.cell_step import CellStep
@@ -210,6 +210,10 @@ class RunBuild(Build):
     """A build as one run had it."""
 
     run: str = ""
+
+    @classmethod
+    def of(cls, run: str, build: Build) -> Self:
+        return cls(run=run, **{each.name: getattr(build, each.name) for each in fields(build)})
 
 
 @dataclass(frozen=True, slots=True)

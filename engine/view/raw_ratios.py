@@ -59,7 +59,7 @@ def measured(run: Path) -> Comparison | None:
         pairs=len({cell.repeat for cell, _ in steps}),
         kernels=(),
         workload=workload,
-        builds=tuple(RunBuild(run=manifest.run, **asdict(build)) for build in manifest.builds),
+        builds=tuple(RunBuild.of(manifest.run, build) for build in manifest.builds),
         spreads=(),
         comparability=(),
         answer=tuple(Answer(subject.name, NOT_JUDGED) for subject in subjects[1:]),

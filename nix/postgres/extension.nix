@@ -50,7 +50,7 @@ stdenv.mkDerivation {
     mkdir -p "$out"
     cp -r "$server/." "$out"
     chmod -R u+w "$out"
-    cp -r "$headers/." "$out"
+    tar -C "$headers" --exclude=./lib/backend -c . | tar -C "$out" -x
     chmod -R u+w "$out"
     (cd "$out" && find share lib -name '*.control' -o -name '*.so' | sort) > of-server
     pgxs="PG_CONFIG=$out/bin/pg_config CC=gcc with_llvm=no"
@@ -62,9 +62,8 @@ stdenv.mkDerivation {
   installPhase = ''
     runHook preInstall
     make -s $pgxs install
-    (cd "$headers" && find . ! -type d) | while read -r file; do rm -f "$out/$file"; done
-    (cd "$headers" && find . -mindepth 1 -depth -type d) \
-      | while read -r folder; do rmdir --ignore-fail-on-non-empty "$out/$folder"; done
+    (cd "$headers" && find . -type f -print0) | (cd "$out" && xargs -0 rm -f)
+    (cd "$headers" && find . -depth -type d -print0) | (cd "$out" && xargs -0 rmdir 2> /dev/null) || true
     (cd "$out" && find share lib -name '*.control' -o -name '*.so' | sort) | comm -13 of-server - > of-extension
     grep '\.control$' of-extension || { echo "installs no control file"; exit 1; }
     runHook postInstall

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+
+DEFAULT = re.compile(r"\$\{\w+:-(.*)\}")
 
 
 def wrapper_environment() -> dict[str, str]:
@@ -15,7 +18,10 @@ def wrapper_environment() -> dict[str, str]:
     if not wrapper or shutil.which("nix") is None:
         pytest.skip("needs Nix and the built application (PGBED_BENCH): run ./check")
     lines = (Path(wrapper).parents[1] / "share" / "pgbed" / "environment").read_text().splitlines()
-    return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    # As a shell reads ${NAME:-VALUE}.
+    usual = {name: DEFAULT.fullmatch(value) for name, value in settings.items()}
+    return settings | {name: os.environ.get(name) or found[1] for name, found in usual.items() if found}
 
 
 def as_wrapped(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, str]:

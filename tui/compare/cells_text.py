@@ -93,7 +93,8 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     if build is not None:
         patches = f", patches {', '.join(build.patches)}" if build.patches else ""
         origin = build.source or build.provenance
-        made = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}"
+        extensions = "".join(f", with {extension.title}" for extension in build.extensions)
+        made = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}{extensions}"
         lines += folded(f"{made}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
     return lines
 

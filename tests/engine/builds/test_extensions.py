@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from engine.analysis.compare import compare
 from engine.builds import extensions, resolve
+from engine.builds.nix import BuildFailed
 from engine.core.errors import UserError
+from engine.core.model import Extension
+from engine.journal.manifest import read_manifest
+from engine.report import origins
+from tests.support.benchcall import Bench
+from tests.support.compiled import compiled_here
+from tests.support.realnix import as_wrapped
 from tests.support.smallextension import make_extension
+
+VERSIONS = {"old": 1, "new": 4}  # how often each counts
+LITTLE = ("--pgbench-scale", "1", "--clients", "1", "--seconds", "1", "--repeats", "1", "--warmup-seconds", "0",
+          "--set", "shared_buffers=32MB", "--probes", "none")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +65,8 @@ def test_an_extension_of_a_tree_needs_a_server_that_is_compiled_here(tmp_path: P
 
 def test_contrib_comes_with_every_server() -> None:
     (build,) = resolve.resolve(["16.3-prebuilt+pg_trgm+auto_explain"], lambda _: None)
-    assert (build.label, build.extensions) == (
-        "16.3-prebuilt-pg_trgm-auto_explain",
-        ("pg_trgm of contrib", "auto_explain of contrib"),
-    )
+    assert build.label == "16.3-prebuilt-pg_trgm-auto_explain"
+    assert build.extensions == (Extension("pg_trgm", "pg_trgm of contrib"), Extension("", "auto_explain of contrib"))
     assert build.prefix == str((Path(os.environ["PGBED_SERVERS"]) / "16.3-prebuilt").resolve())
     with pytest.raises(UserError, match="went with PostgreSQL 17, and this is 18"):
         resolve.check(["18.6-prebuilt+adminpack"])
@@ -65,4 +77,63 @@ def test_contrib_comes_with_every_server() -> None:
 def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
     (tmp_path / "share").mkdir()
     with pytest.raises(UserError, match=f"the server in {tmp_path} came without the extension pg_trgm"):
-        extensions.check_contrib("b", ["pg_trgm"], tmp_path)
+        extensions.of_contrib("b", "pg_trgm", tmp_path)
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("label", compiled_here())
+def test_two_versions_of_an_extension_are_compared(
+    label: str, bench: Bench, new_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_wrapped(monkeypatch, tmp_path)
+    builds = [f"{name}={label}+v={make_extension(tmp_path / name, times)}+pg_trgm" for name, times in VERSIONS.items()]
+    script = new_folder() / "counting.sql"
+    script.write_text("SELECT counted(200000), similarity('a', 'b');\n")
+    done = bench("--pg", ",".join(builds), "--workload", f"pgbench:{script}", *LITTLE)
+    assert done.returncode == 0, done.stderr
+    old, new = read_manifest(bench.run).builds
+    assert old.extensions[0] == Extension("pg_trgm", "pg_trgm of contrib") and old.digest != new.digest
+    titles = [build.extensions[1].title for build in (old, new)]
+    assert all(title.startswith("v 1.0, a tree outside git, files ") for title in titles) and titles[0] != titles[1]
+    comparison = json.loads(bench("compare", "--json").stdout)
+    (ratio,) = (each for each in comparison["ratios"] if each["step"] == "script.c1" and each["metric"] == "rate_per_s")
+    assert 0.15 < ratio["ratio"] < 0.5
+    reported = origins.builds(compare([bench.run])).rows
+    assert any(titles[1] in cells[-1] for cells, _ in reported), "and the report says so"
+    closure = subprocess.run(["nix-store", "-qR", new.prefix], capture_output=True, text=True, check=True).stdout
+    assert f"postgresql-{label}\n" in closure and "-dev" not in closure
+    assert not (Path(new.prefix) / "include").exists()
+
+
+FOREIGN = """
+#include "postgres.h"
+#include "fmgr.h"
+extern PGDLLEXPORT const Pg_magic_struct *Pg_magic_func(void);
+const Pg_magic_struct *
+Pg_magic_func(void)
+{
+    static Pg_magic_struct data = PG_MODULE_MAGIC_DATA;
+    data.version = 1000;
+    return &data;
+}
+"""
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("label", compiled_here())
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (FOREIGN, "incompatible library .*counting.so.*: version mismatch"),
+        ("int x = nothing;\n", r"counting\.c:1:9: error: .*nothing"),
+    ],
+)
+def test_what_does_not_become_an_extension_shows_the_last_words(
+    label: str, source: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_wrapped(monkeypatch, tmp_path)
+    tree = make_extension(tmp_path / "bad")
+    (tree / "counting.c").write_text(source)
+    with pytest.raises(BuildFailed, match=message) as raised:
+        resolve.resolve([f"{label}+bad={tree}"], lambda _: None, tmp_path / "roots")
+    assert "\n" not in str(raised.value) and not list((tmp_path / "roots").glob("*"))

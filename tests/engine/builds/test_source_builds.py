@@ -13,6 +13,7 @@ from engine.builds.nix import BuildFailed
 from engine.core.errors import UserError
 from engine.core.model import Build
 from tests.support import smalltree
+from tests.support.compiled import compiled_here
 from tests.support.realnix import as_wrapped
 
 pytestmark = pytest.mark.outside
@@ -147,6 +148,17 @@ def test_what_cannot_be_built_is_one_line(tree: Path, spec: str, message: str, t
     with pytest.raises(UserError, match=message) as raised:
         resolve.check([spec.format(tree)])
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("label", compiled_here())
+def test_a_layout_is_linked_of_the_same_objects(label: str, build: Callable[[str], Build]) -> None:
+    def symbols(made: Build) -> list[str]:
+        listed = ("nm", "--numeric-sort", "--format=posix", Path(made.prefix) / "bin" / "postgres")
+        return [line.split()[0] for line in subprocess.run(listed, capture_output=True, text=True).stdout.splitlines()]
+
+    one, other = (symbols(build(f"{label}:layout{number}")) for number in (1, 2))
+    assert one != other and sorted(one) == sorted(other) and len(one) > 10_000
+    assert build(f"a={label}:layout1").flags.startswith("layout 1, CFLAGS=")
 
 
 def test_a_known_build_under_another_name_is_kept_for_a_run_that_goes_on(
