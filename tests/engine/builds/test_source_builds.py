@@ -99,6 +99,22 @@ def test_a_tree_outside_git_is_known_by_its_files(tmp_path: Path, build: Callabl
     assert found.source.startswith("a tree outside git, files ")
 
 
+def test_what_is_built_again_is_the_same_bit_by_bit(tree: Path, build: Callable[[str], Build]) -> None:
+    """The recipe alone adds nothing that differs; tests/rebuild.sh asks that of whole servers."""
+
+    def differences(of: Build) -> str:
+        derived = subprocess.run(
+            ["nix-store", "--query", "--deriver", of.prefix], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        again = ["nix-store", "--realise", "--check", derived, "--option", "substituters", "", "--option", "sandbox"]
+        return subprocess.run([*again, "false"], capture_output=True, text=True, check=False).stderr
+
+    assert "error" not in differences(build(f"mine={tree}"))
+    replaced(tree / "Makefile", "include config.mk", "include config.mk\nCFLAGS += -DNOW=1$(shell date +%N)")
+    replaced(tree / "src/backend/postgres.c", "return 0;", 'printf("%d", NOW);\n    return 0;')
+    assert "may not be deterministic" in differences(build(f"mine={tree}"))
+
+
 def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
     replaced(tree / "src/backend/postgres.c", "return 0;", "return nothing;")
     said: list[str] = []
