@@ -394,9 +394,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "sla": sla(kind, totals),
         "saturated": saturated(totals),
         "spill_over_share": spill_over_share(totals),
-        "executions": converted(
-            totals.report.get("plans", []), tuple[Execution, ...], "a step's totals: report: plans"
-        ),
+        "executions": _executions(totals),
         "statements": converted(
             totals.report.get("statements", []), tuple[StatementTime, ...], "a step's totals: report: statements"
         ),
@@ -404,6 +402,26 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
             totals.report.get("scripts", []), tuple[ScriptTimes, ...], "a step's totals: report: scripts"
         ),
     }
+
+
+def _executions(totals: StepTotals) -> tuple[Execution, ...]:
+    """Of a step of one statement also their mean, if pg_stat_statements counted them."""
+    found = converted(totals.report.get("plans", []), tuple[Execution, ...], "a step's totals: report: plans")
+    counted = totals.probes.get("statements", {}).get("planstats", {})  # see `engine.tracing.planstats`
+    calls, plans = counted.get("calls", 0), counted.get("plans", 0)
+    if len(found) != 1 or not calls or "rows" not in counted:
+        return found
+    mean = Execution(
+        found[0].statement,
+        by="pg_stat_statements",
+        planning_ms=counted["plan_us"] / 1000 / plans if plans else None,
+        execution_ms=counted["exec_us"] / 1000 / calls,
+        rows=counted["rows"] / calls,
+        hit=counted["hit"] / calls,
+        read=counted["read"] / calls,
+        wal_bytes=counted["wal_bytes"] / calls,
+    )
+    return (*found, mean)
 
 
 def _per(value: float, divisor: float) -> float | None:

@@ -91,21 +91,23 @@ class StatementTime:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a statement, with its planning apart, as EXPLAIN (ANALYZE, BUFFERS) counted it before the step.
+    """One execution of a statement, with its planning apart.
 
+    `by` is EXPLAIN, which counted one before the step, or pg_stat_statements, for the mean of all in the step.
     `chosen` is the plan that the server chose, custom or generic; empty without parameters. Buffers (`hit`, `read`) are
     pages of 8 kB. Null where nothing was executed.
     """
 
     statement: str
+    by: str = "EXPLAIN"
     shape: str = ""
     chosen: str = ""
     planning_ms: float | None = None
     execution_ms: float | None = None
     rows: float | None = None
-    hit: int | None = None
-    read: int | None = None
-    wal_bytes: int | None = None
+    hit: float | None = None
+    read: float | None = None
+    wal_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from workloads.base import (
     Written,
 )
 from workloads.options import given, options_of
-from workloads.own import observed, statements, template
+from workloads.own import observed, scripts, statements, template
 from workloads.own.data import Data, of_dump, of_schema, surveyed
 from workloads.own.options import SLICED_SECONDS, Options, recorded
 from workloads.own.spec import DATA, MIX, PLANS, ROLE, Spec
@@ -39,7 +39,7 @@ PG_RESTORE, PG_DUMP = "pg_restore", "pg_dump"
 SHAPE = ("clients", "seconds", "top")
 FILES = ("dump", "schema", "rows_from", "template", "statements", "from_pg_stat_statements", "params")
 CLUSTER_BYTES = 64 << 20
-PACKED = 6  # an archive is compressed, and indexes are not in it
+PACKED = 10  # an archive is compressed, and indexes are not in it
 PLAIN = 2.5
 RESTORED_BYTES_PER_S = 10e6
 TRIED_S = 3.0  # before a step's clock starts
@@ -53,26 +53,31 @@ class Own:
 
     def plan(self, options: Options) -> Plan:
         data = _data(options)
-        found, left_out = _statements(options)
+        folder = Path(options.statements).expanduser() if options.statements else None
+        planned = scripts.plan(folder, options) if folder and folder.is_dir() else {}
+        found, left_out = _statements(options) if not planned else ((), ())
         if options.mix and options.plans_only:
             raise ValueError("--mix and --plans-only: choose one")
         kind = PLANS if options.plans_only else MIX if options.mix else ""
         names = [kind] if kind else [each.name for each in found]
         record: dict[str, Any] = {
             "name": self.name,
-            "title": f"{data.name}, {len(found)} statement{'' if len(found) == 1 else 's'}",
+            "title": f"{data.name}, {_amount(found, planned)}",
             "clients": options.clients,
             "steps": [
                 {"name": DATA, "kind": DATA},
+                *(scripts.step_record(name, own) for name, own in planned.items()),
                 *({"name": name, "kind": kind or ROLE, "clients": options.clients, "seconds": options.seconds}
-                  for name in names),
+                  for name in names if not planned),
             ],
             "options": {name: value for name, value in given(options).items() if name not in FILES},
             "data": msgspec.to_builtins(data),
             "statements": [msgspec.to_builtins(each) for each in found],
+            "scripts": planned,
             "left_out": [list(each) for each in left_out],
         }  # fmt: skip
-        programs = (*([PG_RESTORE] if data.archive else []), *([PG_DUMP] if data.template else []))
+        wanted = {PG_RESTORE: data.archive, PG_DUMP: bool(data.template), scripts.PGBENCH: bool(planned)}
+        programs = tuple(name for name, needed in wanted.items() if needed)
         return Plan(
             record,
             programs=programs,
@@ -82,6 +87,7 @@ class Own:
 
     def check(self, record: Record) -> None:
         _recorded(record)
+        scripts.check(record.get("scripts", {}), record.get("programs", {}))
 
     def survey(self, record: Record, folder: str) -> dict[str, Any]:
         """See `workloads.base.Surveying`."""
@@ -96,7 +102,7 @@ class Own:
 
     def written(self, record: Record) -> Written:
         text = "\n\n".join(f"-- name: {each.name}\n{each.sql};" for each in _recorded(record))
-        return Written({"statements.sql": text})
+        return Written({"statements.sql": text} if text else scripts.texts(record.get("scripts", {})))
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
@@ -111,7 +117,9 @@ class Own:
                 makes_files=True,
             ),
             *(
-                Step(
+                scripts.step(step, record["scripts"])
+                if step["kind"] == scripts.KIND
+                else Step(
                     name=step["name"],
                     kind=step["kind"],
                     record=step,
@@ -131,6 +139,8 @@ class Own:
         return Maintenance()
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
+        if step.kind == scripts.KIND:
+            return scripts.launch(record, step, place)
         every = _recorded(record)
         known = {each.name: each for each in every}
         spec = Spec(
@@ -159,7 +169,7 @@ class Own:
 
     def identity(self, record: Record) -> dict[str, Any]:
         options, data = recorded(record), _of(record)
-        text = msgspec.json.encode(_recorded(record))
+        text = msgspec.json.encode((_recorded(record), scripts.texts(record.get("scripts", {}))))
         values = {
             option.name: getattr(options, option.name)
             for option in options_of(Options)
@@ -200,6 +210,11 @@ def _statements(options: Options) -> tuple[tuple[Statement, ...], tuple[observed
     if not options.statements:
         raise ValueError("no statements: give --statements FILE.sql, or --from-pg-stat-statements DSN|FILE.csv")
     return statements.read(Path(options.statements).expanduser()), ()
+
+
+def _amount(found: tuple[Statement, ...], planned: Record) -> str:
+    count, what = (len(planned), "script") if planned else (len(found), "statement")
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _recorded(record: Record) -> tuple[Statement, ...]:

@@ -4,40 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.report.tables.section import Notes, Section, number
+from engine.report.tables.section import Notes, Row, Section, number
 from engine.results.comparison import Comparison, middle
 from engine.results.plan_change import PlanChange, PlanningRatio
 
+COUNTED = {"EXPLAIN": "one", "pg_stat_statements": "all"}
 MOST_PLANS = 20  # side by side
-COLUMNS = ("planning\nms", "execution\nms", "rows", "buffers\nhit", "buffers\nread", "WAL\nbytes", "plan")
+COLUMNS = ("planning\nms", "execution\nms", "rows", "buffers\nhit", "buffers\nread", "WAL\nbytes", "plan", "of")
 FIGURES = ("planning_ms", "execution_ms", "rows", "hit", "read", "wal_bytes")
 
 
 def executions(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """One execution of each statement, as EXPLAIN counted it: medians of cells."""
-    section = Section(
-        "One execution with its planning apart, by EXPLAIN (medians of cells)", ("statement and build", *COLUMNS)
-    )
+    """One execution of each statement, as EXPLAIN or pg_stat_statements counted it: medians of cells."""
+    title = "One execution, its planning apart (of one: EXPLAIN, of all: pg_stat_statements)"
+    section = Section(title, ("statement and build", *COLUMNS))
     for step in comparison.steps:
-        names = dict.fromkeys(
-            each.statement for cell in comparison.cells if cell.step == step for each in cell.executions
-        )
-        for statement in names:
-            rows = []
-            for name in comparison.names:
-                found = [
-                    each for cell in comparison.of(name, step) for each in cell.executions
-                    if each.statement == statement and each.execution_ms is not None
-                ]  # fmt: skip
-                if found:
-                    values = (
-                        middle([value for each in found if (value := getattr(each, figure)) is not None])
-                        for figure in FIGURES
-                    )
-                    chosen = "/".join(sorted({each.chosen for each in found if each.chosen}))
-                    rows.append(((f"  {name}", *map(number, values), chosen), ""))
+        every = [each for cell in comparison.cells if cell.step == step for each in cell.executions]
+        for statement in dict.fromkeys(each.statement for each in every if each.execution_ms is not None):
+            rows = [
+                row
+                for by in dict.fromkeys(each.by for each in every)
+                for name in comparison.names
+                for row in _execution(comparison, name, step, statement, by)
+            ]
             section.add_step(statement, rows)
     yield section
+
+
+def _execution(comparison: Comparison, name: str, step: str, statement: str, by: str) -> Iterable[Row]:
+    cells = comparison.of(name, step)
+    found = [each for cell in cells for each in cell.executions if (each.statement, each.by) == (statement, by)]
+    if not found:
+        return
+    values = (middle([value for each in found if (value := getattr(each, figure)) is not None]) for figure in FIGURES)
+    chosen = "/".join(sorted({each.chosen for each in found if each.chosen}))
+    yield (f"  {name}", *map(number, values), chosen, COUNTED[by]), ""
 
 
 def planning(comparison: Comparison, notes: Notes) -> Iterable[Section]:

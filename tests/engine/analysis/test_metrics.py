@@ -238,3 +238,15 @@ def test_bucket_percentages_add_up(counts: list[int]) -> None:
 def test_a_saturated_client_is_named() -> None:
     roles = {"insert": made_role(10, 1000, saturated=True), "delete": made_role(10, 1000)}
     assert metrics.saturated(replace(LOAD, roles=roles)) == ("insert",)
+
+
+def test_an_execution_is_counted_by_explain_and_on_average_by_pg_stat_statements() -> None:
+    plan = {"statement": "a", "shape": "0", "tree": {"kind": "Result"}, "execution_ms": 3.0, "rows": 1.0, "hit": 7}
+    counted = {"plans": 10, "plan_us": 500, "calls": 20, "exec_us": 9000, "rows": 40, "hit": 60, "read": 0,
+               "wal_bytes": 100}  # fmt: skip
+    totals = replace(LOAD, report={"plans": [plan]}, probes={"statements": {"planstats": counted}})
+    one, every = metrics.summary("load", totals)["executions"]
+    assert (one.by, one.execution_ms, one.planning_ms, one.hit) == ("EXPLAIN", 3.0, None, 7)
+    assert (every.by, every.planning_ms, every.execution_ms) == ("pg_stat_statements", 0.05, 0.45)
+    assert (every.rows, every.hit, every.read, every.wal_bytes) == (2, 3, 0, 5)
+    assert len(metrics.summary("load", replace(totals, report={"plans": [plan, plan]}))["executions"]) == 2

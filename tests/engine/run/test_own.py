@@ -64,7 +64,7 @@ def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
     settings = "enable_hashjoin on became off, enable_mergejoin on became off"
     assert settings in " ".join(told.split())
     assert "statistics target of public.orders.customer_id as default became 7" in " ".join(told.split())
-    assert "One execution with its planning apart" in told
+    assert "One execution, its planning apart" in told
 
 
 def test_plans_stand_side_by_side(bench: Bench) -> None:

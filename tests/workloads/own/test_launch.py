@@ -15,11 +15,12 @@ import msgspec
 import psycopg
 import pytest
 
+from engine.core.model import Build
 from engine.host.account import unprivileged
 from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
 from workloads.counter_page import Control, Page, State, Word
-from workloads.own.data import of_dump
+from workloads.own.data import of_dump, surveyed
 from workloads.own.options import Options
 from workloads.own.spec import APP, CLONE, PRISTINE, Spec
 from workloads.own.statements import parsed
@@ -55,13 +56,17 @@ def empty(database: Callable[..., Database]) -> Iterator[Database]:
         connection.execute(f"DROP ROLE {APP}".encode())
 
 
-def run(dsn: str, file: Path, text: str = "", kind: str = "data", *, seconds: float = 0.2, **options: Any) -> Any:
+def run(
+    dsn: str, file: Path, text: str = "", kind: str = "data", *, seconds: float = 0.2, pg_restore: str = "",
+    **options: Any,
+) -> Any:  # fmt: skip
     """Plays the engine's part; returns the report, and the page's words, or the error."""
     page = Page.create(1)
     statements = parsed(text, "s.sql") if text else ()
     step = {"name": "s", "kind": kind, "clients": 1, "seconds": seconds}
-    spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=of_dump(str(file)),
-                statements=statements, cloned="clone" in text, seed=1, repeat=1)  # fmt: skip
+    data = surveyed(of_dump(str(file)), pg_restore)
+    spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
+                statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore)  # fmt: skip
     launcher = subprocess.Popen(
         [sys.executable, "-m", "workloads.own.launch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
         pass_fds=[page.fd], **unprivileged().identity(), env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -171,3 +176,35 @@ def test_plans_alone_execute_nothing(empty: Database, data: Path) -> None:
     report, plans, _ = run(empty.dsn, data, text, "plans")
     assert plans > 10 and 0 < report["planning"]["a"] < 50 and 0 < report["planning"]["b"] < 50
     assert [each["chosen"] for each in report["plans"]] == ["", "custom"]
+
+
+def test_forty_joins_of_twelve_tables_are_planned(empty: Database) -> None:
+    skewed = Path(__file__).parent / "skewed"
+    run(empty.dsn, skewed / "data.sql")
+    report, _, _ = run(empty.dsn, skewed / "data.sql", (skewed / "statements.sql").read_text(), "plans", seconds=0.5)
+    assert [each["error"] for each in report["results"]] == [""] * 40
+    assert len(report["planning"]) == 40 and len({each["shape"] for each in report["plans"]}) > 30
+
+
+def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
+    empty: Database, database: Callable[..., Database], build: Callable[[int | str], Build], folder: Path
+) -> None:
+    source, programs = database(13), build(13).bin
+    with psycopg.connect(source.dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION hstore")
+        connection.execute("CREATE TABLE t AS SELECT hstore('n', n::text) AS x FROM generate_series(1, 99) n")
+        connection.execute("CREATE FUNCTION f(int) RETURNS int LANGUAGE internal AS 'int4up'")
+    for form in ("custom", "tar"):
+        subprocess.run([programs / "pg_dump", f"--format={form}", f"--file={folder / form}", source.dsn], check=True)
+    pg_restore = str(programs / "pg_restore")
+    for form in ("custom", "tar"):
+        found = surveyed(of_dump(str(folder / form)), pg_restore)
+        assert found.format == form and found.major == 13 and set(found.extensions) == {"hstore", "pgstattuple"}
+    whole = (folder / "custom").read_bytes()
+    (folder / "cut").write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(ValueError, match="cut short, damaged, or not by pg_dump"):
+        surveyed(of_dump(str(folder / "cut")), pg_restore)
+    told = run(empty.dsn, folder / "custom", pg_restore=pg_restore)
+    assert "custom cannot be restored: permission denied for language internal" in told
+    with psycopg.connect(empty.dsn) as connection:  # it goes on after an error
+        assert connection.execute("SELECT count(*), max(x -> 'n') FROM t").fetchone() == (99, "99")

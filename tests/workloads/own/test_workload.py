@@ -62,6 +62,23 @@ def test_what_is_missing_is_said(given: dict[str, str], why: str) -> None:
         WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
 
 
+def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Path) -> None:
+    for name in ("read", "write"):
+        (tmp_path / f"{name}.sql").write_text(f"\\set id random(1, 10)\nSELECT :id, '{name}';\n")
+    given = {"schema": str(APP / "schema.sql"), "statements": str(tmp_path)}
+    plan = WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
+    _, read, write = WORKLOAD.steps(plan.record)
+    assert plan.programs == ("pgbench",) and (read.name, write.name) == ("read", "write")
+    assert read.primary_metric and read.primary_metric.unit == "tx/s" and not read.gated and read.sliced == "time"
+    assert WORKLOAD.written(plan.record).scripts.keys() == {"read.sql", "write.sql"}
+    assert [step.name for step in WORKLOAD.steps(WORKLOAD.plan(Options(mix=True, **given)).record)] == ["data", "mix"]  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="give a file of statements"):
+        WORKLOAD.plan(Options(plans_only=True, **given))  # type: ignore[arg-type]
+    (tmp_path / "read.sql").write_text("\\shell rm -r /\n")
+    with pytest.raises(ValueError, match="run commands of the shell"):
+        WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
+
+
 def test_a_template_is_a_place_or_a_connection_string() -> None:
     assert template.planned("db1/shop").template == "dbname=shop host=db1"
     assert template.planned("postgresql://me@db1:5433/shop").template == "user=me dbname=shop host=db1 port=5433"

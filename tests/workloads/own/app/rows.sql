@@ -1,5 +1,5 @@
 INSERT INTO regions SELECT n, 'region ' || n FROM generate_series(1, 20) n;
-INSERT INTO customers SELECT n, 1 + (n * n) % 20, 'customer ' || n, date '1950-01-01' + n % 18000
+INSERT INTO customers SELECT n, 1 + (n::bigint * n) % 20, 'customer ' || n, date '1950-01-01' + n % 18000
   FROM generate_series(1, 1000 * (SELECT n FROM scale)) n;
 INSERT INTO suppliers SELECT n, 1 + n % 20, 'supplier ' || n FROM generate_series(1, 50) n;
 INSERT INTO products SELECT n, 1 + n % 50, 'kind ' || n % 12, 1 + n % 997 FROM generate_series(1, 500) n;

@@ -24,9 +24,9 @@ GROUP BY r.name ORDER BY r.name;
 -- name: unpaid
 SELECT count(*) FROM orders o LEFT JOIN payments p ON p.order_id = o.id WHERE p.id IS NULL;
 
--- name: product_sales
+-- name: paid_by_product
 -- :product uniform 1 500
-SELECT sum(amount) FROM order_lines WHERE product_id = :product;
+SELECT sum(p.paid) FROM order_lines l JOIN payments p ON p.order_id = l.order_id WHERE l.product_id = :product;
 
 -- name: last_visits
 -- :id from select id from customers order by md5(id::text) limit 1000
