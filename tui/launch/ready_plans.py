@@ -36,7 +36,7 @@ class Ready:
 
     def made(self, plan: Request) -> Request:
         """Apply this plan to the builds, configs and kernels of another one."""
-        kept = ("builds", "base", "configs", "kernels", "overrides", "allow_concurrent")
+        kept = ("builds", "base", "configs", "set_each", "kernels", "overrides", "allow_concurrent")
         return replace(request_of(self.entries), **{name: getattr(plan, name) for name in kept})
 
 

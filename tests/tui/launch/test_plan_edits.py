@@ -59,6 +59,7 @@ PLANS = st.builds(
     builds=st.lists(LABELS, min_size=1, max_size=4, unique=True).map(tuple),
     options=OPTIONS,
     configs=st.sampled_from((("auto",), ("cx5", "cx7"))),
+    set_each=st.sampled_from((None, "shared_buffers=1GB,4GB")),
     overrides=st.sampled_from(((), ("work_mem=8MB", "fsync=off"))),
     repeats=st.integers(1, 9),
     aa=st.booleans(),
