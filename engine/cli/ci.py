@@ -21,6 +21,7 @@ from engine.core.text import Visible, visible_lines
 from engine.host import disk
 from engine.host.account import make_passable, own_folder
 from engine.report.console import PlainConsole, echo
+from engine.results.comparison import MIN_PAIRS
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
 ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer on a small machine
@@ -193,12 +194,13 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     limits: dict[str, None] = {}
     for rows, kept in _sizes(steps):
         found = estimate(planfile.request(plan(rows, kept)), folder)
+        pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else PAIRS
         over = [
             limit
             for limit, within in (
                 ("memory", found["interleave"] == best),
                 (f"{size(found['free_bytes'])} of disk", found["needed_bytes"] <= found["free_bytes"]),
-                (span(minutes * 60), found["cell_s"] * len(sides) * PAIRS <= minutes * 60),
+                (span(minutes * 60), found["cell_s"] * len(sides) * pairs <= minutes * 60),
             )
             if not within
         ]
@@ -207,7 +209,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
         limits |= dict.fromkeys(over)
     else:
         raise UserError(
-            f"{steps[0]} alone with {rows:,} rows, {PAIRS} times on each, does not fit into {' and '.join(over)}: "
+            f"{steps[0]} alone with {rows:,} rows, {pairs} times on each, does not fit into {' and '.join(over)}: "
             "allow more --minutes, or keep the compiler's cache between jobs"
         )
     left_out = [step for step in steps if step not in kept]
