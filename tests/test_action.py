@@ -35,7 +35,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def runner(place: Path, servers: dict[str, Build]) -> Runner:
-    """A runner that has the action and can clone `origin`, whose `crashing` and `broken` branch off before main's end."""
+    """A runner with the action, and `origin`, whose `crashing` and `broken` branch off before main's end."""
     server = Path(os.environ["PGBED_SERVERS"], "16.3-prebuilt").resolve()
     origin = place / "origin"
     origin.mkdir()
