@@ -51,8 +51,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     builds: Annotated[
         tuple[str, ...],
         about(
-            "Builds to compare, the base first. 16.3+FILE.patch is that version with a patch; 16.3:O3 (:lto, :cassert, "
-            ":CFLAGS=FLAGS) is compiled with other flags; NAME=/path is an install or a source tree of yours, "
+            "Builds to compare, the base first. 16.3+FILE.patch is that version with a patch, 16.3+pg_trgm or "
+            "16.3+NAME=/path with an extension; 16.3:O3 (:lto, :nofp, :jit, :cassert, :CFLAGS=FLAGS) is compiled "
+            "differently, 16.3:layout1 linked in another order; NAME=/path is an install or a source tree of yours, "
             "NAME=git:/path@REVISION a commit, and NAME=postgresql://USER@HOST/DB a server that pgbed did not start.",
             metavar="LABEL,…",
             flag="--pg",
