@@ -13,11 +13,12 @@ import hashlib
 import os
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.builds import nix, user_builds
+from engine.builds.compile_variants import variant
 from engine.builds.derivation import Change, recipe_of
 from engine.builds.user_builds import OwnBuild
 from engine.core.errors import UserError, unknown
@@ -63,17 +64,19 @@ class CatalogEntry:
         base = self.label.removesuffix(BUILTIN)
         return base + PREBUILT + self.label[len(base) :]
 
-    @property
-    def recipe(self) -> tuple[str, Change]:
-        """The derivation this build starts from, and the change to it. Raises UserError."""
-        if self.own is None:
+    def recipe(self, words: Sequence[str] = ()) -> tuple[str, Change]:
+        """The derivation this build starts from with some variants, and the change to it. Raises UserError."""
+        elsewhere = any(variant(word).system for word in words)
+        if self.own is None and not elsewhere:
             return self.drv, Change()
-        if not self.own.base:
+        if self.own is None and self.patches:
+            raise UserError(f"build '{self.label}' has patches of its own: name its release and the patch with :meson")
+        if self.own is None or not self.own.base:
             assert self.tarball is not None
             tarball = {"url": user_builds.tarball_url(self.version), "sha256": self.tarball.hash}
-            drv = recipe_of(self.label, int(self.version.partition(".")[0]))
+            drv = recipe_of(self.label, age(self.version)[0], words)
             return drv, Change(tarball=tarball | {"name": self.tarball.name})
-        drv, change = next(entry for entry in catalog() if entry.label == self.own.base).recipe
+        drv, change = next(entry for entry in catalog() if entry.label == self.own.base).recipe(words)
         return drv, replace(
             change,
             patches=(*change.patches, *(Path(patch).expanduser().resolve() for patch in self.own.patches)),

@@ -13,12 +13,15 @@ from engine.core.errors import UserError
 class Variant:
     """Additions to the recipe's CFLAGS and to configure's arguments.
 
-    `packages` are a distribution's, by a program of each, of the tools that the recipe itself does not have.
+    `packages` are a distribution's, by a program of each, of the tools that the usual recipe does not have; `tools` is
+    their name in nix/postgres/default.nix, if they are added to it, `system` that of another recipe, which has them.
     """
 
     cflags: tuple[str, ...] = ()
     configure_flags: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    tools: str = ""
+    system: str = ""
 
 
 CFLAGS = "CFLAGS="
@@ -29,7 +32,10 @@ VARIANTS: Mapping[str, Variant] = {
     # Fat, because not every `ar` has the plugin that reads the other ones.
     "lto": Variant(cflags=("-flto=auto", "-ffat-lto-objects")),
     "cassert": Variant(configure_flags=("--enable-cassert",)),
-    "jit": Variant(configure_flags=("--with-llvm",), packages={"llvm-config": "llvm-dev", "clang": "clang"}),
+    "jit": Variant(
+        configure_flags=("--with-llvm",), packages={"llvm-config": "llvm-dev", "clang": "clang"}, tools="jit"
+    ),
+    "meson": Variant(packages={"meson": "meson", "ninja": "ninja-build"}, system="meson"),
 }
 LAYOUT = re.compile(r"layout[1-9][0-9]{0,5}")
 FLAG = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9=+._,/-]*")  # one that no shell interprets

@@ -26,6 +26,7 @@ from engine.core.record import converted, parsed
 
 EXPRESSION = Path(__file__).with_name("derivation.nix")
 HEAD = "Derive("
+MAKE = "make"  # the usual system of recipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Change:
     def varied(self, words: Sequence[str]) -> Change:
         """Raises UserError for a variant whose tools are not known here."""
         added = [variant(word) for word in words]
-        tools = [_variants().jit for each in added if each.packages]
+        tools = [_variants().jit for each in added if each.tools]
         return replace(
             self,
             env={**self.env, **{name: value for each in tools for name, value in each.env.items()}},
@@ -127,8 +128,8 @@ def read_derivation(drv: Path) -> Derivation:
     )
 
 
-def recipe_of(name: str, major: int) -> str:
-    """The source-less derivation for a major version; `name` is for messages. Raises UserError."""
+def recipe_of(name: str, major: int, words: Sequence[str] = ()) -> str:
+    """The source-less derivation for a major version and variants; `name` is for messages. Raises UserError."""
     listed = os.environ.get("PGBED_RECIPES")
     if not listed:
         raise nix.no_catalogue()
@@ -137,7 +138,12 @@ def recipe_of(name: str, major: int) -> str:
         rows = converted(parsed(Path(listed).read_bytes(), where), list[dict[str, str]], where)
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error
-    fitting = {int(row["major"]): row["drv"] for row in rows if int(row["major"]) <= major}
+    system = next(filter(None, (variant(word).system for word in words)), MAKE)
+    fitting = {
+        int(row["major"]): row["drv"]
+        for row in rows
+        if int(row["major"]) <= major and row.get("system", MAKE) == system
+    }
     if not fitting:
         raise UserError(f"build '{name}': PostgreSQL {major} is older than what can be built here")
     return fitting[max(fitting)]

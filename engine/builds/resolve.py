@@ -47,6 +47,7 @@ SYSTEM_CCACHE = Path("/var/cache/ccache")  # as set by NixOS's programs.ccache
 BUILDERS = "nixbld"
 # Of a patch: a hunk of a unified, context or normal difference, or what git says of a file as a whole.
 CHANGE = re.compile(r"^(@@ -\d|\*{15}|\d+(,\d+)?[acd]\d+|(rename|copy) from |(new|deleted) file mode |old mode )", re.M)
+MESON, FIRST_WITH_MESON = "meson", 16
 LINK = "built-"
 
 
@@ -106,6 +107,8 @@ def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
     for word in label.variants:
         variant(word)
     origin = _origin(label, text, entries)
+    if MESON in label.variants and origin is not None and age(origin.version)[0] < FIRST_WITH_MESON:
+        raise UserError(f"{text}: PostgreSQL {age(origin.version)[0]} cannot be built by Meson: 16 and later can")
     _check_extensions(label, origin)
     return replace(label, origin=origin)
 
@@ -229,7 +232,7 @@ def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, ro
     """Build an entry of the user's table, or one that is patched, compiled differently or extended."""
     place = label.place.removesuffix(BUILTIN) if entry.initdb_args else label.place
     bare = replace(label, place=place, variants=_compiling(label), extensions=())
-    drv, change = entry.recipe
+    drv, change = entry.recipe(bare.variants)
     if entry.own or not bare.plain:
         patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
         change = replace(
@@ -248,6 +251,8 @@ def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, ro
 def _compiled_source(label: Label, source: Source, on_progress: Progress, roots: Path | None) -> Build:
     if not source.revision:  # the tree may have changed since it was checked
         source = source_tree.tree_at(label.name, source.path)
+    if not source.configure and MESON not in label.variants:
+        label = replace(label, variants=(MESON, *label.variants))
     place = f"{source.version}-tree"
     with source_tree.files_of(source) as folder:
         change = Change(
@@ -256,7 +261,7 @@ def _compiled_source(label: Label, source: Source, on_progress: Progress, roots:
             record={"label": place, "version": source.version},
             ccache=_ccache_folder(),
         )
-        drv = derivation.recipe_of(label.name, source.major)
+        drv = derivation.recipe_of(label.name, source.major, _compiling(label))
         server = derivation.derive(drv, change.varied(_compiling(label)))
     title = source.title if source.commit else f"{source.title}, files {nix.store_hash(Path(server.source))}"
     build = _compiled(replace(label, place=place), source.version, server, on_progress, roots, change.ccache)

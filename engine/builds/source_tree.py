@@ -27,18 +27,23 @@ LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is ge
 HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
 NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)
+MESON_VERSION = re.compile(r"^project\('postgresql',.*?^\s+version: '(\d+[A-Za-z0-9.]{0,20})',$", re.M | re.S)
 SHOWN_HEX = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tree or, with a `revision`, a commit at `path`. `commit` is "" outside git; `changes` hashes local changes."""
+    """A tree or, with a `revision`, a commit at `path`. `commit` is "" outside git; `changes` hashes local changes.
+
+    Without a `configure` script it is built by Meson.
+    """
 
     path: Path
     version: str
     commit: str
     changes: str = ""
     revision: bool = False
+    configure: bool = True
 
     @property
     def major(self) -> int:
@@ -66,14 +71,15 @@ def is_tree(path: Path) -> bool:
 def tree_at(name: str, path: Path) -> Source:
     """The source tree in a folder, with its uncommitted changes. Raises UserError if it is not one."""
     path = path.resolve()
+    script = "configure" if (path / "configure").exists() else "meson.build"
     try:
-        configure = (path / "configure").read_text(errors="replace")
+        text = (path / script).read_text(errors="replace")
     except OSError:
-        raise UserError(f"build '{name}': {path} has no configure script, which all builds use") from None
-    version = _version(name, str(path), configure)
+        raise UserError(f"build '{name}': {path} has neither configure nor meson.build") from None
+    version = _version(name, str(path), text)
     if not _in_git(path) and (path / "config.status").exists():
         raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")
-    return Source(path, version, *state_of(name, path, _WITHOUT))
+    return Source(path, version, *state_of(name, path, _WITHOUT), configure=script == "configure")
 
 
 def state_of(name: str, path: Path, files: Sequence[str] = (".",)) -> tuple[str, str]:
@@ -114,9 +120,12 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
         raise UserError(f"build '{name}': {repository} has no revision '{revision}'{more}")
     where = f"{repository} at {revision}"
     configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
-    if not configure or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
-        raise UserError(f"build '{name}': {where} is not PostgreSQL's source (configure and src/backend)")
-    return Source(repository, _version(name, where, configure), commit, revision=True)
+    text = configure or git(repository, "cat-file", "blob", f"{commit}:meson.build", failing=True)
+    if not text or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
+        raise UserError(
+            f"build '{name}': {where} is not PostgreSQL's source (configure or meson.build, and src/backend)"
+        )
+    return Source(repository, _version(name, where, text), commit, revision=True, configure=bool(configure))
 
 
 @contextmanager
@@ -130,11 +139,13 @@ def files_of(source: Source) -> Iterator[Folder]:
         yield Folder(Path(folder).resolve())
 
 
-def _version(name: str, where: str, configure: str) -> str:
-    match = VERSION.search(configure)
-    if match is None or "PACKAGE_NAME='PostgreSQL'" not in configure:
+def _version(name: str, where: str, script: str) -> str:
+    """The version that configure, or meson.build, says."""
+    match = VERSION.search(script) if "PACKAGE_NAME='PostgreSQL'" in script else MESON_VERSION.search(script)
+    if match is None:
         raise UserError(
-            f"build '{name}': {where} is not PostgreSQL's source: its configure script belongs to something else"
+            f"build '{name}': {where} is not PostgreSQL's source: its configure script, or meson.build, belongs to "
+            "something else"
         )
     return match[1]
 

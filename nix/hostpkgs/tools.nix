@@ -24,6 +24,8 @@
   liburing = "";
   lz4 = "";
   maven = "java mvn";
+  meson = "meson";
+  ninja = "ninja";
   nodejs = "node npm";
   numactl = "";
   patchelf = "patchelf";

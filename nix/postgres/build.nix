@@ -3,6 +3,7 @@
 {
   lib,
   stdenv,
+  callPackage,
   fetchurl,
   bison,
   ccache,
@@ -27,8 +28,12 @@
   patches ? [ ],
   cflags ? [ ],
   configureFlags ? [ ],
+  # For sources without configure: see meson.nix.
+  byMeson ? false,
 }:
 let
+  meson = callPackage ./meson.nix { };
+
   # No endbr64 at function entries: a uprobe there must be single-stepped, some 10 us a hit instead of 0.5.
   # Frame pointers for stacks. C17 because gcc 15's default (C23) refuses `typedef unsigned char bool`.
   commonCflags = [
@@ -104,7 +109,8 @@ stdenv.mkDerivation {
     pkg-config
     systemtap-sdt
   ]
-  ++ lib.optional isTree ccache;
+  ++ lib.optional isTree ccache
+  ++ lib.optionals byMeson meson.tools;
   buildInputs = [
     icu
     libsystemtap
@@ -130,7 +136,9 @@ stdenv.mkDerivation {
   # kept there, too, for the same script, flags and tools: with that it takes 3 s of CPU. meson, which 16 and later have,
   # takes 13 for each build, and would compile them with other flags than the older ones.
   configurePhase =
-    if isTree then
+    if byMeson then
+      meson.configurePhase
+    else if isTree then
       ''
         runHook preConfigure
         found=
@@ -175,17 +183,27 @@ stdenv.mkDerivation {
   # Empty where somebody watches the build of a source of his own.
   quiet = "-s";
 
-  buildPhase = ''
-    runHook preBuild
-    make $quiet -j"$NIX_BUILD_CORES" ${makePrefix}
-    make $quiet -j"$NIX_BUILD_CORES" -C contrib ${makePrefix}
-    runHook postBuild
-  '';
+  buildPhase =
+    if byMeson then
+      meson.buildPhase
+    else
+      ''
+        runHook preBuild
+        make $quiet -j"$NIX_BUILD_CORES" ${makePrefix}
+        make $quiet -j"$NIX_BUILD_CORES" -C contrib ${makePrefix}
+        runHook postBuild
+      '';
 
   installPhase = ''
     runHook preInstall
-    make -s install ${makePrefix}
-    make -s -C contrib install ${makePrefix}
+    ${
+      if byMeson then
+        meson.install
+      else
+        ''
+          make -s install ${makePrefix}
+          make -s -C contrib install ${makePrefix}''
+    }
     for part in include lib/pgxs lib/postgresql/pgxs lib/pkgconfig 'lib/*.a'; do
       for found in "$out"/$part; do
         if [ -e "$found" ]; then
@@ -196,7 +214,7 @@ stdenv.mkDerivation {
     done
     mkdir -p "$dev" "$out/share/pgbed"
     # What another layout is linked of: see layout.nix.
-    if [ -e src/backend/Makefile ]; then
+    if [ -e src/backend/${if byMeson then "made-by-make" else "Makefile"} ]; then
       objects=$dev/lib/backend
       mkdir -p "$objects"
       rm src/backend/postgres

@@ -5,8 +5,8 @@
 #   catalog    [ { label, version, attr, provenance, initdb_args, patches, tarball, drv, out } … ], JSON-able;
 #              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store; `drv` is the
 #              derivation and `out` what it makes, so that a server can be realised with nothing but the store
-#   recipes    [ { major, drv } … ], JSON-able: the derivation to make servers of that major and later ones from a source
-#              tree with, which it lacks: see engine/builds/derivation.py
+#   recipes    [ { major, system, drv } … ], JSON-able: the derivation to make servers of that major and later ones from a
+#              source tree with, which it lacks, by `make` or `meson`: see engine/builds/derivation.py
 #   extensions { names, sources, drv }, JSON-able: see extensions.nix; `drv` makes a server with an extension of it, and
 #              lacks both
 #   variants   { jit = { env, inputs }; layout }, JSON-able: what a variant adds to the environment of a derivation, and the
@@ -68,23 +68,27 @@ let
 
   # The same for source trees: the recipe as it is from some major version on, to be given a tree.
   recipes =
-    map
-      (major: {
-        inherit major;
-        drv =
-          builtins.unsafeDiscardOutputDependency
-            (build {
-              label = major;
-              version = major;
-              hash = null;
-            }).drvPath;
-      })
-      [
-        "12"
-        "14"
-        "15"
-        "18"
-      ];
+    map (recipe "make") [
+      "12"
+      "14"
+      "15"
+      "18"
+    ]
+    ++ map (recipe "meson") [
+      "16"
+      "18"
+    ];
+  recipe = system: major: {
+    inherit major system;
+    drv =
+      builtins.unsafeDiscardOutputDependency
+        (build {
+          label = major;
+          version = major;
+          hash = null;
+          byMeson = system == "meson";
+        }).drvPath;
+  };
 
   # Oldest version first, as a person would list them; versions.nix is sorted by spelling once it is read.
   servers = lib.sort (one: other: builtins.compareVersions one.version other.version < 0) (

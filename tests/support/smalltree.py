@@ -56,6 +56,21 @@ int main(void)
     return 0;
 }
 """
+MESON = """\
+project('postgresql',
+  ['c'],
+  version: '18.99',
+)
+if get_option('cassert')
+  add_project_arguments('-DUSE_ASSERT_CHECKING', language: 'c')
+endif
+executable('postgres', 'src/backend/postgres.c', install: true)
+install_symlink('initdb', pointing_to: 'postgres', install_dir: get_option('bindir'))
+"""
+FEATURES = ("dtrace", "icu", "liburing", "libnuma", "lz4", "readline", "zlib", "zstd")
+MESON_OPTIONS = "option('cassert', type: 'boolean', value: false)\n" + "".join(
+    f"option('{name}', type: 'feature')\n" for name in FEATURES
+)
 IGNORED = "*.o\nconfig.mk\n"
 
 
@@ -72,6 +87,16 @@ def make_tree(path: Path) -> Path:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
     (path / "configure").chmod(0o755)
+    return path
+
+
+def make_meson_tree(path: Path) -> Path:
+    """As later versions may be: without configure."""
+    make_tree(path)
+    for name in ("configure", "Makefile"):
+        (path / name).unlink()
+    (path / "meson.build").write_text(MESON)
+    (path / "meson_options.txt").write_text(MESON_OPTIONS)
     return path
 
 

@@ -56,7 +56,10 @@ def test_what_a_build_is_named_by(text: str, label: Label) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("17.11:O9", r"^unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, layoutN, CFLAGS=FLAGS\)$"),
+        (
+            "17.11:O9",
+            r"^unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, meson, layoutN, CFLAGS=FLAGS\)$",
+        ),
         ("16.3+", "a patch is named as LABEL"),
         ("git:/p@v1", "needs a name before it: NAME=git:/p@v1"),
         ("new=git:/p", "NAME=git:PATH@REVISION"),

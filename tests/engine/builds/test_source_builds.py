@@ -115,6 +115,15 @@ def test_what_is_built_again_is_the_same_bit_by_bit(tree: Path, build: Callable[
     assert "may not be deterministic" in differences(build(f"mine={tree}"))
 
 
+def test_a_tree_without_configure_is_built_by_meson_with_the_same_flags(
+    tmp_path: Path, build: Callable[[str], Build]
+) -> None:
+    found = build(f"mine={smalltree.make_meson_tree(tmp_path / 'later')}:cassert")
+    assert says(found).startswith("checked\n") and found.version == "18.99"
+    usual = build(f"usual={smalltree.make_tree(tmp_path / 'today')}:cassert")
+    assert found.flags == usual.flags and found.digest != usual.digest
+
+
 def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
     replaced(tree / "src/backend/postgres.c", "return 0;", "return nothing;")
     said: list[str] = []
@@ -132,16 +141,23 @@ def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree
     [
         ("mine={0}/src", "neither an install .bin/postgres. nor a source tree of PostgreSQL"),
         ("mine={0}/nowhere", "there is no folder"),
-        ("mine={0}:O9", r"unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, layoutN, CFLAGS=FLAGS\)"),
-        ("mine={0}/other", "is not PostgreSQL's source: its configure script belongs to something else"),
+        (
+            "mine={0}:O9",
+            r"unknown variant ':O9' \(known: O2, O3, nofp, lto, cassert, jit, meson, layoutN, CFLAGS=FLAGS\)",
+        ),
+        (
+            "mine={0}/other",
+            "is not PostgreSQL's source: its configure script, or meson.build, belongs to something else",
+        ),
         ("mine={0}/unpacked", r"was built in place; clean it first: make -C .* distclean"),
         ("new=git:{0}@v9", r"has no revision 'v9'$"),
-        ("new=git:{0}@empty", r"at empty is not PostgreSQL's source \(configure and src/backend\)"),
+        ("new=git:{0}@empty", r"at empty is not PostgreSQL's source \(configure or meson.build, and src/backend\)"),
         ("new=git:{0}/../elsewhere@v1", "is not a git repository"),
         ("new=git:{0}/nowhere@v1", "there is no folder"),
         ("new=git:{0}-shallow@v1~1", "has no revision 'v1~1'; it is a shallow clone: git fetch --unshallow"),
         ("13.16+{0}/nowhere.patch", "there is no patch file"),
         ("17.0-prebuilt:O3", "17.0-prebuilt is prebuilt; only builds that are compiled here can be changed"),
+        ("13.16:meson", "PostgreSQL 13 cannot be built by Meson: 16 and later can"),
         ("16.3={0}", "'16.3' is the label of another build: give .* another name"),
     ],
 )

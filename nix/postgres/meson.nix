@@ -1,0 +1,49 @@
+# How a source is built by Meson, with the flags of build.nix by Meson's names: for trees that have no configure, and for
+# whoever wants to see whether it makes a difference (`:meson`).
+{
+  lib,
+  meson,
+  ninja,
+}:
+{
+  tools = [
+    meson
+    ninja
+  ];
+
+  # What is not asked for is left out, as by configure; only CFLAGS say how code is compiled.
+  configurePhase = ''
+    runHook preConfigure
+    if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
+      export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_TEMPDIR=$PWD/.ccache
+      export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content CCACHE_NAMESPACE=meson
+    else
+      export CC=gcc # Meson would take ccache where it sees it
+    fi
+    options=()
+    for flag in $configureFlags; do
+      case $flag in
+        --enable-debug) options+=(-Ddebug=true) ;;
+        --enable-cassert) options+=(-Dcassert=true) ;;
+        --enable-dtrace) options+=(-Ddtrace=enabled) ;;
+        --with-icu | --with-liburing | --with-libnuma | --with-llvm | --with-lz4 | --with-zstd)
+          options+=("-D''${flag#--with-}=enabled")
+          ;;
+        *) echo "no option of Meson's is known for $flag"; exit 1 ;;
+      esac
+    done
+    meson setup made --prefix="$out" --libdir=lib --buildtype=plain --auto-features=disabled \
+      -Dreadline=enabled -Dzlib=enabled "''${options[@]}"
+    runHook postConfigure
+  '';
+
+  buildPhase = ''
+    runHook preBuild
+    ninja -C made -j"$NIX_BUILD_CORES"
+    runHook postBuild
+  '';
+
+  install = ''
+    ninja -C made install > /dev/null
+  '';
+}
