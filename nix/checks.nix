@@ -124,7 +124,7 @@ let
     import ./vm-test.nix {
       inherit module testers;
       inherit (bench) python;
-      server = postgres.packages.postgresql-16_3-prebuilt;
+      servers = testServers.checked;
     };
 
   # What a flake of somebody's own gets from this one: the template, evaluated with this package set.

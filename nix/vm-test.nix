@@ -3,7 +3,7 @@
 {
   testers,
   module,
-  server,
+  servers,
   python,
 }:
 testers.runNixOSTest {
@@ -24,7 +24,7 @@ testers.runNixOSTest {
       cores = 2;
       memorySize = 2048;
       diskSize = 4096;
-      additionalPaths = [ server ];
+      additionalPaths = [ servers ];
     };
   };
 
@@ -56,7 +56,7 @@ testers.runNixOSTest {
 
     with subtest("a run of a member is probed, and compared"):
         words = "--interleave cells --repeats 1 --steps l.i0 --rows 2000 --set shared_buffers=32MB --probes sched --plain"
-        desk.succeed(as_user("alice", f"bench run --pg a=${server} --aa {words} --out runs"))
+        desk.succeed(as_user("alice", f"bench run --pg a=${servers}/servers/16.3-prebuilt --aa {words} --out runs"))
         assert "l.i0" in desk.succeed(as_user("alice", "bench compare --out runs"))
         count = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(\"select count(*) from probe_frame\").fetchone())"
         assert int(desk.succeed(f"${python}/bin/python -c '{count}' /home/alice/runs/*/journal.db")) > 0
