@@ -87,7 +87,7 @@ def bisect(
         raise UserError(
             "a search runs one workload: give no --variants and no --preset, but their --workload and its options"
         )
-    if request.base or request.kernels != type(request)().kernels or len(request.configs) > 1:
+    if request.base or request.kernels != type(request)().kernels or request.config_count > 1:
         raise UserError("a search compares commits only: give no --base, no --kernel and one --config")
 
     def say(text: str) -> None:

@@ -45,6 +45,7 @@ def check(request: Request) -> None:
     excluded = (
         ("--config", request.configs != DEFAULT.configs, "it is compared with the settings that it has"),
         ("--set", bool(request.overrides), "it is compared with the settings that it has"),
+        ("--set-each", request.set_each is not None, "it is compared with the settings that it has"),
         ("--keep", request.keep, "each cell's database is dropped"),
         ("--tcp", request.tcp, "the connection string says how clients reach it"),
         ("--client-host", request.client_host is not None, "run bench on that host"),

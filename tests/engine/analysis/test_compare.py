@@ -14,6 +14,7 @@ from engine.analysis.compare import compare
 from engine.analysis.findings import clock_of
 from engine.core.errors import UserError
 from engine.core.model import Cell, Subject
+from engine.journal.manifest import read_manifest
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_csv, to_json
@@ -131,6 +132,25 @@ def test_names_tell_subjects_apart_by_what_differs(
 ) -> None:
     comparison = compare([make_run(tmp_path / "r", builds=builds, configs=configs, repeats=1)])
     assert list(comparison.names) == names
+
+
+def test_the_manifest_names_its_subjects_and_their_baseline(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "r", builds=("17.0", "16.3"), configs=("cx5", "cx7"), repeats=2, aa=True)
+    manifest = replace(read_manifest(run), base="16.3")
+    assert manifest.baseline == Subject("16.3", "cx5")
+    assert next(iter(manifest.names.values())) == "16.3/cx5" and len(manifest.names) == 6
+    assert manifest.names[Subject("17.0", "cx7")] == "17.0/cx7"
+    assert replace(manifest, cells=()).baseline is None
+
+
+def test_a_config_in_slices_is_named_by_its_sentence(tmp_path: Path) -> None:
+    def slower(cell: Cell, _: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds * 2) if cell.subject.config == "io_uring" else totals
+
+    configs = ("io_worker", "io_uring")
+    run = make_run(tmp_path / "r", builds=("18.6",), configs=configs, repeats=6, change=slower, blocks=12, noise=0.0)
+    (answer,) = compare([run]).answer
+    assert answer.text.startswith("io_uring is slower than io_worker in "), answer.text
 
 
 def test_the_base_can_be_chosen(tmp_path: Path) -> None:
