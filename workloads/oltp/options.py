@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workloads.options import Clients, PresetName, about, checked
+from workloads.options import Clients, PresetName, Steps, about, checked
 
 MOST_TABLES = 64
 # Options that the steps of a plan imply, so that they are not compared by themselves.
-SHAPE = ("clients", "tests", "seconds", "preset", "scale", "pause_seconds")
+SHAPE = ("clients", "tests", "steps", "seconds", "preset", "scale", "pause_seconds")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         tuple[str, ...],
         about("Run only these tests, or groups of them: point, range, aggregate, scan, write.", metavar="TEST,…"),
     ] = ()
+    steps: Steps = ()
     seconds: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
         about("Length of each test; scans take three times as long.", metavar="S", unit="s"),

@@ -25,6 +25,7 @@ from workloads.base import (
     Workload,
     Written,
 )
+from workloads.names import pick
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
 from workloads.oltp.options import SHAPE, Options, recorded
 from workloads.oltp.spec import LOAD, QUERY, StepSpec, role_list
@@ -50,7 +51,6 @@ class OltpTests:
     def plan(self, options: Options) -> Plan:
         if options.scale is not None and options.preset is None:
             raise ValueError(f"--scale {options.scale} is a preset's; the size of the tables is --rows")
-        tests = chosen(options.tests)
         why = "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
         if options.between != "none":
             why = f"--between {options.between} takes its tables out of memory"
@@ -60,7 +60,7 @@ class OltpTests:
             "name": self.name,
             "title": f"{named}{tables}{options.rows:,} rows",
             "clients": options.clients,
-            "steps": list(_steps(tests, options)),
+            "steps": _steps(options),
             "options": given(options),
         }
         chosen_preset = preset(options.preset) if options.preset else None
@@ -125,13 +125,23 @@ class OltpTests:
         )
 
     def sizes(self) -> Listing:
-        row = {"workload": self.name, "rows": Options().rows, "steps": " ".join(test.name for test in TESTS)}
+        steps = [step["name"] for step in _steps(Options())]
+        row = {"workload": self.name, "rows": Options().rows, "steps": " ".join(steps)}
         first = f"{self.name}: {LOAD}, {VACUUM}, then the tests; --tests takes names and these groups"
-        groups = (f"{group}: {' '.join(test.name for test in TESTS if test.group == group)}" for group in GROUPS)
+        groups = (f"{self.name} {group}: {' '.join(test.name for test in TESTS if test.group == group)}" for group in GROUPS)
         return Listing((row,), ("workload", "rows"), (first, *groups), {test.name: _described(test) for test in TESTS})
 
 
-def _steps(tests: Sequence[Test], options: Options) -> Iterator[dict[str, Any]]:
+def _steps(options: Options) -> list[dict[str, Any]]:
+    """The steps of the chosen tests, with those before them. Raises UnknownName."""
+    steps = list(_of_tests(chosen(options.tests), options))
+    if not options.steps:
+        return steps
+    wanted = {pick("step", name, {step["name"]: step for step in steps})["name"] for name in options.steps}
+    return [step for step in steps if step["name"] in wanted or step["name"] in (LOAD, VACUUM)]
+
+
+def _of_tests(tests: Sequence[Test], options: Options) -> Iterator[dict[str, Any]]:
     def vacuum(name: str) -> dict[str, Any]:
         return {"name": name, "kind": PAUSE, "seconds": options.pause_seconds}
 

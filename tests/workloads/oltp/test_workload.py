@@ -40,6 +40,7 @@ def test_writes_come_first_and_a_vacuum_after_them() -> None:
     assert pause.least_s == 60 and WORKLOAD.maintenance(record, steps["scan"], 16).groups == ()
     assert WORKLOAD.relations(record, Role(1, "query")) == {"sbtest1", "sbtest2"}
     assert list(planned(tests=["point-query"])[1]) == ["load", "vacuum", "point-query"]
+    assert list(planned(tests=["point"], steps=["hot-points", "load"])[1]) == ["load", "vacuum", "hot-points"]
 
 
 def test_a_launch_gets_the_step_of_its_plan() -> None:
@@ -55,6 +56,8 @@ def test_what_cannot_be_is_refused_in_a_line() -> None:
         planned(scale="cached")
     with pytest.raises(UnknownName, match="unknown test 'hot-point'"):
         planned(tests=["hot-point"])
+    with pytest.raises(UnknownName, match="unknown step 'scan'"):
+        planned(tests=["point"], steps=["scan"])
     for wrong in ({"rows": 0}, {"tables": 65}, {"tables": 0}, {"seconds": 0}, {"clients": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a whole number from"):
             planned(**wrong)
