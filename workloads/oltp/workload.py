@@ -128,7 +128,8 @@ class OltpTests:
         steps = [step["name"] for step in _steps(Options())]
         row = {"workload": self.name, "rows": Options().rows, "steps": " ".join(steps)}
         first = f"{self.name}: {LOAD}, {VACUUM}, then the tests; --tests takes names and these groups"
-        groups = (f"{self.name} {group}: {' '.join(test.name for test in TESTS if test.group == group)}" for group in GROUPS)
+        names = {group: " ".join(test.name for test in TESTS if test.group == group) for group in GROUPS}
+        groups = (f"{self.name} {group}: {tests}" for group, tests in names.items())
         return Listing((row,), ("workload", "rows"), (first, *groups), {test.name: _described(test) for test in TESTS})
 
 
