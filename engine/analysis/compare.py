@@ -43,6 +43,7 @@ def compare(
         if (judged := step.totals.primary_metric) is not None
     }
     swept, attributions = sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
+    different = statement_plans.result_differences(cells)
     comparison = Comparison(
         base=cells.names[cells.base],
         runs=tuple(run.name for run in cells.runs),
@@ -65,14 +66,14 @@ def compare(
         workload=_workload(cells.runs[0]),
         builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,
-        answer=answer(cells, ratios),
+        answer=statement_plans.after_results(different, answer(cells, ratios)),
         design=cells.runs[0].manifest.design,
         route=cells.runs[0].manifest.route.words,
         units=units,
         sweeps=swept,
         attributions=attributions,
         settings=differences(cells),
-        result_differences=statement_plans.result_differences(cells),
+        result_differences=different,
         plan_changes=statement_plans.plan_changes(cells, ratios),
         planning=statement_plans.planning(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from engine.analysis import statistics
@@ -14,7 +15,7 @@ from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.results import plan_change
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio
+from engine.results.comparison import CHANGED, PRIMARY_METRICS, Answer, Ratio
 from engine.results.plan_change import PlanChange, PlanningRatio
 from engine.results.slice_ratio import ratio_of
 from workloads.plan_tree import StatementPlan, StatementResult
@@ -85,6 +86,16 @@ def result_differences(cells: ComparedCells) -> tuple[str, ...]:
         for statement in dict.fromkeys(result.statement for _, result in _results(cells, list(cells.names), step)):
             found |= dict.fromkeys(_differences(cells, step, statement))
     return tuple(found)
+
+
+def after_results(differences: Sequence[str], answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The answers, after a sentence on results that differ: a ratio means little if the work was not the same."""
+    names = list(dict.fromkeys(text.partition(" ")[0] for text in differences))
+    if not names:
+        return tuple(answers)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    text = f"Not the same results, or none: {', '.join(names[:MOST_NAMED])}{more}."
+    return tuple(replace(each, text=f"{text} {each.text}") for each in answers)
 
 
 def planner_differences(cells: ComparedCells) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from psycopg.conninfo import conninfo_to_dict
 
 from workloads.own.sql import Command, SqlSyntax, Token, next_command
 
@@ -75,7 +76,10 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.template or Path(self.path).name
+        if not self.template:
+            return Path(self.path).name
+        known = conninfo_to_dict(self.template)
+        return f"{known.get('host', '')}/{known.get('dbname', '')}"
 
 
 def of_dump(text: str, option: str = "--dump") -> Data:

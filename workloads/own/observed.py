@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from workloads.own.sql import SqlSyntax, commands
 from workloads.own.statements import Statement, made, numbered, read_file, rules_of, unsuitable
 
 CONNECT_S = 5
+CATALOGS = re.compile(r"\b(pg_catalog\.|information_schema\.|pg_(class|attribute|namespace|type|stat_\w+|settings)\b)")
 MOST_READ = 5000
 FIRST_WITH_EXEC_TIME = 130000
 VIEW = """
@@ -48,7 +50,7 @@ def statements(source: str, top: int, params: str | None) -> tuple[tuple[Stateme
         try:
             found.append(_statement(row, name, rules))
         except ValueError as error:
-            left_out.append(LeftOut(name, str(error)))
+            left_out.append(LeftOut(name, str(error).removeprefix(f"{name}: ")))
     if not found:
         why = f"; {left_out[0].name}: {left_out[0].why}" if left_out else ""
         raise ValueError(f"--from-pg-stat-statements {_shown(source)}: none of its statements can be run{why}")
@@ -68,6 +70,8 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
         raise ValueError("it is not one statement")
     if why := unsuitable(parts[0]):
         raise ValueError(why)
+    if CATALOGS.search(row.query):
+        raise ValueError("it reads the server's catalogs, not the application's data")
     sql, parameters = numbered(parts[0], name)
     own = [rule for key in (name, "*") for rule in rules.get(key, ()) if set(rule[0]) <= set(parameters)]
     chosen = {tuple(rule[0]): rule for rule in reversed(own)}  # its own rule stands before one for all

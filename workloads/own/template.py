@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from workloads.own.data import Data, of_dump
+from workloads.own.data import Data, of_dump, surveyed
 
 PLACE = re.compile(r"[A-Za-z0-9_.:/@-]*/[A-Za-z0-9_$-]+")
 DUMP_S = 24 * 3600
@@ -24,8 +24,10 @@ def planned(text: str) -> Data:
     if "=" not in text and "://" not in text:
         if not PLACE.fullmatch(text):
             raise ValueError(f"--template {text}: give HOST/DB or a connection string")
-        host, _, name = text.rpartition("/")
-        text = make_conninfo(host=host, dbname=name) if host else make_conninfo(dbname=name)
+        place, _, name = text.rpartition("/")
+        host, _, port = place.partition(":")
+        given = {"host": host, "port": port, "dbname": name}
+        text = make_conninfo(**{key: value for key, value in given.items() if value})
     try:
         known = conninfo_to_dict(text)
     except psycopg.Error as error:
@@ -35,8 +37,8 @@ def planned(text: str) -> Data:
     return Data(path="", format="custom", template=make_conninfo(**{name: str(value) for name, value in known.items()}))
 
 
-def dumped(data: Data, pg_dump: str, folder: Path) -> Data:
-    """Dump into a file in a folder. Raises ValueError in one line."""
+def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
+    """Dump into a file in a folder, and survey it. Raises ValueError in one line, and leaves no file then."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(suffix=".dump", dir=folder)
     os.close(handle)
@@ -57,4 +59,8 @@ def dumped(data: Data, pg_dump: str, folder: Path) -> Data:
         raise ValueError(
             f"--template {data.template}: {' '.join(done.stderr.split()).removeprefix('pg_dump: error: ')}"
         )
-    return msgspec.structs.replace(of_dump(name, "--template"), template=data.template)
+    try:
+        return surveyed(msgspec.structs.replace(of_dump(name, "--template"), template=data.template), pg_restore)
+    except ValueError:
+        Path(name).unlink()
+        raise

@@ -94,8 +94,9 @@ class Own:
         data = _of(record)
         programs = {name: program["path"] for name, program in record.get("programs", {}).items()}
         if data.template:
-            data = template.dumped(data, programs[PG_DUMP], Path(folder))
-        data = surveyed(data, programs.get(PG_RESTORE, ""))
+            data = template.dumped(data, programs[PG_DUMP], programs[PG_RESTORE], Path(folder))
+        else:
+            data = surveyed(data, programs.get(PG_RESTORE, ""))
         demands = [f"extension {name}" for name in data.extensions if name != "plpgsql"]
         demands += [f"version {data.major}"] if data.major else []
         return {**record, "data": msgspec.to_builtins(data), "demands": demands}
@@ -191,6 +192,11 @@ class Own:
 
 
 def _data(options: Options) -> Data:
+    given = [name for name in ("dump", "schema", "template") if getattr(options, name)]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(f'--{name}' for name in given)}: choose one")
+    if options.statements and options.from_pg_stat_statements:
+        raise ValueError("--statements and --from-pg-stat-statements: choose one")
     if options.rows_from and not options.schema:
         raise ValueError("--rows-from goes with --schema")
     if options.dump:

@@ -51,6 +51,7 @@ def test_comparable_runs_have_the_same_data_and_statements(tmp_path: Path) -> No
     [
         ({}, "no data: give --dump"),
         ({"schema": str(APP / "schema.sql")}, "no statements: give"),
+        ({"dump": "x", "schema": "y", "statements": "z"}, "--dump and --schema: choose one"),
         ({"rows_from": "x"}, "--rows-from goes with --schema"),
         ({"schema": str(APP / "schema.sql"), "statements": "none.sql"}, "no such file"),
         ({"template": "host=h dbname=d password=p", "statements": "x"}, "put it into ~/.pgpass"),
@@ -80,5 +81,6 @@ def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Pat
 
 
 def test_a_template_is_a_place_or_a_connection_string() -> None:
+    assert template.planned("db1:5433/shop").template == "dbname=shop host=db1 port=5433"
     assert template.planned("db1/shop").template == "dbname=shop host=db1"
     assert template.planned("postgresql://me@db1:5433/shop").template == "user=me dbname=shop host=db1 port=5433"
