@@ -52,7 +52,7 @@
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
       nixosModules = {
         default = module;
-        farm-builder = ./nix/farm-builder.nix;
+        farm-builder = import ./nix/farm-builder.nix;
       };
       templates.patched = {
         path = ./nix/templates/patched;
