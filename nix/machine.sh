@@ -104,6 +104,9 @@ source_key() {
   } | sha256sum | cut -c 1-16
 }
 
+# How Nix, pip, npm and Maven say that there is no network.
+unreachable='name resolution|could not resolve|unknown host|EAI_AGAIN|network is unreachable|unable to download'
+
 # built ATTRIBUTE: its store path. Built once per state of the source; a link keeps it from garbage collection and
 # spares the next call an evaluation. In a clone of somebody else's it is what was built there, or what this user builds.
 built() {
@@ -129,7 +132,11 @@ built() {
     fi
     # `set -e` does not reach into the $(…) that this is called in.
     # Thrice quiet: nothing about the lock file, which is not written with another package set; errors are still printed.
-    nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$from#$1" >&2 || exit
+    nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$from#$1" > "$place/$state/$1.log" 2>&1 || {
+      cat "$place/$state/$1.log" >&2
+      ! grep -qiE "$unreachable" "$place/$state/$1.log" || say "$1 is not built: what it is made of cannot be fetched without network"
+      exit 2
+    }
   fi
   readlink -f "$link"
 }

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -71,3 +72,13 @@ def test_a_head_that_does_not_compile_fails_the_job_with_the_compilers_words(run
     assert done.returncode == 1, done.stdout + done.stderr
     assert "does not build:" in done.stderr and "nothing" in done.stderr
     assert "does not build.**" in runner.summary.read_text()
+
+
+def test_without_network_nothing_can_be_built_and_one_line_says_so(runner: Runner, place: Path) -> None:
+    fresh = replace(runner, folder=place / "fresh", nix="own")
+    fresh.make()
+    fresh.bring_action()
+    done = fresh.run_action(f"file://{place}/origin", "broken", {"base": "origin/main"}, JOB_S)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = "bench: bench is not built: what it is made of cannot be fetched without network"
+    assert done.stderr.splitlines()[-1] == said

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from click.testing import CliRunner
 
 from engine.builds import resolve
 from engine.builds.nix import BuildFailed
 from engine.cli import ci, start
 from engine.cli.ci import Side
+from engine.cli.main import main
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.report.console import PlainConsole
 from engine.run.stop import STOPPED
 from tests.support.journal import make_run
+from tests.support.smalltree import commit, git, make_repository
 
 SIDES = (Side("base", "base=/opt/a", "1234abcd old"), Side("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"))
 SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\x1b\\[2J"
@@ -90,3 +93,46 @@ def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> 
     with pytest.raises(UserError, match="nothing has passed"):
         ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=True)
     assert "- gate: not known: 0 of 4 comparisons have an answer" in (tmp_path / "summary.md").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a branch and an unrelated one, and a clone of it that is too shallow for their merge base."""
+    path = make_repository(tmp_path_factory.mktemp("ci") / "postgres")
+    for branch in ("aside", "main"):
+        git(path, "checkout", "--quiet", "-B", branch)
+        (path / branch).write_text("x\n")
+        commit(path, f"Something on {branch}")
+        git(path, "checkout", "--quiet", "v1") if branch == "aside" else None
+    git(path, "checkout", "--quiet", "--orphan", "unrelated")
+    commit(path, "Another beginning")
+    shallow = path.with_name("shallow")
+    git(path, "clone", "--quiet", "--depth=1", "--no-single-branch", f"file://{path}", str(shallow))
+    return path.parent
+
+
+@pytest.mark.outside  # a Nix build has no git
+@pytest.mark.parametrize(
+    ("where", "base", "head", "said"),
+    [
+        ("postgres", "main", "unrelated", "main and unrelated have no commit in common; name other revisions"),
+        ("postgres", "main", "v1", "v1 is part of main: there is nothing to compare"),
+        ("postgres", "nowhere", "main", "has no revision 'nowhere'"),
+        ("shallow", "origin/main", "origin/aside", "in common; this is a shallow clone: git fetch --unshallow"),
+        ("shallow", "v1~9", "HEAD", "has no revision 'v1~9'; it is a shallow clone: git fetch --unshallow"),
+    ],
+)  # fmt: skip
+def test_without_a_merge_base_nothing_is_built(
+    where: str, base: str, head: str, said: str, repositories: Path, tmp_path: Path
+) -> None:
+    place = ("--repo", str(repositories / where), "--artifacts", str(tmp_path / "files"))
+    result = CliRunner().invoke(main, ["ci", "--base", base, "--head", head, *place])
+    assert result.exit_code == 2 and said in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.outside
+def test_a_mistyped_step_is_found_before_anything_is_built(repositories: Path, tmp_path: Path) -> None:
+    place = ("--repo", str(repositories / "postgres"), "--artifacts", str(tmp_path / "files"))
+    result = CliRunner().invoke(main, ["ci", "--base", "main", "--head", "aside", "--steps", "l.i0,qr10", *place])
+    assert result.exit_code == 2 and "unknown step 'qr10'" in result.stderr.splitlines()[-1]
+    assert "building" not in result.output
