@@ -238,9 +238,7 @@ def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, 
     manifest = read_manifest(run)
     judged = gates.judge(comparison, manifest.tolerated, gates.plan_of([manifest]))
     result = gates.sentence(judged)
-    lines = [*(f"{side.name}: {side.title}" for side in sides), result]
-    further = "\n".join(f"- {render.markdown_text(line)}" for line in lines)
-    _add_to_summary(summary, visible_lines(f"{render.to_markdown(comparison)}\n{further}\n"))
+    _add_to_summary(summary, render.to_comment(comparison, (*(f"{side.name}: {side.title}" for side in sides), result)))
     disk.write_text(folder / "junit.xml", gates.to_junit(comparison, judged))
     if comparison.cells:
         disk.replace_text(folder / "report.html", document.report([run], "html"))

@@ -134,6 +134,17 @@ def to_markdown(comparison: Comparison, *, published: bool = False, further: Ite
     return visible_lines("\n\n".join(parts) + "\n")
 
 
+def to_comment(comparison: Comparison, lines: Iterable[str]) -> Visible:
+    """The sentence, `lines` and the first table for a pull request; the other tables are folded."""
+    notes = Notes()
+    shown = [_markdown_table(section) for section in tables.sections(comparison, notes)]
+    parts = [f"**{markdown_text(answer.text)}**" for answer in comparison.answer]
+    parts += ["\n".join(f"- {markdown_text(line)}" for line in lines), *shown[:1], "<details><summary>More</summary>"]
+    parts += ["\n".join(f"{markdown_text(line)}  " for line in header(comparison)), *shown[1:]]
+    parts += ["\n".join(f"- {markdown_text(line)}" for line in footer(comparison)), "</details>"]
+    return visible_lines("\n\n".join(parts) + "\n")
+
+
 def slices_to_markdown(step: SlicedStep) -> Visible:
     parts = ["\n".join(f"{markdown_text(line)}  " for line in sliced.header(step))]
     parts += [_markdown_table(section) for section in sliced.sections(step)]

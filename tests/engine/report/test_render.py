@@ -366,3 +366,12 @@ def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_pat
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
     lines = render.footer(compare(runs))
     assert not [line for line in lines if "one pair" in line]
+
+
+def test_a_comment_has_the_sentence_and_the_rates_and_folds_the_rest(tmp_path: Path) -> None:
+    comparison = compare([make_run(tmp_path / "run", effects={("17.0", "qr100"): 0.8})])
+    text = render.to_comment(comparison, ["head: a <b>", "gate: failed"])
+    seen, folded = text.split("<details>")
+    assert seen.startswith("**17.0 is slower than 16.3") and "- head: a &lt;b&gt;\n- gate: failed\n" in seen
+    assert "### Throughput" in seen and seen.count("###") == 1
+    assert "### Per operation" in folded and folded.endswith("</details>\n")
