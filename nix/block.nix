@@ -63,3 +63,9 @@ import ../engine/farm/block.nix {
       PGBED_HYPERFINE = programIn hyperfine "hyperfine";
     };
 }
+// {
+  meta = {
+    description = "A block of a plan, measured by a builder: a run directory";
+    license = lib.licenses.postgresql;
+  };
+}
