@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from workloads.options import Clients, about, checked, options_of
+from workloads.options import MAX_CLIENTS, about, checked, options_of
 
 SECONDS, SLICED_SECONDS = 10, 2
 
@@ -83,7 +83,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             unset=f"{SECONDS}, in slices {SLICED_SECONDS}",
         ),
     ] = SECONDS
-    clients: Clients = 1
+    clients: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_CLIENTS)],
+        about("Clients that execute the statements at once.", metavar="N"),
+    ] = 1
     max_result: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
         about("Largest result of a statement, in MB; one that returns more is not run.", metavar="MB", rare=True),

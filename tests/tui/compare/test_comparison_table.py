@@ -243,6 +243,17 @@ def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
     assert lines[3].startswith("! 14.0s insert")
 
 
+def test_a_plan_that_changed_comes_before_all_other_causes() -> None:
+    change = {"step": "l.i1", "statement": "l.i1", "subject": "17.0", "base_shape": "a", "shape": "b", "cells": 3,
+              "all_cells": 3, "text": "l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"}  # fmt: skip
+    comparison = read({**record(), "plan_changes": [change]})
+    subject = subject_of(comparison, "17.0")
+    lines = texts(explanation.why(comparison, Row("l.i1", "rate_per_s"), subject, ASCII, 90, 5))
+    assert lines[0].strip() == "plan changed: l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"
+    other = texts(explanation.why(comparison, Row("l.i0", "rate_per_s"), subject, ASCII, 90, 5))
+    assert "plan changed" not in other[0]
+
+
 def test_phases_of_statements_are_told_of_both_sides() -> None:
     raw = record()
     shares = {"16.3": {"parse": 0.1, "plan": 0.2, "other": 0.7}, "17.0": {"parse": 0.1, "plan": 0.31, "other": 0.59}}
