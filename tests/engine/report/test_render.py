@@ -218,12 +218,13 @@ def hostile(tmp_path: Path) -> Comparison:
     return compare([run])
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown", "csv", "json", "junit", "mail", "ticket", "page"])
+@pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "mail", "ticket", "page"])
 def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
     folders = [Path(folder) for folder in hostile.folders.values()]
     shown: dict[str, Callable[[], str]] = {
         "terminal": lambda: printed(hostile, width=200, published=True),
         "markdown": lambda: render.to_markdown(hostile, published=True),
+        "comment": lambda: render.to_comment(hostile, [HOSTILE]),
         "csv": lambda: render.to_csv(hostile),
         "json": lambda: render.to_json(hostile),
         "junit": lambda: gate.to_junit(hostile, (Judged(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
