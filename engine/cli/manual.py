@@ -32,8 +32,8 @@ PAGES = {
 }
 EXIT_CODES = (
     ("0", "Done; with --gate, and of bench confirm: no build is worse."),
-    ("1", "With --gate, and of bench confirm: a step is slower by more than tolerated, missed its SLA or did nothing, or "
-          "cells failed or are missing; of bench ci also: the head does not build."),
+    ("1", "With --gate, and of bench confirm: a step is slower by more than tolerated, missed its SLA or did nothing, "
+          "or cells failed or are missing; of bench ci also: the head does not build."),
     ("1", "Without --gate: cells of a run or blocks of a farm failed, or a check of bench doctor did."),
     ("2", "The command failed or was refused: a wrong name or value, or nothing to compare; with --gate, and of bench "
           "confirm: there is no result for some build; of bench bisect: no commit was found."),
