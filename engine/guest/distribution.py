@@ -46,6 +46,7 @@ DEBIAN = {
     "5.10-distro": Source("5.10", ("bullseye-security", "bullseye")),
     "6.1-distro": Source("6.1", ("bookworm",)),
     "6.12-distro": Source("6.12", ("bookworm-backports", "trixie")),
+    "6.18-distro": Source("6.18", ("trixie-backports",)),
 }
 
 
