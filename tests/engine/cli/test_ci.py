@@ -17,6 +17,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.report.console import PlainConsole
 from engine.run.stop import STOPPED
+from tests.support import ci_runner
 from tests.support.journal import make_run
 from tests.support.smalltree import commit, git, make_repository
 
@@ -93,6 +94,13 @@ def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> 
     with pytest.raises(UserError, match="nothing has passed"):
         ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=True)
     assert "- gate: not known: 0 of 4 comparisons have an answer" in (tmp_path / "summary.md").read_text().splitlines()
+
+
+def test_the_action_has_the_defaults_of_the_command() -> None:
+    inputs = ci_runner.action()["inputs"]
+    defaults = {str(own.name): own.default for own in ci.ci.params}
+    assert inputs["steps"]["default"] == defaults["steps"] and inputs["head"]["default"] == defaults["head"]
+    assert float(inputs["minutes"]["default"]) == defaults["minutes"]
 
 
 @pytest.fixture(scope="module")
