@@ -79,12 +79,15 @@ def ci(
     console = PlainConsole(force_terminal=False)
     _check_writable(folder, summary)
     sides = _installs(install) if install else _revisions(base, head, repo)
-    _say_what_is_missing()
+    lacking = _lacking()
+    if lacking:
+        echo(lacking, err=True)
     _fitting(sides, steps.split(","), minutes, folder)  # a mistyped step is found before anything is built
     _build(sides, folder, summary)
     left_s = until_s - time.monotonic() - REPORT_S
-    run = _measure(sides, steps.split(","), left_s / 60, folder, console)
-    sys.exit(_conclude(run, sides, folder, summary, gate))
+    run, left_out = _measure(sides, steps.split(","), left_s / 60, folder, console)
+    notes = tuple(filter(None, (lacking, left_out)))
+    sys.exit(_conclude(run, sides, folder, summary, gate, notes))
 
 
 def _check_writable(folder: Path, summary: Path) -> None:
@@ -119,8 +122,8 @@ def _revisions(base: str | None, head: str, repo: Path) -> tuple[Side, Side]:
     )  # type: ignore[return-value]
 
 
-def _say_what_is_missing() -> None:
-    """Print one line on what this machine does not have and the comparison therefore lacks."""
+def _lacking() -> str:
+    """A line on what this machine does not have and the comparison therefore lacks."""
     missing = [
         what
         for what, there in (
@@ -130,8 +133,7 @@ def _say_what_is_missing() -> None:
         )
         if not there
     ]
-    if missing:
-        echo(f"without {'; without '.join(missing)}", err=True)
+    return f"without {'; without '.join(missing)}" if missing else ""
 
 
 def _has_pmu() -> bool:
@@ -158,17 +160,20 @@ def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
             sys.exit(1)
 
 
-def _measure(sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path, console: PlainConsole) -> Path:
+def _measure(
+    sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path, console: PlainConsole
+) -> tuple[Path, str]:
+    """The run, and a line on what was left out."""
     from engine.plan import planfile
 
-    entries, lacking = _fitting(sides, steps, minutes, folder)
-    if lacking:
-        echo(lacking, err=True)
+    entries, left_out = _fitting(sides, steps, minutes, folder)
+    if left_out:
+        echo(left_out, err=True)
     prospect = start.prepare_shown(planfile.request(entries), folder, console)
     code = start.start(prospect, folder, console, detach=False)
     if code not in (0, 1):
         sys.exit(code)
-    return folder / prospect.manifest.run
+    return folder / prospect.manifest.run, left_out
 
 
 def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path) -> tuple[dict[str, Any], str]:
@@ -208,10 +213,11 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
             break
         limits |= dict.fromkeys(over)
     else:
-        raise UserError(
-            f"{steps[0]} alone with {rows:,} rows, {pairs} times on each, does not fit into {' and '.join(over)}: "
-            "allow more --minutes, or keep the compiler's cache between jobs"
-        )
+        how = "allow more --minutes, or keep the compiler's cache between jobs"
+        if span(minutes * 60) not in over:
+            how = "free some, or name another folder with --artifacts"
+        what = f"{steps[0]} alone with {rows:,} rows, {pairs} times on each,"
+        raise UserError(f"{what} does not fit into {' and '.join(over)}: {how}")
     left_out = [step for step in steps if step not in kept]
     changes = [f"loading {rows:,} rows instead of {ROWS:,}"] if rows < ROWS else []
     changes += [f"leaving out {', '.join(left_out)}"] if left_out else []
@@ -228,7 +234,9 @@ def _sizes(steps: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield rows, steps[:count]
 
 
-def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool) -> int:
+def _conclude(
+    run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool, notes: tuple[str, ...] = ()
+) -> int:
     from engine.analysis.compare import compare
     from engine.journal.manifest import read_manifest
     from engine.report import document, render
@@ -238,7 +246,8 @@ def _conclude(run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, 
     manifest = read_manifest(run)
     judged = gates.judge(comparison, manifest.tolerated, gates.plan_of([manifest]))
     result = gates.sentence(judged)
-    _add_to_summary(summary, render.to_comment(comparison, (*(f"{side.name}: {side.title}" for side in sides), result)))
+    titles = (f"{side.name}: {side.title}" for side in sides)
+    _add_to_summary(summary, render.to_comment(comparison, (*titles, result, *notes)))
     disk.write_text(folder / "junit.xml", gates.to_junit(comparison, judged))
     if comparison.cells:
         disk.replace_text(folder / "report.html", document.report([run], "html"))

@@ -84,9 +84,11 @@ def test_what_does_not_fit_is_left_out_and_named(
 def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ci.SUMMARY, str(tmp_path / "page.md"))
     run = make_run(tmp_path / "run", builds=("base", "head"))
-    ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False)
+    ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False, notes=("left out: x",))
     text = (tmp_path / "summary.md").read_text()
-    assert f"- head: {SHOWN}" in text.splitlines() and (tmp_path / "page.md").read_text() == text
+    assert {f"- head: {SHOWN}", "- left out: x"} <= set(text.splitlines()) and (
+        tmp_path / "page.md"
+    ).read_text() == text
 
 
 def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> None:
