@@ -15,7 +15,7 @@ from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.results import plan_change
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, Answer, Ratio
+from engine.results.comparison import CHANGED, CPU, PRIMARY_METRICS, TIME, Answer, Ratio
 from engine.results.plan_change import PlanChange, PlanningRatio
 from engine.results.slice_ratio import ratio_of
 from workloads.plan_tree import StatementPlan, StatementResult
@@ -27,7 +27,7 @@ OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server h
 def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[PlanChange, ...]:
     """Statements with another plan than the baseline's, those that became slower first."""
     found = [
-        (made, _factor(ratios, made.step, made.subject) or 1.0)
+        (made, _factor(ratios, made.step, made.subject))
         for subject in _judged(cells)
         for step in cells.steps
         for statement in _statements(cells, subject, step)
@@ -66,8 +66,8 @@ def changed(
     if before.shape == after.shape and not always:
         return None
     name = cells.names[subject]
-    factor = _factor(ratios, step, name) if step == statement else None
-    text = plan_change.sentence(statement, before.tree, after.tree, factor)
+    effects = _effects(ratios, step, name) if step == statement else iter(())
+    text = plan_change.sentence(statement, before.tree, after.tree, next((words for _, words in effects), ""))
     if before.chosen != after.chosen:
         text += f"; its plan was {before.chosen}, is {after.chosen}"
     if count < len(other):
@@ -220,9 +220,18 @@ def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
     return next(plan for plan in found if plan.shape == shape), count
 
 
-def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float | None:
-    """How many times as long a step takes, if that is known to differ."""
-    for ratio in ratios:
-        if (ratio.step, ratio.subject) == (step, subject) and ratio.metric in PRIMARY_METRICS and ratio.ratio:
-            return 1 / ratio.ratio if ratio.verdict in CHANGED else None
-    return None
+def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float:
+    """How many times as long a step takes, or else as much server CPU, if that is known to differ; else 1."""
+    return next((factor for factor, _ in _effects(ratios, step, subject)), 1.0)
+
+
+def _effects(ratios: Sequence[Ratio], step: str, subject: str) -> Iterator[tuple[float, str]]:
+    """The effects that are known, that of the primary metric first, in words."""
+    own = [each for each in ratios if (each.step, each.subject) == (step, subject) and each.verdict in CHANGED]
+    for each in own:
+        if each.ratio and each.metric in PRIMARY_METRICS:
+            factor = each.ratio if each.metric == TIME else 1 / each.ratio
+            yield factor, plan_change.times(factor)
+    for each in own:
+        if each.ratio and each.metric == CPU:
+            yield each.ratio, f"{each.ratio:.1f}x the server CPU"

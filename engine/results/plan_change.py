@@ -140,10 +140,9 @@ def mistake(node: PlanNode) -> str:
     return f"rows estimated {worst.estimated:,.0f}, were {worst.actual:,.0f}"
 
 
-def sentence(statement: str, left: PlanNode, right: PlanNode, factor: float | None) -> str:
-    """`factor` is how many times as long the statement takes; None if that is not known to differ."""
-    parts = [times(factor)] if factor else []
-    parts += [change(left, right), mistake(right)]
+def sentence(statement: str, left: PlanNode, right: PlanNode, effect: str = "") -> str:
+    """`effect` is what is known to differ, such as `3.2x slower`."""
+    parts = (effect, change(left, right), mistake(right))
     return f"{statement}: {'; '.join(part for part in parts if part)}"
 
 
