@@ -238,7 +238,7 @@ def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> 
         if each.reason != "config" and ours != theirs
     }
     named = [text for name, text in texts.items() if name in IMPORTANT]
-    if texts:
+    if named:
         more = f"{len(texts) - len(named)} more" if len(named) < len(texts) else ""
         yield "defaults", True, f"{len(texts)} differ: {', '.join(filter(None, (*named, more)))}"
 
