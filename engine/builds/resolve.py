@@ -99,7 +99,7 @@ def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
 def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
     label = parsed(text)
     if (build := _handed_over(text)) is not None:
-        return replace(label, origin=build)
+        return replace(label, origin=build, extensions=())  # what it has is in its record
     if label.name in entries and not (label.kind == "label" and label.place == label.name and label.plain):
         how = f"give {shown(text)} another name" if label.named else f"name it: NAME={text}"
         raise UserError(f"'{label.name}' is the label of another build: {how}")
