@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from engine.analysis.compare import compare
 from engine.builds import extensions, resolve
 from engine.builds.nix import BuildFailed
 from engine.core.errors import UserError
-from engine.core.model import Extension
+from engine.core.model import Build, Extension
 from engine.journal.manifest import read_manifest
 from engine.report import origins
 from tests.support.benchcall import Bench
@@ -72,6 +73,15 @@ def test_contrib_comes_with_every_server() -> None:
         resolve.check(["18.6-prebuilt+adminpack"])
     with pytest.raises(UserError, match="extension pg_trgm given twice"):
         resolve.check(["16.3-prebuilt+pg_trgm+pg_trgm"])
+
+
+def test_a_build_that_was_handed_over_has_the_extensions_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Build("16.3-v", "16.3", str(tmp_path), "0" * 32, "source", extensions=(Extension("v", "v 1.0"),))
+    (tmp_path / "builds.json").write_text(json.dumps({"16.3+v=~/v": asdict(made)}))
+    monkeypatch.setenv("PGBED_BUILDS", str(tmp_path / "builds.json"))
+    assert resolve.resolve(["16.3+v=~/v"], lambda _: None) == (made,)
 
 
 def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
