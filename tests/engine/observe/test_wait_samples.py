@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from engine.core.wait_kinds import by_kind, events_of, kind_of, shares
 from engine.observe.wait_samples import WaitLooks, looks_per_s
 from engine.postgres.activity import Activity
-from engine.postgres.pgstat import Monitor
+from engine.postgres.pgstat import Monitor, MonitorError
 from engine.postgres.server import Server
-from tests.support.compiled import from_major
+from tests.support.compiled import from_major, major_at_hand
 from workloads.counter_page import Control, Page
 
 MS = 1_000_000
@@ -91,3 +92,45 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
     ]
     assert {name: dict(counts) for name, counts in looks.seen.items()} == {each.role: each.data for each in seen}
     page.close()
+
+
+# A comparison that sleeps in one session, while its search holds the lock of the index's page.
+SLOW_COMPARISON = """
+CREATE FUNCTION sleepy(a int, b int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF current_setting('planted.sleeps', true) = 'on' THEN PERFORM pg_sleep(2); END IF;
+  RETURN btint4cmp(a, b);
+END $$;
+CREATE OPERATOR CLASS sleepy_ops FOR TYPE int USING btree AS
+  OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 sleepy(int, int);
+CREATE TABLE planted (a int);
+INSERT INTO planted VALUES (1), (2);
+CREATE INDEX ON planted (a sleepy_ops);
+"""
+
+
+@pytest.mark.parametrize("major", [12, 18, major_at_hand(19)])
+def test_a_planted_wait_for_a_buffers_lock_is_of_one_kind_in_all_versions(
+    major: int, server: Callable[[int | str], Server]
+) -> None:
+    running = server(major)
+    seen: set[str] = set()
+    with Monitor(running.dsn()) as monitor, running.connect() as holder, running.connect() as waiter:
+        holder.execute(SLOW_COMPARISON)
+        holder.execute("SET planted.sleeps = on")
+        holder.execute("SET enable_seqscan = off")
+        pids, activity = [waiter.info.backend_pid], Activity(monitor)
+        threads = [
+            threading.Thread(target=holder.execute, args=("SELECT FROM planted WHERE a = 1",)),
+            threading.Thread(target=waiter.execute, args=("INSERT INTO planted SELECT 3 FROM pg_sleep(0.5)",)),
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            with suppress(MonitorError):
+                seen |= {event for _, event in activity.waits(pids, [0], 0.0).counts}
+        holder.execute("DROP TABLE planted; DROP FUNCTION sleepy CASCADE")
+    kinds = {kind_of(event): event for event in seen}
+    words = {12: "LWLock:buffer_content", 18: "LWLock:BufferContent", 19: "Buffer:BufferExclusive"}
+    assert kinds.get("buffer") == words[major]
+    assert "unknown" not in kinds
