@@ -56,6 +56,8 @@ KINDS = (
     "logger",
     "slotsync worker",
 )
+AUTOVACUUM = "autovacuum worker"
+LEADER = re.compile(rb"parallel worker for PID (\d{1,9})")
 CLIENT_TITLE = re.compile(r"\[local\]|\S\(\d+\)|^client backend")
 
 
@@ -79,10 +81,15 @@ def kind_of_title(cmdline: bytes) -> str:
 
 
 def process_kind(pid: int) -> str:
+    """The kind of a process; from 19 on autovacuum has parallel workers, which are its own."""
     try:
-        return kind_of_title(Path(f"/proc/{pid}/cmdline").read_bytes())
+        title = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return STARTING
+    leader = LEADER.search(title)
+    if leader is not None and process_kind(int(leader[1])) == AUTOVACUUM:
+        return AUTOVACUUM
+    return kind_of_title(title)
 
 
 class ServerProcesses(HeldFiles):

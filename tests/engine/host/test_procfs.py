@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -20,7 +21,7 @@ from engine.host import environment, machine_counters, procfs
 from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference
 from engine.postgres import server_processes
 from engine.postgres.server import Server
-from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title
+from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title, process_kind
 
 Servers = Callable[[int | str], Server]
 SPIN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
@@ -194,6 +195,24 @@ def test_children_are_found_with_and_without_the_kernels_list() -> None:
 )
 def test_the_kind_of_a_process_is_told_by_its_title(title: bytes, kind: str) -> None:
     assert kind_of_title(title) == kind
+
+
+@pytest.mark.parametrize("leader", ["autovacuum worker", "client backend"])
+def test_parallel_workers_of_autovacuum_are_its_own(leader: str) -> None:
+    with ExitStack() as ends:
+
+        def process(title: str) -> int:
+            running = subprocess.Popen([f"postgres: {title}", "60"], executable="/bin/sleep")
+            ends.callback(running.wait)
+            ends.callback(running.kill)
+            return running.pid
+
+        worker = process(f"parallel worker for PID {process(f'{leader} ib')} ")
+        expected = leader if leader == "autovacuum worker" else "parallel worker"
+        deadline = time.monotonic() + 20
+        while process_kind(worker) != expected:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("major", (12, 14, 16, 17))
