@@ -178,6 +178,8 @@ def laid_out(server: Derived, title: str, words: Sequence[str]) -> Derived:
     numbers = [word.removeprefix("layout") for word in words if LAYOUT.fullmatch(word)]
     if not numbers:
         return server
+    if any(variant(word).system for word in words):
+        raise UserError(f"{title}: a layout is linked of what make has compiled; leave out :layoutN, or :meson")
     env = {"server": server.out, "headers": server.dev, "layout": " ".join(numbers)}
     change = Change(name=f"postgresql-{title}", env=env, inputs=((server.drv, "out"), (server.drv, "dev")))
     return derive(_variants().layout, change)
