@@ -185,6 +185,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     from engine.plan.prepare import estimate
 
     minutes = max(minutes, 0.1)  # builds may have taken all of it
+    slowed = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # by others: the builds make it 1
 
     def plan(rows: int, steps: list[str]) -> dict[str, Any]:
         return {
@@ -199,7 +200,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     limits: dict[str, None] = {}
     for rows, kept in _sizes(steps):
         found = estimate(planfile.request(plan(rows, kept)), folder)
-        pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else PAIRS
+        pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else PAIRS * slowed
         over = [
             limit
             for limit, within in (
@@ -216,7 +217,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
         how = "allow more --minutes, or keep the compiler's cache between jobs"
         if span(minutes * 60) not in over:
             how = "free some, or name another folder with --artifacts"
-        what = f"{steps[0]} alone with {rows:,} rows, {pairs} times on each,"
+        what = f"{steps[0]} alone with {rows:,} rows, {MIN_PAIRS} times on each,"
         raise UserError(f"{what} does not fit into {' and '.join(over)}: {how}")
     left_out = [step for step in steps if step not in kept]
     changes = [f"loading {rows:,} rows instead of {ROWS:,}"] if rows < ROWS else []

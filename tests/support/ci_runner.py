@@ -46,7 +46,7 @@ none)
   done
   ;;
 esac
-mount -t tmpfs -o mode=1777 tmp /tmp
+for shared in /tmp /run/lock; do mount -t tmpfs -o mode=1777 own "$shared"; done
 [ ! -e /dev/kvm ] || mount --bind /dev/null /dev/kvm
 for traced in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs hidden "$traced"; done
 ip link set lo up 2> /dev/null || true

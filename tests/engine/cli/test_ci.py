@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -73,12 +74,22 @@ def test_a_job_that_is_stopped_has_the_code_of_that(tmp_path: Path, monkeypatch:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_left_out_and_named(
-    minutes: float, rows: int, steps: str, said: str, tmp_path: Path, servers: dict[str, Build]
+    minutes: float,
+    rows: int,
+    steps: str,
+    said: str,
+    tmp_path: Path,
+    servers: dict[str, Build],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     prefix = next(iter(servers.values())).prefix
     sides = Side("base", f"base={prefix}", ""), Side("head", f"head={prefix}", "")
     plan, line = ci._fitting(sides, ci.STEPS.split(","), minutes, tmp_path)
     assert (plan["rows"], ",".join(plan["steps"]), line) == (rows, steps, said)
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.0 * (os.cpu_count() or 1), 0.0, 0.0))
+    busy, _ = ci._fitting(sides, ci.STEPS.split(","), 2 * minutes, tmp_path)
+    assert (busy["rows"], busy["steps"]) == (plan["rows"], plan["steps"])
 
 
 def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
