@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from engine.analysis import statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import StepResult
 from engine.core.errors import unknown
@@ -124,6 +123,8 @@ def planner_differences(cells: ComparedCells) -> tuple[str, ...]:
 
 def planning(cells: ComparedCells) -> tuple[PlanningRatio, ...]:
     """Planning times by statement of a run that only plans, those that grew most first."""
+    from engine.analysis import statistics  # here: it loads scipy
+
     found = []
     for subject in _judged(cells):
         pairs = [
