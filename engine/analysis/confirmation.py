@@ -1,6 +1,6 @@
 """Whether a second run confirms what a first one named: the same steps of the same builds, measured once more.
 
-The second run is judged by itself, and only in these steps: their verdicts are corrected for as many as there are. It
+The second run is judged alone, and only in these steps: their verdicts are corrected for as many as there are. It
 confirms a difference that it finds, too, in the same direction; one that it does not know is not confirmed.
 """
 

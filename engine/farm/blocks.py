@@ -136,7 +136,7 @@ class _Call:
 
 def _begin(blocks: Sequence[Block], builders: Builders) -> _Call:
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
-    # This machine may offer the feature, too, as Nix does by itself, but is none of the builders.
+    # This machine may offer the feature as well, as Nix does by default; it is not one of the builders.
     command += ["--max-jobs", "0"]
     if builders.spec is not None:
         command += ["--builders", builders.spec]
