@@ -12,6 +12,7 @@ from workloads.pgbench.scripts import BUILTIN, Script, commands
 
 OPEN_END_S = 10_000_000  # of a step that the launcher ends
 FAILURES_DETAILED, EXIT_ON_ABORT = 15, 17  # the first versions of pgbench with these options
+CONTINUE_ON_ERROR = 19
 # Commands in scripts, and the first version of pgbench that has them.
 SINCE = {
     r"\\aset\b": ("\\aset", 13),
@@ -35,6 +36,8 @@ def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, 
     """Features that a plan uses, and the first version of pgbench that has them."""
     if options.max_tries > 1:
         yield "--max-tries", 15
+    if options.continue_on_error:
+        yield "--continue-on-error", CONTINUE_ON_ERROR
     if "G" in options.init_steps:
         yield "--init-steps with G", 13
     if options.pgbench_partitions:
@@ -71,6 +74,8 @@ def run(
         command.append(f"--latency-limit={options.latency_limit:.12g}")
     if options.max_tries > 1:
         command.append(f"--max-tries={options.max_tries}")
+    if options.continue_on_error:
+        command.append("--continue-on-error")
     if version >= FAILURES_DETAILED:
         command.append("--failures-detailed")
     if version >= EXIT_ON_ABORT:

@@ -97,6 +97,14 @@ class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Annotated[int, Meta(ge=1, le=1_000_000)],
         about("Tries of a transaction that fails with a deadlock or a serialization error.", metavar="N"),
     ] = 1
+    continue_on_error: Annotated[
+        bool,
+        about(
+            "Go on after a statement that fails, such as for a unique constraint (pgbench 19); transactions that "
+            "failed are counted.",
+            rare=True,
+        ),
+    ] = False
     define: Annotated[
         tuple[str, ...], about("A variable of the scripts.", metavar="NAME=VALUE", flag="-D", repeated=True)
     ] = ()

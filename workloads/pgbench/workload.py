@@ -104,7 +104,7 @@ class Pgbench:
             "steps": [first, *steps],
             "options": given(options),
             "scripts": [asdict(script) for script in scripts],
-            "log_every": options.log_every or (1 if options.rate or options.max_tries > 1 else 0),
+            "log_every": options.log_every or (1 if any(_needing_full_log(options).values()) else 0),
             "writes": write,
         }
         beside = BESIDE if options.tablespace or options.index_tablespace else ""
@@ -320,7 +320,7 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 f"{flag} {name}: give a name of small letters, digits and _ that does not begin with pg_; its folder "
                 f"is made beside the data of each cell, and removed with it"
             )
-    for flag, used in (("--rate", options.rate is not None), ("--max-tries", options.max_tries > 1)):
+    for flag, used in _needing_full_log(options).items():
         if used and (options.log_every or 1) > 1:
             raise ValueError(
                 f"{flag} and -o log_every={options.log_every} exclude each other: what is late, skipped or retried is "
@@ -375,3 +375,12 @@ SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "sel
 TPCB: Workload = Pgbench("pgbench-tpcb", "pgbench: five statements like TPC-B", "tpcb", Options)
 SIMPLE: Workload = Pgbench("pgbench-simple", "pgbench: one row updated, one inserted", "simple", Options)
 SCRIPTS: Workload = Pgbench("pgbench", "pgbench: scripts of your own (pgbench:FILE.sql)", "script", ScriptOptions)
+
+
+def _needing_full_log(options: Options) -> dict[str, bool]:
+    """Whether each of the options is used that would be estimated from a sample."""
+    return {
+        "--rate": options.rate is not None,
+        "--max-tries": options.max_tries > 1,
+        "-o continue_on_error": options.continue_on_error,
+    }

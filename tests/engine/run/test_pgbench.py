@@ -285,6 +285,7 @@ def test_a_pgbench_that_is_too_old_or_not_there_is_refused(
     words = ("run", "--pg", label, "--workload", "pgbench-select", "--dry-run")
     for pgbench, more, told in (
         (str(old), ("--max-tries", "3", "-o", "init_steps=dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
+        (str(old), ("-o", "continue_on_error=true"), "--continue-on-error needs the pgbench of PostgreSQL 19"),
         (str(folder / "none"), (), "none: no such program"),
     ):
         done = Bench(bench.out, {"PGBED_PGBENCH": pgbench})(*words, *more)

@@ -176,6 +176,8 @@ def test_a_backslash_ends_sql_and_begins_a_command(text: str, expected: list[tup
 def test_what_a_version_does_not_know_is_found_in_any_case() -> None:
     script = Script("own.sql", 1, "\\set a PERMUTE(1, 2)\nSELECT 1 \\ASET\nSELECT 2;")
     assert [since for _, since in command.unknown(Options(init_steps="dtgvp"), [script])] == [13, 14]
+    assert ("--continue-on-error", 19) in command.unknown(Options(continue_on_error=True), [])
+    assert "--continue-on-error" not in dict(command.unknown(Options(), []))
     assert sleeps([Script("own.sql", 1, "SELECT 1 \\Sleep 10 ms\n")])
 
 
