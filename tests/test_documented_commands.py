@@ -99,6 +99,7 @@ STANDS_FOR = {
     "STEP": "l.i1",
     "WORD…": "word",
     "NAME": "patch",
+    "COMMAND": "compare",
     "17.11": "patch",
 }
 
