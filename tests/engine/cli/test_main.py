@@ -42,7 +42,7 @@ def test_a_registered_module_that_is_no_workload_is_refused(module: str, bench: 
 
 
 def test_a_mistyped_option_is_told_with_the_nearest(bench: Bench) -> None:
-    assert refused(bench, "--tolerance", "x").endswith("Did you mean '--tolerate'? See bench run --help")
+    assert refused(bench, "--untill-known").endswith("Did you mean '--until-known'? See bench run --help")
 
 
 def test_contradictions_are_refused(bench: Bench, label: str) -> None:
