@@ -20,7 +20,7 @@ from pathlib import Path
 from engine.builds import nix, user_builds
 from engine.builds.compile_variants import variant
 from engine.builds.derivation import Change, recipe_of
-from engine.builds.user_builds import OwnBuild
+from engine.builds.user_builds import RELEASE, OwnBuild
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed
 from engine.core.text import NAME
@@ -144,7 +144,11 @@ def check_name(name: str) -> None:
 
 def unknown_label(label: str) -> UserError:
     labels = [entry.label for entry in catalog()]
-    return unknown("build", label, labels) if labels else nix.no_catalogue()
+    if not labels:
+        return nix.no_catalogue()
+    # Nearest to a release are those of its major version.
+    same = [one for one in labels if age(one)[0] == age(label)[0]] if RELEASE.fullmatch(label) else []
+    return unknown("build", label, same or labels)
 
 
 # -- what can be had on this machine -------------------------------------------------------------------------------

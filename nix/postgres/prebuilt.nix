@@ -79,10 +79,11 @@ let
           mkdir packages
           tar -xf "$src" -C packages
           for package in packages/*.deb; do dpkg-deb --extract "$package" unpacked; done
-          mkdir -p "$out/usr/share" "$out/usr/lib/postgresql" "$out/libraries"
+          mkdir -p "$out/share" "$out/usr/share" "$out/usr/lib/postgresql" "$out/libraries"
           cp -a unpacked/usr/lib/postgresql/${major} "$out/usr/lib/postgresql"
-          cp -a unpacked/usr/share/postgresql "$out/usr/share"
-          rm -r "$out/usr/share/postgresql/${major}/man"
+          cp -a unpacked/usr/share/postgresql "$out/share"
+          rm -r "$out/share/postgresql/${major}/man"
+          ln -s ../../share/postgresql "$out/usr/share/postgresql"
           cp -a unpacked/usr/lib/*-linux-gnu/*.so* "$out/libraries"
           ln -s usr/lib/postgresql/${major}/bin "$out/bin"
           for program in "$out"/usr/lib/postgresql/${major}/bin/*; do

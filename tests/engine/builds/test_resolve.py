@@ -95,6 +95,9 @@ def one(spec: str) -> Build:
 def test_unknown_label_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3"):
         one("16.4")
+    (known,) = {entry.label for entry in catalog() if entry.version == "17.0" and entry.label == "17.0"}
+    with pytest.raises(UserError, match=rf"unknown build '17\.99' \(.*{known}"):
+        one("17.99")
 
 
 def test_without_the_wrapper_servers_need_nix_and_installs_do_not(
