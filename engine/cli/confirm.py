@@ -35,7 +35,7 @@ WITHOUT_EFFECTS = ("query", "task")  # kinds of steps that no later step depends
 @click.argument("second", required=False, type=RunArgument())
 @OUT
 @click.option("--yes", is_flag=True, help="Do not ask before executing what another's run names.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and progress to stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: bool) -> None:
     """Measure only the steps that RUN named slower or faster, once more, and say of which it is confirmed.
 
@@ -60,7 +60,7 @@ def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: 
             echo_json(msgspec.to_builtins(Confirmation(plan.run, "", ())))
         echo(f"{plan.run} named no step slower or faster: there is nothing to confirm", err=True)
         return
-    console = PlainConsole(stderr=as_json, force_terminal=False)
+    console = PlainConsole(stderr=True, force_terminal=False)  # stdout has the result alone
     again = find_run(second, out) if second is not None else _measured(folder, named, own_folder(out), yes, console)
     if again.resolve() == folder.resolve():
         raise UserError(f"{plan.run} cannot confirm itself; name another run, or none to measure again")
