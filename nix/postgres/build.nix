@@ -48,7 +48,6 @@ let
   # LLVM stays out, unless a variant asks for it: 12 to 15 need one older than 16, and without JIT the versions meet on
   # equal terms.
   allConfigureFlags = [
-    "--enable-debug"
     "--enable-dtrace"
     "--with-icu"
   ]
@@ -126,7 +125,8 @@ stdenv.mkDerivation {
 
   # Distribution hardening would put other flags between the versions and their sources.
   hardeningDisable = [ "all" ];
-  # What is stripped is debug information, which names the compiler and every header: the server would drag them along.
+  # No debug information, although symbols stay: it names the compiler, every header and the folder of the build, which the
+  # build ids would hash before it is stripped.
   enableParallelBuilding = true;
 
   CFLAGS = allCflags;
