@@ -185,7 +185,8 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     from engine.plan.prepare import estimate
 
     minutes = max(minutes, 0.1)  # builds may have taken all of it
-    slowed = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # by others: the builds make it 1
+    # By others, as the builds make it 1; at most twice, since what is nice or waits for a disk counts as load, too.
+    slowed = min(2.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
     def plan(rows: int, steps: list[str]) -> dict[str, Any]:
         return {
