@@ -120,7 +120,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "background pgbench costs the inserts. All begin with the same workload.",
             metavar="WORKLOAD,…",
             group=COMPARE,
-            brief="Workloads to compare on each build.",
         ),
     ] = ()
     workload: Annotated[
@@ -258,7 +257,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "Count events of the server's processes with perf stat, such as instructions per operation. Without "
             "hardware counters, auto counts only the kernel's own events, and hardware refuses to start.",
             group=CAUSES,
-            brief="Count with perf: auto or hardware [off].",
         ),
     ] = "off"
     client_host: Annotated[

@@ -59,7 +59,7 @@ def test_a_setting_that_no_server_knows_is_refused_and_one_that_some_know_is_tol
 ) -> None:
     old, new = build(12).label, build(16).label
     line = refused(bench, "--pg", f"{old},{new}", "--set", "work_memm=5", "--dry-run")
-    assert f"--set work_memm=5: unknown to {old}, {new}; check the setting's name" in line
+    assert f"--set work_memm=5: unknown to {old}, {new} (did you mean work_mem?); check the setting's name" in line
     for setting in ("logical_decoding_work_mem=1MB", "pg_stat_statements.track=all"):  # from 13 on; of an extension
         done = bench("--pg", f"{old},{new}", "--set", setting, "--dry-run")
         assert done.returncode == 0, done.stderr
