@@ -13,7 +13,7 @@ import msgspec
 
 FORMAT = ("--log-format", "internal-json")
 MARK = b"@nix "
-COPY, DOWNLOAD, BUILD = 100, 101, 105  # kinds of activities
+COPY, DOWNLOAD, BUILD, WAIT = 100, 101, 105, 111  # kinds of activities
 PRINTED = 101  # kind of a result: a line of a builder
 ERROR, INFO = 0, 3  # levels
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -45,7 +45,10 @@ class _Event(msgspec.Struct):
 
 @dataclass(slots=True)
 class Activity:
-    """A build (with its builder's lines), copy or download of `subject`; `builder` is "" for this machine."""
+    """A build (with its builder's lines), copy or download of `subject`, or a wait, in Nix's words.
+
+    `builder` is "" for this machine.
+    """
 
     kind: int
     subject: str
@@ -55,6 +58,11 @@ class Activity:
 
     @property
     def title(self) -> str:
+        if self.kind == WAIT:
+            # For the locks of all outputs: 'PATH', 'PATH-dev'.
+            name = min(STORE_PATH.findall(self.subject), key=len, default="it").removesuffix(".drv")
+            what = "a machine to build" if "machine" in self.subject.partition("/")[0] else "another build of"
+            return f"waiting for {what} {name}"
         match = STORE_PATH.fullmatch(self.subject)
         name = match[1].removesuffix(".drv") if match else self.subject
         # A package registry's client downloads within what Nix calls a build.
@@ -157,6 +165,10 @@ class NixLog:
                 activity = Activity(event.type, texts[0], texts[1] if event.type == BUILD else "")
                 self.activities[event.id] = activity
                 return event.text
+            case "start" if event.type == WAIT:
+                text = ANSI.sub("", event.text)
+                self.activities[event.id] = Activity(WAIT, text)
+                return text
             case "result" if event.type == PRINTED and event.id in self.activities:
                 line = ANSI.sub("", "".join(map(str, event.fields)))
                 self.activities[event.id].lines.append(line)

@@ -19,6 +19,10 @@ def copied(identity: int, path: str) -> bytes:
     return event(action="start", id=identity, level=3, type=100, text=f"copying path '{path}'", fields=[path, "a", "b"])
 
 
+def waiting(identity: int, text: str) -> bytes:
+    return event(action="start", id=identity, level=1, type=111, text=text)
+
+
 def printed(identity: int, *lines: str) -> bytes:
     return b"".join(event(action="result", id=identity, type=101, fields=[line]) for line in lines)
 

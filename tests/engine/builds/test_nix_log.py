@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.builds.nix_log import BUILD, NixLog, last_words
-from tests.support.nixevents import built, copied, error, event, printed, stopped
+from tests.support.nixevents import built, copied, error, event, printed, stopped, waiting
 
 STORE = "/nix/store/" + "a" * 32
 DRV = f"{STORE}-postgresql-16.3.drv"
+LOCKS = f"waiting for lock on \x1b[33;1m'{STORE}-postgresql-18.6-dev', '{STORE}-postgresql-18.6'\x1b[0m"
+MACHINE = f"waiting for a machine to build '\x1b[33;1m{DRV}\x1b[0m'"
 
 
 def log_of(*lines: bytes) -> NixLog:
@@ -86,6 +88,9 @@ def test_a_failure_without_a_builder_is_explained_in_nixs_words() -> None:
         ((copied(1, f"{STORE}-gcc-14.3.0"),), "fetching gcc-14.3.0"),
         ((built(1, f"{STORE}-one.drv"), built(2, f"{STORE}-two.drv"), stopped(2)), "building one"),
         ((built(1, f"{STORE}-one.drv"), stopped(1)), "building one"),
+        ((waiting(1, LOCKS),), "waiting for another build of postgresql-18.6"),
+        ((waiting(1, LOCKS), stopped(1), built(2, f"{STORE}-one.drv")), "building one"),
+        ((waiting(1, MACHINE),), "waiting for a machine to build postgresql-16.3"),
         ((event(action="start", id=1, level=4, type=101, text="downloading", fields=["https://x/y"]),), ""),
     ],
 )
