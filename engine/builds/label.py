@@ -81,7 +81,7 @@ def parsed(text: str) -> Label:
     name, rest = _halves(text)
     rest, variants = _variants(rest)
     if rest.startswith("git:"):
-        path, at, revision = rest.removeprefix("git:").partition("@")
+        path, at, revision = _repository(rest.removeprefix("git:"))
         if name is None:
             raise UserError(f"{text} needs a name before it: NAME={text}")
         if not path or not at or not revision or revision.startswith("-"):
@@ -153,6 +153,13 @@ def _variants(text: str) -> tuple[str, tuple[str, ...]]:
         variants.insert(0, match[1])
         text = text[: match.start()]
     return text, tuple(variants)
+
+
+def _repository(text: str) -> tuple[str, str, str]:
+    """Part PATH@REVISION: either can have an `@`, as in workspaces such as job@2 and in HEAD@{1}."""
+    ends = [at.start() for at in re.finditer("@", text)]
+    longest = next((end for end in reversed(ends) if Path(text[:end]).expanduser().is_dir()), None)
+    return text.partition("@") if longest is None else (text[:longest], "@", text[longest + 1 :])
 
 
 def _is_label(text: str, named: bool) -> bool:

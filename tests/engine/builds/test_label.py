@@ -53,6 +53,19 @@ def test_what_a_build_is_named_by(text: str, label: Label) -> None:
     assert name_of(text) == label.name
 
 
+def test_the_folder_of_a_repository_may_have_an_at_sign(tmp_path: Path) -> None:
+    for name in ("job", "job@2"):
+        (tmp_path / name).mkdir()
+    for text, name, revision in (
+        ("job@2@v1", "job@2", "v1"),
+        ("job@2@HEAD@{1}", "job@2", "HEAD@{1}"),
+        ("job@HEAD@{1}", "job", "HEAD@{1}"),
+        ("job@@{u}", "job", "@{u}"),
+    ):
+        label = parsed(f"new=git:{tmp_path}/{text}")
+        assert (label.place, label.revision) == (f"{tmp_path}/{name}", revision)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
