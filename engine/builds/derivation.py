@@ -26,6 +26,7 @@ from engine.core.record import converted, parsed
 
 EXPRESSION = Path(__file__).with_name("derivation.nix")
 HEAD = "Derive("
+ENFORCED = "NIX_ENFORCE_NO_NATIVE"  # unless it is 0, nixpkgs' compiler drops -march=native
 MAKE = "make"  # the usual system of recipes
 
 
@@ -53,7 +54,7 @@ class Change:
     """Changes to a derivation: `tarball` holds builtins.fetchurl's arguments, `record` is merged into build.json.
 
     `env` is added to the environment, behind what a variable holds; `inputs` are the derivations, with an output each,
-    that it leads to.
+    that it leads to; `native`: it compiles for this machine only, as it does with flags that say so.
     """
 
     name: str = ""
@@ -66,6 +67,7 @@ class Change:
     ccache: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     inputs: tuple[tuple[str, str], ...] = ()
+    native: bool = False
 
     def varied(self, words: Sequence[str]) -> Change:
         """Raises UserError for a variant whose tools are not known here."""
@@ -82,12 +84,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A derivation that is in the store: its output, that for building extensions ("" without), and its source."""
+    """A derivation that is in the store: its output, that for building extensions ("" without), and its source.
+
+    `native`: it is compiled for this machine only.
+    """
 
     drv: str
     out: str
     dev: str
     source: str
+    native: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,8 @@ def derive(drv: str, change: Change) -> Derived:
 def known(drv: str) -> Derived:
     """A derivation of the store as it is. Raises UserError."""
     derivation = read_derivation(Path(drv))
-    return Derived(drv, derivation.outputs["out"], derivation.outputs.get("dev", ""), derivation.env.get("src", ""))
+    env, outputs = derivation.env, derivation.outputs
+    return Derived(drv, outputs["out"], outputs.get("dev", ""), env.get("src", ""), env.get(ENFORCED) == "0")
 
 
 def laid_out(server: Derived, title: str, words: Sequence[str]) -> Derived:
@@ -181,7 +188,9 @@ def laid_out(server: Derived, title: str, words: Sequence[str]) -> Derived:
     if any(variant(word).system for word in words):
         raise UserError(f"{title}: a layout is linked of what make has compiled; leave out :layoutN, or :meson")
     env = {"server": server.out, "headers": server.dev, "layout": " ".join(numbers)}
-    change = Change(name=f"postgresql-{title}", env=env, inputs=((server.drv, "out"), (server.drv, "dev")))
+    change = Change(
+        name=f"postgresql-{title}", env=env, inputs=((server.drv, "out"), (server.drv, "dev")), native=server.native
+    )
     return derive(_variants().layout, change)
 
 
@@ -212,9 +221,8 @@ def _request(base: Derivation, change: Change) -> dict[str, Any]:
     if change.record or change.cflags or change.configure_flags or change.patches:
         env["buildRecord"] = json.dumps(record | change.record)
         env["quiet"] = ""
-    if any(NATIVE.fullmatch(flag) for flag in change.cflags):
-        # Otherwise nixpkgs' compiler drops such flags. The output is for this machine only.
-        env |= {"NIX_ENFORCE_NO_NATIVE": "0", "preferLocalBuild": True, "allowSubstitutes": False}
+    if change.native or any(NATIVE.fullmatch(flag) for flag in change.cflags):
+        env |= {ENFORCED: "0", "preferLocalBuild": True, "allowSubstitutes": False}
     if change.ccache:
         env["ccacheFolder"] = str(change.ccache)
     return {

@@ -97,6 +97,7 @@ def added(
             name=f"postgresql-{title}",
             env={"server": with_all.out, "headers": compiled.dev},
             inputs=((with_all.drv, "out"), (compiled.drv, "dev")),
+            native=compiled.native,  # its flags are what the extension is compiled with
         )
         if is_tree:
             with_all, extension = _of_tree(build, name, path, change)

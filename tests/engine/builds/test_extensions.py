@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.analysis.compare import compare
-from engine.builds import extensions, resolve
+from engine.builds import derivation, extensions, resolve
+from engine.builds.derivation import Change, Derivation, Derived
 from engine.builds.nix import BuildFailed
 from engine.core.errors import UserError
 from engine.core.model import Build, Extension
@@ -88,6 +89,29 @@ def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
     (tmp_path / "share").mkdir()
     with pytest.raises(UserError, match=f"the server in {tmp_path} came without the extension pg_trgm"):
         extensions.of_contrib("b", "pg_trgm", tmp_path)
+
+
+def test_an_extension_of_a_server_for_this_machine_is_compiled_for_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = "/nix/store/" + "a" * 32
+    asked: list[Change] = []
+
+    def derive(drv: str, change: Change) -> Derived:
+        asked.append(change)
+        return Derived(f"{store}-e.drv", f"{store}-e", "", f"{store}-source")
+
+    monkeypatch.setattr(derivation, "derive", derive)
+    for value in ("0", "1"):
+        file = tmp_path / f"{value}.drv"
+        env = f'[("NIX_ENFORCE_NO_NATIVE","{value}"),("src","")]'
+        file.write_text(f'Derive([("out","{store}-s","","")],[],[],"x86_64-linux","/bin/sh",[],{env})')
+        server = derivation.known(str(file))
+        extensions.added("b", [f"own={make_extension(tmp_path / value)}"], server, server, "18.6-own")
+    recipe = Derivation({"out": f"{store}-e"}, {}, (), (), {"src": ""})
+    native, plain = (derivation._request(recipe, change)["env"] for change in asked)
+    assert native["NIX_ENFORCE_NO_NATIVE"] == "0" and native["allowSubstitutes"] is False
+    assert "NIX_ENFORCE_NO_NATIVE" not in plain
 
 
 @pytest.mark.outside
