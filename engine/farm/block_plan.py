@@ -143,8 +143,9 @@ def _check_build(build: str) -> None:
             "name the source tree that it was made of, or a label (bench list builds)"
         )
     (label,) = resolve.check([build])
-    own = label.origin.own if isinstance(label.origin, CatalogEntry) else None
-    flags = [*(own.cflags if own else ()), *Change().varied(label.variants).cflags]
+    entry = label.origin if isinstance(label.origin, CatalogEntry) else None
+    own = entry.recipe()[1] if entry and entry.own and entry.own.base else Change()  # with what it is derived from
+    flags = own.varied(label.variants).cflags
     if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
         raise UserError(
             f"build {name_of(build)}: {native[0]} compiles for this machine, not for the builders: "

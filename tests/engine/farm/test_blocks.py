@@ -196,3 +196,22 @@ def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
     assert resolve.resolve(["mine"], print) == (made,)
     with pytest.raises(UserError):
         resolve.resolve(["other"], print)
+
+
+def test_native_code_is_found_in_what_a_build_of_the_users_table_is_derived_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = tmp_path / "catalog.json"
+    tarball = {"name": "postgresql-17.11.tar.bz2", "hash": "sha256-AA==", "path": ""}
+    known = {"label": "17.11", "version": "17.11", "attr": "a", "provenance": "source", "drv": "a", "tarball": tarball}
+    catalog.write_text(json.dumps([known]))
+    monkeypatch.setenv("PGBED_CATALOG", str(catalog))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "pgbed").mkdir()
+    (tmp_path / "pgbed" / "builds.toml").write_text(
+        '[builds."17.11-n"]\nfrom = "17.11"\ncflags = ["-march=native"]\n'
+        '[builds."17.11-m"]\nfrom = "17.11-n"\ncflags = ["-O3"]\n'
+    )
+    for label in ("17.11-n", "17.11-m"):
+        with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
+            check(Request(builds=(label,)))
