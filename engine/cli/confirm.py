@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -26,6 +26,9 @@ from engine.plan.request import Request
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.results.comparison import Comparison, Ratio
 from engine.results.confirmation import Confirmation, ConfirmedStep
+
+if TYPE_CHECKING:
+    from engine.report.gate import Judged
 
 WITHOUT_EFFECTS = ("query", "task")  # kinds of steps that no later step depends on
 
@@ -46,33 +49,49 @@ def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: 
     \b
     Exit codes, as with --gate:
       0  no step is confirmed to be slower
-      1  a step is confirmed to be slower, or cells failed or are missing
+      1  a step is confirmed to be slower, or cells failed or are missing, in RUN or again
       2  otherwise, but nothing is known of the steps; or the command failed
     """
     from engine.analysis import confirmation
     from engine.analysis.compare import compare
+    from engine.report import gate
 
     folder = find_run(run, out)
     first, plan = compare([folder]), read_manifest(folder)
     named = confirmation.named(first)
+    judged_first = gate.judge(first, plan.tolerated, gate.plan_of([plan]))
+    failed = _failed_unnamed(judged_first, named)
     if not named:
         if as_json:
-            echo_json(msgspec.to_builtins(Confirmation(plan.run, "", ())))
+            echo_json(msgspec.to_builtins(Confirmation(plan.run, "", (), failed)))
+        if not failed and (gate.unknown(judged_first) or not judged_first):
+            raise UserError(f"{plan.run}: nothing is known of any step, so there is nothing to confirm")
         echo(f"{plan.run} named no step slower or faster: there is nothing to confirm", err=True)
-        return
+        for note in failed:
+            echo(note, err=True)
+        sys.exit(1 if failed else 0)
     console = PlainConsole(stderr=True, force_terminal=False)  # stdout has the result alone
     again = find_run(second, out) if second is not None else _measured(folder, named, own_folder(out), yes, console)
     if again.resolve() == folder.resolve():
         raise UserError(f"{plan.run} cannot confirm itself; name another run, or none to measure again")
     other = read_manifest(again)
     judged = compare([again], first.base, steps=[ratio.step for ratio in named])
-    notes = (*confirmation.differences(plan, other), *_boots(plan, other))
+    notes = (*failed, *confirmation.differences(plan, other), *_boots(plan, other))
     result = Confirmation(plan.run, other.run, confirmation.confirmed(named, judged), notes)
     if as_json:
         echo_json(msgspec.to_builtins(result))
     for line in (*map(_line, result.steps), *(f"? {note}" for note in notes)):
         echo(line, err=as_json)
-    sys.exit(_code(judged, other, result.steps))
+    sys.exit(1 if failed else _code(judged, other, result.steps))
+
+
+def _failed_unnamed(judged: tuple[Judged, ...], named: Sequence[Ratio]) -> tuple[str, ...]:
+    """What else the gate of the first run found, such as cells that failed: no second run takes that back."""
+    from engine.report import gate
+
+    claims = {(ratio.subject, ratio.step) for ratio in named}
+    found = tuple(each for each in gate.failed(judged) if (each.subject, each.step) not in claims)
+    return (f"in the first run, and not measured again: {gate.sentence(found)}",) if found else ()
 
 
 def _measured(folder: Path, named: Sequence[Ratio], out: Path, yes: bool, console: PlainConsole) -> Path:

@@ -55,6 +55,23 @@ def test_a_run_that_named_nothing_has_nothing_to_confirm(tmp_path: Path) -> None
     assert result.exit_code == 0 and "there is nothing to confirm" in result.stderr
 
 
+def test_what_failed_otherwise_is_not_taken_back(tmp_path: Path) -> None:
+    crashed = dict.fromkeys(range(1, 12, 4), "the server ended")  # all those of 17.0
+    run = make_run(tmp_path / "run", failed=crashed | {cell + 1: "too" for cell in crashed}, repeats=6)
+    result = bench(run)
+    assert result.exit_code == 1, result.output
+    assert "nothing to confirm" in result.stderr and "gate: failed: 17.0 " in result.stderr
+    first = make_run(tmp_path / "first", effects=SLOWER, repeats=6, failed={1: "the server ended"})
+    result = bench(first, make_run(tmp_path / "other", repeats=6, seed=2))
+    assert result.exit_code == 1, result.output
+    assert "17.0 l.i1 not confirmed: same" in result.stdout and "? in the first run, and not meas" in result.stdout
+
+
+def test_a_run_of_which_nothing_is_known_is_no_confirmation(tmp_path: Path) -> None:
+    result = bench(make_run(tmp_path / "run", repeats=1))
+    assert result.exit_code == 2 and "nothing is known of any step" in result.stderr
+
+
 def test_a_run_does_not_confirm_itself(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", effects=SLOWER, repeats=6)
     result = bench(run, run)
