@@ -282,6 +282,6 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Escape text so that no tag, link or column begins in it."""
-    text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Escape text so that no tag, link or column begins in it; its own backslashes escape nothing."""
+    text = visible(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("|", "\\|").replace("[", "\\[")

@@ -23,7 +23,7 @@ from tests.support.journal import make_run
 from tests.support.smalltree import commit, git, make_repository
 
 SIDES = (Side("base", "base=/opt/a", "1234abcd old"), Side("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"))
-SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\x1b\\[2J"
+SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\\\x1b\\[2J"
 
 
 def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_output_has_lines(

@@ -250,6 +250,10 @@ def test_markdown_cells_hold_no_tag_and_no_column(hostile: Comparison) -> None:
         assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1, table
 
 
+def test_no_backslash_of_a_text_undoes_the_escape_of_markdown() -> None:
+    assert render.markdown_text(r"\[a](b) \| c") == r"\\\[a](b) \\\| c"
+
+
 def test_json_has_each_figure_once(rich_run: Path) -> None:
     record = json.loads(render.to_json(compare([rich_run])))
     for part, names in (("ratios", ("step", "subject", "metric")), ("spreads", ("step", "subject", "metric"))):
