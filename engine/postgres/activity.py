@@ -96,7 +96,7 @@ class Activity:
                 wal_bytes = int(what) if what else None
             else:
                 done, total = numbers
-                vacuums.append(Vacuum(pids[0], what or "", state or "", done / total if total else 0.0))
+                vacuums.append(Vacuum(pids[0], _plain(what), state or "", done / total if total else 0.0))
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
@@ -131,8 +131,13 @@ class Activity:
         oid = found[1]
         if oid not in self._relations:
             ((name,),) = self._monitor.ask(f"SELECT {oid}::regclass", patience_s=PATIENCE_S)
-            self._relations[oid] = name or oid
+            self._relations[oid] = _plain(name) or oid
         return OF_RELATION.sub(lambda _: f"relation {self._relations[oid]}", target)
+
+
+def _plain(relation: str | None) -> str:
+    """A relation's name without the schema that most are in: the monitor's search path is without it."""
+    return (relation or "").removeprefix("public.")
 
 
 def _numbers(array: str | None) -> list[int]:

@@ -36,6 +36,9 @@ VIEWS = ("bgwriter", "checkpointer", "wal", "io", "lock", "database", "user_tabl
 UNDEFINED = ("42703", "42P01", "42883")  # SQLSTATE of a column, a table or a function that is not there
 SETTLE_S = 1.5
 COLLECTOR_S = 0.6  # up to version 14 the collector's file is renewed every 500 ms
+# The monitor is a superuser. An operator that the data's files made in `public`, and that fits the types of a question
+# better than the server's own, would be executed as one.
+SEARCH_PATH = "SET search_path = pg_catalog"
 # A question that waits for a lock, or is slow, would itself be measured.
 SESSION = (
     "SET jit = off; SET max_parallel_workers_per_gather = 0; SET lock_timeout = '100ms';"
@@ -105,7 +108,7 @@ class Monitor(Closing):
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
         try:
-            for statement in SESSION.split(";"):
+            for statement in (SEARCH_PATH, *SESSION.split(";")):
                 self.ask(statement)
         except MonitorError:
             self.close()

@@ -47,7 +47,11 @@ def contention(clients: int) -> tuple[str, ...]:
 
 def begin(monitor: Monitor) -> None:
     """Prepare a database. The monitor's own statements are not counted."""
-    monitor.ask(f"CREATE EXTENSION IF NOT EXISTS {LIBRARY}")
+    schemas = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = $1"
+    if not (found := monitor.ask(schemas, (LIBRARY,))):
+        monitor.ask(f"CREATE EXTENSION {LIBRARY} SCHEMA public")
+        found = [("public",)]
+    monitor.ask(f"SET search_path = pg_catalog, {found[0][0]}")
     monitor.ask(f"SET {LIBRARY}.track = none")
 
 

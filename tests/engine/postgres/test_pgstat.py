@@ -230,7 +230,7 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
                 ),
             ).waits
             said = activity.doing(blocked.blocked_by)
-            ((oid,),) = monitor.ask("SELECT 'fought_over'::regclass::oid")
+            ((oid,),) = monitor.ask("SELECT 'public.fought_over'::regclass::oid")
             ((database,),) = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
             of = [activity.with_name(f"relation {oid} of database {each}") for each in (database, 7)]
             pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
@@ -293,6 +293,32 @@ def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
         connection.execute("DROP TABLE dusty; DROP ROLE plain")
     assert seen and {relation for relation, _ in seen} == {"dusty"}
     assert unnamed == {""}, "who may not see more is told that there is one"
+
+
+def test_what_the_databases_owner_made_is_not_executed_by_the_monitor(server: Servers) -> None:
+    running = server(16)
+    with running.connect() as connection:
+        connection.execute("CREATE SCHEMA theirs")
+        connection.execute("CREATE TABLE theirs.executed (by text)")
+        for name, left, right in (("times", "float8", "int4"), ("times", "int8", "interval")):
+            connection.execute(
+                f"CREATE FUNCTION public.{name}({left}, {right}) RETURNS {right} LANGUAGE plpgsql AS "
+                f"'BEGIN INSERT INTO theirs.executed VALUES (current_user); RETURN $2; END'".encode()
+            )
+            connection.execute(
+                f"CREATE OPERATOR public.* (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.{name})".encode()
+            )
+        try:
+            with Monitor(running.dsn()) as monitor:
+                activity = Activity(monitor)
+                activity.sample(0.001)
+                activity.waits([connection.info.backend_pid], [1], 0.001)
+                pgstat.snapshot(monitor)
+            assert connection.execute("SELECT * FROM theirs.executed").fetchall() == []
+        finally:
+            connection.execute("DROP SCHEMA theirs CASCADE")
+            connection.execute("DROP FUNCTION public.times(float8, int4) CASCADE")
+            connection.execute("DROP FUNCTION public.times(int8, interval) CASCADE")
 
 
 def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:
