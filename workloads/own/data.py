@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +46,7 @@ LEFT_OUT = (
     ("set", "session", "authorization"),
     ("set", "default_tablespace"),
 )
+OWNER = re.compile(r"alter (?:.* )?(?<!rename )(?<!rename column )owner to(?: \w+)?")
 RESTRICT = re.compile(rb"\\(un)?restrict [A-Za-z0-9]+\s*")
 
 
@@ -239,7 +241,7 @@ def sql_commands(text: Mapped, path: Path) -> Iterator[Command]:
                 own = command.tokens[-1].text.decode(errors="replace").split()[0]
                 raise ValueError(f"{path}:{command.line}: {own} is a command of psql, not SQL: leave it out")
             continue
-        if command.words[:1] == ("copy",) and command.words[-3:].count("stdin"):
+        if command.words[:1] == ("copy",) and ("from", "stdin") in pairwise(command.words):
             begin = text.find(b"\n", place) + 1
             none = text[begin : begin + 3] == b"\\.\n"
             end = begin if none else text.find(b"\n\\.\n", begin) + 1
@@ -254,7 +256,7 @@ def sql_commands(text: Mapped, path: Path) -> Iterator[Command]:
 
 def left_out(command: Command) -> bool:
     words = command.words
-    return any(words[: len(out)] == out for out in LEFT_OUT) or (words[:1] == ("alter",) and "owner" in words[-4:])
+    return any(words[: len(out)] == out for out in LEFT_OUT) or OWNER.fullmatch(" ".join(words)) is not None
 
 
 def _check_readable(data: Data) -> None:

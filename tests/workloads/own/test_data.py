@@ -60,6 +60,37 @@ def test_commands_that_need_a_superuser_are_left_out_and_rows_are_found() -> Non
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE ONLY public.repos ADD CONSTRAINT repos_owner_key UNIQUE (owner)",
+        "ALTER TABLE ONLY repos ADD CONSTRAINT r FOREIGN KEY (owner) REFERENCES users(id)",
+        "ALTER TABLE repos ADD COLUMN owner text",
+        "ALTER TABLE repos RENAME owner TO boss",
+        "ALTER TABLE repos RENAME COLUMN owner TO boss",
+        "ALTER SEQUENCE s OWNED BY repos.id",
+    ],
+)
+def test_a_column_that_is_called_owner_keeps_its_keys(text: str) -> None:
+    (command,) = sql_commands(text.encode(), Path("a.sql"))
+    assert not left_out(command)
+
+
+@pytest.mark.parametrize(
+    "text", ['TABLE public.t OWNER TO "Some Body"', "FUNCTION f(int) OWNER TO bob", "TABLE t OWNER TO CURRENT_USER"]
+)
+def test_owners_are_left_out(text: str) -> None:
+    (command,) = sql_commands(f"ALTER {text}".encode(), Path("a.sql"))
+    assert left_out(command)
+
+
+def test_rows_are_found_whatever_their_format_is() -> None:
+    text = b"COPY t (a) FROM stdin WITH (FORMAT csv, HEADER true, DELIMITER ';');\na\nit's\n\\.\nSELECT 1"
+    first, second = sql_commands(text, Path("a.sql"))
+    begin, end = (token.place for token in first.tokens if token.kind == "rows")
+    assert text[begin:end] == b"a\nit's\n" and (second.words, second.line) == (("select",), 5)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         (DUMP[:-20], "it is cut short: the last line of a dump is missing"),
