@@ -25,6 +25,10 @@ LOOK_S = 0.02
 UNKNOWN_PARAMETER = "42704"  # of SET: a newer pg_dump sets what an older server does not know
 COPY_IN = int(pq.ExecStatus.COPY_IN)
 FAILED = re.compile(r"pg_restore: error: (?:could not execute query: )?(?:ERROR:\s*)?(.*)")
+# A newer pg_dump sets what an older server does not know. The same error of rows or of an index would be a loss.
+HARMLESS = re.compile(r"pg_restore: error: could not execute query: ERROR:\s+unrecognized configuration parameter .*\n"
+                      r"Command was: SET ")  # fmt: skip
+IGNORED = re.compile(r"errors ignored on restore: (\d+)")
 LEAVE = ("--no-owner", "--no-privileges", "--no-comments", "--no-security-labels", "--no-publications",
          "--no-subscriptions", "--no-tablespaces")  # fmt: skip
 Check = Callable[[], None]
@@ -98,17 +102,25 @@ def _archive(spec: Spec, dsn: str, check: Check) -> None:
     finally:
         process.kill()
         process.wait()
-    _judge(lines, process.returncode, spec)
+    if why := failure("".join(lines), process.returncode):
+        raise NotRestored(f"{spec.data.name} cannot be restored: {why}")
 
 
-def _judge(lines: list[str], code: int, spec: Spec) -> None:
-    errors = [match.group(1).strip() for line in lines if (match := FAILED.match(line))]
-    errors = [error for error in errors if "unrecognized configuration parameter" not in error]
+def failure(told: str, code: int) -> str:
+    """What pg_restore says of errors that matter, by its messages and its exit code; empty without any.
+
+    It continues after an error, and its processes write at the same time, so that a message may be torn: what it counts
+    must be what was found.
+    """
+    found = list(FAILED.finditer(told))
+    errors = [match.group(1).strip() for match in found if not HARMLESS.match(told, match.start())]
     if errors:
-        more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
-        raise NotRestored(f"{spec.data.name} cannot be restored: {errors[0]}{more}")
-    if code not in (0, 1):  # 1: it went on after errors, all of which are known
-        raise NotRestored(f"{spec.data.name} cannot be restored: pg_restore ended with code {code}")
+        more = len(errors) - 1
+        return errors[0] + (f" (and {more} more error{'s' if more > 1 else ''})" if more else "")
+    counted = sum(int(number) for number in IGNORED.findall(told))
+    if code == 1 and 0 < counted <= len(found):
+        return ""
+    return f"pg_restore ended with code {code}: {' '.join(told.split())[-200:]}" if code else ""
 
 
 def _scripts(data: Data, dsn: str, check: Check) -> None:
@@ -121,6 +133,10 @@ def _scripts(data: Data, dsn: str, check: Check) -> None:
                         check()
                         if not left_out(command):
                             _run(connection, command, text, path, check)
+                    if connection.transaction_status != pq.TransactionStatus.IDLE:
+                        raise ValueError(
+                            f"{path.name}: its last transaction has no COMMIT, so that nothing of it stays"
+                        )
                 except ValueError as error:
                     raise NotRestored(str(error)) from None
     finally:

@@ -106,6 +106,7 @@ def test_data_are_restored_by_a_role_that_is_no_superuser(empty: Database, data:
         ("ALTER SYSTEM SET jit = off;", "permission denied"),
         ("SELECT 1;\nCREATE TABLE t (id int);", 'data.sql:9: 42P07 relation "t" already exists'),
         ("SELECT pg_read_file('/etc/passwd');", "permission denied"),
+        ("BEGIN; INSERT INTO t VALUES (0);", "data.sql: its last transaction has no COMMIT"),
     ],
 )
 def test_a_hostile_or_faulty_file_is_stopped_by_the_server_and_named(
