@@ -235,4 +235,4 @@ def _effects(ratios: Sequence[Ratio], step: str, subject: str) -> Iterator[tuple
             yield factor, plan_change.times(factor)
     for each in own:
         if each.ratio and each.metric == CPU:
-            yield each.ratio, f"{each.ratio:.1f}x the server CPU"
+            yield each.ratio, f"{plan_change.multiple(each.ratio)} the server CPU"

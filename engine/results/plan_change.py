@@ -117,7 +117,7 @@ def change(left: PlanNode, right: PlanNode) -> str:
             old = f" using {before.index}" if after.index != before.index and before.index else ""
             return f"{before.kind}{old} became {after.kind}{using} on {after.relation}"
         return f"{before.label} became {after.label}"
-    if left.relations != right.relations:
+    if left.relations != right.relations and set(left.relations) == set(right.relations):
         return f"tables are joined in another order: {', '.join(right.relations)}"
     for pair in every:
         if pair.differs:
@@ -147,7 +147,12 @@ def sentence(statement: str, left: PlanNode, right: PlanNode, effect: str = "") 
 
 
 def times(factor: float) -> str:
-    return f"{factor:.1f}x slower" if factor > 1 else f"{1 / factor:.1f}x faster"
+    return f"{multiple(factor)} slower" if factor > 1 else f"{multiple(1 / factor)} faster"
+
+
+def multiple(factor: float) -> str:
+    """`3.2x`, with as many digits as tell it from 1."""
+    return f"{factor:.{1 if factor >= 1.1 else 3 if abs(factor - 1) < 0.01 else 2}f}x"
 
 
 def _partner(child: PlanNode, rest: Sequence[PlanNode]) -> PlanNode | None:

@@ -1,3 +1,5 @@
+import pytest
+
 from engine.results.plan_change import change, lines, mistake, sentence, times
 from workloads.plan_tree import PlanNode
 
@@ -22,6 +24,19 @@ def test_a_changed_join_is_named_with_its_inner_relation_and_the_estimate_that_w
     )  # fmt: skip
     assert sentence("a", HASHED, NESTED).startswith("a: Hash Join became")
     assert sentence("a", NESTED, HASHED, times(0.5)) == "a: 2.0x faster; Nested Loop became Hash Join on order_lines"
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(3.24, "3.2x slower"), (1.042, "1.04x slower"), (1.004, "1.004x slower"), (0.96, "1.04x faster")],
+)
+def test_a_factor_has_the_digits_that_tell_it_from_1(factor: float, text: str) -> None:
+    assert times(factor) == text
+
+
+def test_a_partition_that_is_not_read_any_more_is_no_other_order_of_joins() -> None:
+    parts = join("Append", scan("p1"), scan("p2"))
+    assert change(parts, join("Append", scan("p1"))) == "Seq Scan on p2 has gone"
 
 
 def test_other_changes_in_words() -> None:
