@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from workloads.plan_tree import PlanNode
+from workloads.plan_tree import PlanNode, shape
 
 # Nodes that only hand on, order or keep rows: one server may have one where the other has none.
 PASSING = frozenset(
@@ -125,7 +125,7 @@ def change(left: PlanNode, right: PlanNode) -> str:
             assert node is not None
             over = f" over {node.relations[0]}" if not node.relation and node.relations else ""
             return f"{node.label}{over} {'is new' if pair.left is None else 'has gone'}"
-    return ""
+    return "" if shape(left) == shape(right) else "the same nodes in another order"
 
 
 def mistake(node: PlanNode) -> str:
@@ -156,12 +156,12 @@ def multiple(factor: float) -> str:
 
 
 def _partner(child: PlanNode, rest: Sequence[PlanNode]) -> PlanNode | None:
-    """The child of the other plan that reads the same relations, or else is of the same kind."""
-    alike = [other for other in rest if other.part == child.part]
+    """The child of the other plan that reads the same relations, or else is the same, or of the same kind."""
     relations = set(child.relations)
-    return next(
-        (other for other in alike if set(other.relations) == relations),
-        next((other for other in alike if other.kind == child.kind), alike[0] if alike else None),
+    return max(
+        (other for other in rest if other.part == child.part),
+        key=lambda other: (set(other.relations) == relations, other.label == child.label, other.kind == child.kind),
+        default=None,
     )
 
 

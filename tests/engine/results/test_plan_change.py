@@ -39,6 +39,11 @@ def test_a_partition_that_is_not_read_any_more_is_no_other_order_of_joins() -> N
     assert change(parts, join("Append", scan("p1"))) == "Seq Scan on p2 has gone"
 
 
+def test_a_change_of_order_alone_is_said() -> None:
+    first, second = (PlanNode("Bitmap Index Scan", index=name) for name in ("i", "j"))
+    assert change(join("BitmapOr", first, second), join("BitmapOr", second, first)) == "the same nodes in another order"
+
+
 def test_other_changes_in_words() -> None:
     assert change(scan("t"), INDEXED) == "Seq Scan on t became Index Scan using lines_pkey on order_lines"
     assert change(scan("order_lines"), INDEXED) == "Seq Scan became Index Scan using lines_pkey on order_lines"
