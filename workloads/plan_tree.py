@@ -59,7 +59,7 @@ class PlanNode(msgspec.Struct, frozen=True):
 class StatementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A statement's plan on one server, and what one execution took: an entry of `plans` in a step's report.
 
-    `chosen` is custom or generic, empty without parameters. Buffers (`hit`, `read`) are pages of 8 kB.
+    `chosen` is custom or generic, empty without parameters or if unknown. Buffers (`hit`, `read`) are pages of 8 kB.
     """
 
     statement: str

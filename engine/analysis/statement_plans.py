@@ -67,7 +67,7 @@ def changed(
     name = cells.names[subject]
     effects = _effects(ratios, step, name) if step == statement else iter(())
     text = plan_change.sentence(statement, before.tree, after.tree, next((words for _, words in effects), ""))
-    if before.chosen != after.chosen:
+    if before.chosen and after.chosen and before.chosen != after.chosen:
         text += f"; its plan was {before.chosen}, is {after.chosen}"
     if count < len(other):
         text += f"; in {count} of {len(other)} cells"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import msgspec
 from psycopg import pq
 from psycopg.pq import abc
 
-from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute
+from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, scalar
 from workloads.own.statements import Statement
 from workloads.own.values import Values, digest
 from workloads.plan_tree import StatementPlan, StatementResult, shape, tree
@@ -29,6 +30,8 @@ SINGLE_TUPLE = int(pq.ExecStatus.SINGLE_TUPLE)
 LARGE_BYTES = 1 << 20  # results of this size are fetched row by row
 MODULUS = 1 << 128
 FIRST_WITH_WAL = 130000  # version of EXPLAIN's option
+FIRST_WITH_GENERIC_PLANS = 140000  # counted in pg_prepared_statements
+QUOTED, PARAMETER = re.compile("'[^']*'|\"[^\"]*\""), re.compile(r"\$[1-9]")
 Check = Callable[[], None]
 
 
@@ -163,18 +166,30 @@ def explain(connection: abc.PGconn, made: Prepared) -> StatementPlan:
     with writing(connection, made.statement):
         # Timing off: it may cost more than the statement.
         sql = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY ON, FORMAT JSON{wal}) {_call(connection, made)}"
+        before = _generic_plans(connection, made)
         result = execute(connection, sql.encode())
-    return explained(made.statement, result.get_value(0, 0) or b"")
+        after = _generic_plans(connection, made)
+    chosen = "" if before is None or after is None else "generic" if after > before else "custom"
+    return explained(made.statement, result.get_value(0, 0) or b"", chosen)
+
+
+def _generic_plans(connection: abc.PGconn, made: Prepared) -> int | None:
+    """How often the server has used a generic plan; None before 14, which does not count them."""
+    if connection.server_version < FIRST_WITH_GENERIC_PLANS:
+        return None
+    return scalar(
+        connection, b"SELECT generic_plans FROM pg_catalog.pg_prepared_statements WHERE name = '%s'" % made.name
+    )
 
 
 def plan_only(connection: abc.PGconn, made: Prepared) -> StatementPlan:
-    """The plan for the first values, and how long planning took; nothing is executed.
+    """The plan for the first values, always a custom one, and how long planning took; nothing is executed.
 
     Without parameters a prepared statement would be planned only once.
     """
     what = _call(connection, made) if made.statement.parameters else made.statement.sql
     result = execute(connection, f"EXPLAIN (SUMMARY ON, FORMAT JSON) {what}".encode())
-    return explained(made.statement, result.get_value(0, 0) or b"")
+    return explained(made.statement, result.get_value(0, 0) or b"", "custom")
 
 
 def _call(connection: abc.PGconn, made: Prepared) -> str:
@@ -182,20 +197,26 @@ def _call(connection: abc.PGconn, made: Prepared) -> str:
     return f"EXECUTE {made.name.decode()}" + (f" ({literals})" if literals else "")
 
 
-def explained(statement: Statement, text: bytes) -> StatementPlan:
-    """Raises SqlError for what is no plan in JSON."""
+def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
+    """`chosen` is custom or generic. If it is unknown, a parameter in the plan shows a generic one; without, it may be
+    either. Raises SqlError for what is no plan in JSON.
+    """
     try:
         (record,) = json.loads(text)
         found = tree(record["Plan"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SqlError("", f"its plan cannot be read: {error}") from None
     top = record["Plan"]
-    generic = any("$" in condition for node in found.walk() for condition in node.conditions)
+    nodes = tuple(found.walk())
+    # What an InitPlan returns looks like a parameter.
+    if not chosen and not any(node.part == "InitPlan" for node in nodes):
+        conditions = (QUOTED.sub("", condition) for node in nodes for condition in node.conditions)
+        chosen = "generic" if any(PARAMETER.search(condition) for condition in conditions) else ""
     return StatementPlan(
         statement=statement.name,
         shape=shape(found),
         tree=found,
-        chosen=("generic" if generic else "custom") if statement.parameters else "",
+        chosen=chosen if statement.parameters else "",
         planning_ms=record.get("Planning Time"),
         execution_ms=record.get("Execution Time"),
         rows=top.get("Actual Rows"),

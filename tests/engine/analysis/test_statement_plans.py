@@ -62,6 +62,8 @@ def test_a_choice_of_the_other_kind_of_plan_is_said_and_equal_plans_can_be_shown
     compared = cells([planned("h", HASHED, chosen="custom")], [planned("n", NESTED, chosen="generic")])
     (change,) = statement_plans.plan_changes(compared, ())
     assert change.text.endswith("; its plan was custom, is generic")
+    unknown = cells([planned("h", HASHED)], [planned("n", NESTED, chosen="generic")])
+    assert "its plan was" not in statement_plans.plan_changes(unknown, ())[0].text
     (same,) = statement_plans.side_by_side(cells([planned("h", HASHED)], [planned("h", HASHED)]), "s")
     assert same.text == "s: the same plan" and len(same.lines) == 3
     with pytest.raises(UserError, match="unknown statement with a plan 'x'"):

@@ -121,6 +121,9 @@ STATEMENTS = """
 -- name: point
 -- :id from select id from t order by id
 SELECT x FROM t WHERE id = :id;
+-- name: shown
+-- :n uniform 1 3
+SELECT :n::int FROM t WHERE id = 1;
 -- name: missing
 SELECT 1 FROM nowhere;
 -- name: huge
@@ -153,6 +156,7 @@ def test_each_statement_is_tried_and_what_fails_is_said_while_the_others_are_run
     assert executions > 20 and 0 < rows <= executions
     plans = {each["statement"]: each for each in report["plans"]}
     assert plans["point"]["tree"]["kind"] == "Index Scan" and plans["point"]["chosen"] == "generic"
+    assert plans["shown"]["chosen"] == "generic", "although no condition of its plan has a parameter"
     assert plans["point"]["rows"] == 1 and plans["point"]["hit"] > 0 and plans["writer"]["wal_bytes"] > 0
     by_name = {each["statement"]: each for each in report["results"]}
     assert by_name["point"]["rows"] == by_name["point"]["executions"] == 5 and len(by_name["point"]["digest"]) == 32
