@@ -21,6 +21,7 @@ from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
 from workloads.counter_page import Control, Page, State, Word
 from workloads.own.data import of_dump, surveyed
+from workloads.own.launch import together
 from workloads.own.options import Options
 from workloads.own.spec import APP, CLONE, PRISTINE, Spec
 from workloads.own.statements import parsed
@@ -58,12 +59,12 @@ def empty(database: Callable[..., Database]) -> Iterator[Database]:
 
 def run(
     dsn: str, file: Path, text: str = "", kind: str = "data", *, seconds: float = 0.2, pg_restore: str = "",
-    **options: Any,
+    clients: int = 1, **options: Any,
 ) -> Any:  # fmt: skip
     """Plays the engine's part; returns the report, and the page's words, or the error."""
-    page = Page.create(1)
+    page = Page.create(clients)
     statements = parsed(text, "s.sql") if text else ()
-    step = {"name": "s", "kind": kind, "clients": 1, "seconds": seconds}
+    step = {"name": "s", "kind": kind, "clients": clients, "seconds": seconds}
     data = surveyed(of_dump(str(file)), pg_restore)
     spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
                 statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore)  # fmt: skip
@@ -76,8 +77,12 @@ def run(
         launcher.stdin.write(msgspec.json.encode(spec))
         launcher.stdin.close()
         deadline = time.monotonic() + 60
-        while page.word(0, Word.STATE) < State.DONE and time.monotonic() < deadline:
-            if page.word(0, Word.STATE) == State.READY and not page.words[Control.START_NS]:
+
+        def states() -> list[int]:
+            return [page.word(slot, Word.STATE) for slot in range(clients)]
+
+        while min(states()) < State.DONE and time.monotonic() < deadline:
+            if min(states()) == State.READY and not page.words[Control.START_NS]:
                 page.words[Control.START_NS] = time.monotonic_ns()
             time.sleep(0.002)
         page.words[Control.RELEASE] = 1
@@ -162,6 +167,28 @@ def test_each_statement_is_tried_and_what_fails_is_said_while_the_others_are_run
     assert by_name["point"]["rows"] == by_name["point"]["executions"] == 5 and len(by_name["point"]["digest"]) == 32
     with psycopg.connect(empty.dsn) as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+def test_what_fails_for_another_client_only_is_in_the_report() -> None:
+    def of(name: str, error: str = "") -> dict[str, str]:
+        return {"statement": name, "error": error}
+
+    told = [
+        (2, {"results": [of("a", "40P01 deadlock detected"), of("b", "lost")]}),
+        (0, {"plans": [1], "results": [of("a"), of("b", "no")]}),
+        (1, {"results": []}),
+    ]
+    lines = b"".join(msgspec.json.encode(each) + b"\n" for each in told)
+    expected = [of("a"), of("b", "no"), of("a", "40P01 deadlock detected")]
+    assert together(lines) == {"plans": [1], "results": expected}
+    assert together(b'[0,{"planner":{}}]\n') == {"planner": {}}
+
+
+def test_a_client_that_cannot_do_what_another_does_is_reported(empty: Database, data: Path) -> None:
+    run(empty.dsn, data)
+    text = "-- name: mine\nSELECT 1 / pg_try_advisory_lock(1)::int"
+    report, _, _ = run(empty.dsn, data, text, "statement", clients=2)
+    assert sorted(each["error"] for each in report["results"])[-1] == "22012 division by zero"
 
 
 def test_statements_that_write_for_good_do_so_in_a_clone(empty: Database, data: Path) -> None:
