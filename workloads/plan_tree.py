@@ -75,12 +75,17 @@ class StatementPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatementResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement returned for its first sets of values, or why it failed: an entry of `results` in a report."""
+    """What a statement returned for its first sets of values, or why it failed: an entry of `results` in a report.
+
+    A slow one is executed for fewer of them: `first_rows` and `first_digest` are those of the first set alone.
+    """
 
     statement: str
     executions: int = 0
     rows: int = 0
     digest: str = ""
+    first_rows: int | None = None
+    first_digest: str = ""
     values: str = ""
     error: str = ""
 

@@ -185,18 +185,26 @@ def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[st
     for subject in _judged(cells):
         base = cells.baseline_of(subject)
         ours, theirs = (
-            {(each.values, each.executions): each for each in by_subject.get(one, []) if not each.error}
-            for one in (subject, base)
+            {each.values: each for each in by_subject.get(one, []) if not each.error} for one in (subject, base)
         )
-        for key in ours.keys() & theirs.keys():
-            names = f"{cells.names[subject]} and {cells.names[base]}"
-            if ours[key].rows != theirs[key].rows:
-                yield (f"{statement} returns other rows: {theirs[key].rows:,} with {cells.names[base]}, "
-                       f"{ours[key].rows:,} with {cells.names[subject]}")  # fmt: skip
-            elif ours[key].digest != theirs[key].digest:
-                yield f"{statement} returns other values with {names}, in {ours[key].rows:,} rows each"
-        if ours and theirs and {key[0] for key in ours}.isdisjoint(key[0] for key in theirs):
+        for values in ours.keys() & theirs.keys():
+            same = ours[values].executions == theirs[values].executions
+            (rows, digest), (base_rows, base_digest) = (_returned(each[values], same) for each in (ours, theirs))
+            if rows is None or base_rows is None:
+                continue
+            if rows != base_rows:
+                yield (f"{statement} returns other rows: {base_rows:,} with {cells.names[base]}, "
+                       f"{rows:,} with {cells.names[subject]}")  # fmt: skip
+            elif digest != base_digest:
+                names = f"{cells.names[subject]} and {cells.names[base]}"
+                yield f"{statement} returns other values with {names}, in {rows:,} rows each"
+        if ours and theirs and ours.keys().isdisjoint(theirs):
             yield f"{statement} was run with other values on {cells.names[subject]}: the query of its rule differs"
+
+
+def _returned(result: StatementResult, whole: bool) -> tuple[int | None, str]:
+    """Rows and digest: of the first execution only where the other build had another number of them."""
+    return (result.rows, result.digest) if whole else (result.first_rows, result.first_digest)
 
 
 def _planner(cells: ComparedCells, subject: Subject) -> dict[str, str]:

@@ -112,12 +112,14 @@ def writing(connection: abc.PGconn, statement: Statement) -> Iterator[None]:
 def _try(connection: abc.PGconn, made: Prepared, most_bytes: int, check: Check, digested: bool) -> None:
     until_s = time.monotonic() + TRIED_S
     rows = executions = total = 0
+    firsts: tuple[int, int] | None = None
     for number in range(TRIED):
         check()
         with writing(connection, made.statement):
             found, size, hashed = fetch(connection, made.name, made.drawn[number % len(made.drawn)], most_bytes,
                                         digested=digested)  # fmt: skip
         made.large = made.large or size > LARGE_BYTES
+        firsts = firsts or (found, hashed)
         if number < CHECKED:
             rows, executions, total = rows + found, executions + 1, (total * 31 + hashed) % MODULUS
         if time.monotonic() > until_s:
@@ -125,6 +127,7 @@ def _try(connection: abc.PGconn, made: Prepared, most_bytes: int, check: Check, 
     made.outcome = StatementResult(
         statement=made.statement.name, executions=executions, rows=rows,
         digest=f"{total:032x}" if digested else "", values=digest(made.drawn[:CHECKED]),
+        first_rows=firsts[0] if firsts else None, first_digest=f"{firsts[1]:032x}" if digested and firsts else "",
     )  # fmt: skip
 
 

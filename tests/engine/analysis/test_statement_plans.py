@@ -82,6 +82,18 @@ def returned(**further: Any) -> dict[str, Any]:
         (returned(digest="a"), returned(digest="b"), ("s returns other values with 17 and 16, in 10 rows each",)),
         (returned(), returned(error="42P01 no"), ("s fails: 16: no error; 17: 42P01 no",)),
         (returned(error="no"), returned(error="no"), ("s fails everywhere: no",)),
+        (returned(first_rows=2), returned(executions=3, rows=6, first_rows=2), ()),
+        (
+            returned(first_rows=2),
+            returned(executions=3, rows=6, first_rows=1),
+            ("s returns other rows: 2 with 16, 1 with 17",),
+        ),
+        (
+            returned(first_rows=2, first_digest="a"),
+            returned(executions=3, first_rows=2, first_digest="b"),
+            ("s returns other values with 17 and 16, in 2 rows each",),
+        ),
+        (returned(), returned(executions=3, rows=6), ()),
         (returned(), returned(values="w"), ("s was run with other values on 17: the query of its rule differs",)),
     ],
 )
