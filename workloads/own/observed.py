@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from workloads.own.sql import SqlSyntax, commands
 from workloads.own.statements import Statement, made, numbered, read_file, rules_of, unsuitable
 
 CONNECT_S = 5
+QUERY_ID = re.compile(r"-?[0-9]{1,20}", re.A)
 CATALOGS = re.compile(r"\b(pg_catalog\.|information_schema\.|pg_(class|attribute|namespace|type|stat_\w+|settings)\b)")
 MOST_READ = 5000
 FIRST_WITH_EXEC_TIME = 130000
@@ -86,28 +88,31 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
 
 def _of_csv(path: Path) -> list[Row]:
     where = f"--from-pg-stat-statements {path}"
-    lines = csv.DictReader(read_file(path, "--from-pg-stat-statements").splitlines(keepends=True))
-    names = {name.strip().lower(): name for name in lines.fieldnames or ()}
-    time = next((names[name] for name in ("total_exec_time", "total_time") if name in names), None)
-    if "query" not in names or time is None:
-        raise ValueError(f"{where}: the first line must name the columns, among them query and total_exec_time")
+    lines = csv.DictReader(StringIO(read_file(path, "--from-pg-stat-statements"), newline=""))
     try:
-        rows = [
+        names = {name.strip().lower(): name for name in lines.fieldnames or ()}
+        time = next((names[name] for name in ("total_exec_time", "total_time") if name in names), None)
+        if "query" not in names or time is None:
+            raise ValueError("the first line must name the columns, among them query and total_exec_time")
+        found = [
             Row(str(line.get(names.get("queryid", ""), "") or ""), str(line[names["query"]]), float(line[time] or 0))
             for line in lines
         ]
+        for row in found:
+            if row.queryid and not QUERY_ID.fullmatch(row.queryid):
+                raise ValueError(f"queryid {row.queryid[:30]!r} is not a number")
     except (csv.Error, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{where}:{lines.line_num}: {error}") from None
-    _check_ids(rows, where)
-    return rows
+        raise ValueError(f"{where}:{max(1, lines.line_num)}: {error}") from None
+    return _together(found)
 
 
-def _check_ids(rows: Iterable[Row], where: str) -> None:
-    seen: set[str] = set()
+def _together(rows: Iterable[Row]) -> list[Row]:
+    """A statement has a row for each user, and one for what functions called."""
+    found: dict[str, Row] = {}
     for row in rows:
-        if row.queryid and (row.queryid in seen or not row.queryid.lstrip("-").isdecimal() or len(row.queryid) > 20):
-            raise ValueError(f"{where}: queryid {row.queryid[:30]!r}: not a number, or there twice")
-        seen.add(row.queryid)
+        one = found.setdefault(row.queryid or row.query, row._replace(total_ms=0.0))
+        found[row.queryid or row.query] = one._replace(total_ms=one.total_ms + row.total_ms)
+    return list(found.values())
 
 
 @lru_cache(maxsize=4)
@@ -119,11 +124,8 @@ def _of_server(dsn: str) -> list[Row]:
         ) as connection:
             new = connection.info.server_version >= FIRST_WITH_EXEC_TIME
             sql = VIEW.format(time="total_exec_time" if new else "total_time", most=MOST_READ)
-            rows: dict[str, Row] = {}
-            for queryid, query, total_ms in connection.execute(sql.encode()):
-                one = rows.setdefault(queryid, Row(queryid, query, 0.0))  # of several users
-                rows[queryid] = one._replace(total_ms=one.total_ms + total_ms)
-            return list(rows.values())
+            return _together(Row(queryid or "", query, total_ms) for queryid, query, total_ms in
+                             connection.execute(sql.encode()))  # fmt: skip
     except psycopg.errors.UndefinedTable:
         raise ValueError(f"{where}: pg_stat_statements is missing there: CREATE EXTENSION pg_stat_statements, "
                          "or give a CSV file of its rows") from None  # fmt: skip

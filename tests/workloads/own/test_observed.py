@@ -37,6 +37,7 @@ def test_statements_that_took_most_time_come_first_and_others_are_listed_with_wh
         ("a,b\n1,2\n", "the first line must name the columns"),
         ("query,total_time\nBEGIN,1\n", "none of its statements can be run; q1: BEGIN cannot"),
         ("query,total_time\nSELECT 1,much\n", "top.csv:2: could not convert"),
+        ("query," + "x" * 200_000, "top.csv:1: field larger than field limit"),
         ("queryid,query,total_time\n1;DROP,SELECT 1,1\n", "not a number"),
     ],
 )
@@ -44,6 +45,14 @@ def test_rows_that_are_none_are_refused(tmp_path: Path, text: str, why: str) -> 
     (rows := tmp_path / "top.csv").write_text(text)
     with pytest.raises(ValueError, match=why):
         observed.statements(str(rows), 3, None)
+
+
+def test_a_statement_of_several_users_is_one(tmp_path: Path) -> None:
+    (rows := tmp_path / "top.csv").write_text(
+        "userid,queryid,query,total_exec_time\n10,1,SELECT 1,5\n10,2,SELECT 2,8\n11,1,SELECT 1,4\n"
+    )
+    found, _ = observed.statements(str(rows), 1, None)
+    assert [each.name for each in found] == ["q1"]
 
 
 def test_a_server_without_the_view_is_named_without_its_password(server: Callable[[int | str], Server]) -> None:
