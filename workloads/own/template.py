@@ -42,25 +42,25 @@ def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(suffix=".dump", dir=folder)
     os.close(handle)
+    try:
+        _dump(data.template, pg_dump, name)
+        return surveyed(msgspec.structs.replace(of_dump(name, "--template"), template=data.template), pg_restore)
+    except BaseException:  # Ctrl-C, too: it is a copy of what may be nobody else's business
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _dump(template: str, pg_dump: str, name: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PG") or key in KEPT}
     # pg_dump reads in one transaction that sees one snapshot.
     environment |= {"PGOPTIONS": "-c default_transaction_read_only=on", "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            [pg_dump, "--format=custom", "--compress=1", f"--file={name}", f"--dbname={data.template}"],
+            [pg_dump, "--format=custom", "--compress=1", f"--file={name}", f"--dbname={template}"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=DUMP_S, check=False,
             env=environment,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        Path(name).unlink()
-        raise ValueError(f"--template {data.template}: {pg_dump}: {error}") from None
+        raise ValueError(f"--template {template}: {pg_dump}: {error}") from None
     if done.returncode:
-        Path(name).unlink()
-        raise ValueError(
-            f"--template {data.template}: {' '.join(done.stderr.split()).removeprefix('pg_dump: error: ')}"
-        )
-    try:
-        return surveyed(msgspec.structs.replace(of_dump(name, "--template"), template=data.template), pg_restore)
-    except ValueError:
-        Path(name).unlink()
-        raise
+        raise ValueError(f"--template {template}: {' '.join(done.stderr.split()).removeprefix('pg_dump: error: ')}")
