@@ -32,6 +32,7 @@ RULE = re.compile(rf"({PARAMETER}(?:\s*,\s*{PARAMETER})*)\s+(from|uniform|of)\s+
 NUMBER = re.compile(r"-?[0-9]{1,18}")
 FIRST_WORDS = frozenset({"select", "with", "values", "table", "insert", "update", "delete", "merge"})
 WRITING = frozenset({"insert", "update", "delete", "merge"})
+LOCKING = re.compile(r"\bfor (update|share|no key update|key share)\b")
 Writes = Literal["", "rollback", "clone"]
 
 
@@ -62,7 +63,7 @@ def read_file(path: Path, what: str) -> str:
             raise ValueError(f"{what} {path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"{what} {path}: more than {MAX_BYTES >> 20} MiB")
-        return path.read_text()
+        return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
         raise ValueError(f"{what} {path}: {reason}") from None
@@ -141,6 +142,8 @@ def unsuitable(command: Command, writes: str = "rollback") -> str:
     if first not in FIRST_WORDS:
         return f"{first.upper() or 'it'} cannot be prepared: only queries, INSERT, UPDATE, DELETE and MERGE can"
     writing = WRITING.intersection(words[:1] if first in WRITING else words if first == "with" else ())
+    if not writes and LOCKING.search(" ".join(words)):
+        return "it locks rows, which is a write: say `-- writes: rollback` or `-- writes: clone`"
     if writing and not writes:
         return "it writes: say `-- writes: rollback` or `-- writes: clone`"
     return ""
@@ -196,7 +199,10 @@ def made(rules: Iterable[tuple[Sequence[str], str, str]], parameters: Sequence[s
 
 def _rule(places: tuple[int, ...], kind: str, text: str, place: str) -> Rule:
     if kind == "from":
-        query = list(commands(text.encode()))
+        try:
+            query = list(commands(text.encode()))
+        except SqlSyntax as error:
+            raise ValueError(f"{place}: from {text}: {error.reason}") from None
         if len(query) != 1 or not query[0].words or query[0].words[0] not in ("select", "with", "values", "table"):
             raise ValueError(f"{place}: from {text}: give one query")
         return Rule(places=places, query=query[0].text.decode())

@@ -55,6 +55,11 @@ def test_a_statement_of_several_users_is_one(tmp_path: Path) -> None:
     assert [each.name for each in found] == ["q1"]
 
 
+def test_what_locks_rows_is_rolled_back(tmp_path: Path) -> None:
+    (rows := tmp_path / "top.csv").write_text("queryid,query,total_exec_time\n1,SELECT 1 FROM t FOR UPDATE,5\n")
+    assert [each.writes for each in observed.statements(str(rows), 1, None)[0]] == ["rollback"]
+
+
 def test_a_server_without_the_view_is_named_without_its_password(server: Callable[[int | str], Server]) -> None:
     dsn = server(16).dsn("postgres") + " password=secret"
     with pytest.raises(ValueError, match="pg_stat_statements is missing there") as refused:

@@ -25,6 +25,8 @@ REFUSED = [
     ("-- name: a\ncopy t from program 'rm -r /'", "COPY cannot be prepared"),
     ("-- name: a\ninsert into t values (1)", "it writes: say"),
     ("-- name: a\nwith x as (delete from t returning 1) select 1", "it writes: say"),
+    ("-- name: a\nselect 1 from t for no key update", "it locks rows, which is a write: say"),
+    ("-- name: a\nselect 1;\n-- name: b\n-- :x from select '\nselect :x", "f.sql:5: b: :x: from select ': the text"),
     ("-- name: a\n-- writes: always\ninsert into t values (1)", "say rollback or clone"),
     ("-- name: a\n-- weight: 0\nselect 1", "give a whole number"),
     ("-- name: a\n-- name: b\nselect 1", "name is given twice"),
@@ -54,6 +56,11 @@ def test_a_statement_has_its_parameters_by_number_and_their_rules() -> None:
 def test_the_statements_of_the_sample_are_read() -> None:
     found = statements.read(APP / "statements.sql")
     assert len(found) == 15 and {each.writes for each in found} == {"", "rollback", "clone"}
+
+
+def test_an_editors_mark_before_the_first_name_is_no_statement(tmp_path: Path) -> None:
+    (file := tmp_path / "s.sql").write_text("-- name: a\nselect 'ä';", "utf-8-sig")
+    assert [each.sql for each in statements.read(file)] == ["select 'ä'"]
 
 
 def test_rules_of_a_params_file_are_by_statement() -> None:
