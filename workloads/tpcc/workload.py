@@ -29,7 +29,7 @@ from workloads.base import (
 )
 from workloads.options import given
 from workloads.pgbench import command
-from workloads.pgbench.scripts import Script
+from workloads.pgbench.scripts import Script, checked
 from workloads.pgbench.sweep import seed_of
 from workloads.pgbench.workload import PROGRAM, ROLE, SETUP_CONNECTIONS, check_program
 from workloads.tpcc.options import SHAPE, Options, recorded
@@ -174,7 +174,7 @@ def _step(step: Record, options: Options) -> Step:
 
 
 def _recorded_scripts(record: Record) -> tuple[Script, ...]:
-    return msgspec.convert(record["scripts"], tuple[Script, ...])
+    return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
 
 
 WORKLOAD: Workload = TpccLike()

@@ -53,6 +53,10 @@ def test_scripts_of_another_make_are_shown_before_they_run() -> None:
     assert WORKLOAD.written(record).scripts == {}
     record["scripts"][0]["text"] = "DROP TABLE orders;"
     assert WORKLOAD.written(record).scripts == {"new_order.sql": "DROP TABLE orders;"}
+    record["scripts"][0]["name"] = "../new_order.sql"
+    for use in (lambda: WORKLOAD.check(record), lambda: WORKLOAD.launch(record, planned()[1]["init"], place())):
+        with pytest.raises(ValueError, match="a script's name has letters"):
+            use()
     for wrong in ({"load": 0}, {"load": 1.1}, {"warehouses": 0}):
         with pytest.raises(ValueError, match="must be"):
             planned(**wrong)
