@@ -154,13 +154,13 @@ def change(data: Data) -> str:
 
 def surveyed(data: Data, pg_restore: str) -> Data:
     """With its extensions, and the version of the server that it came from. Raises ValueError in one line."""
-    if not data.template:  # the engine gives that to the user
-        _check_readable(data)
-    if data.archive:
-        return _of_archive(data, pg_restore)
     extensions: dict[str, None] = {}
     majors = [0]
     try:
+        if not data.template:  # the engine gives that to the user
+            _check_readable(data)
+        if data.archive:
+            return _of_archive(data, pg_restore)
         for path in data.files:
             with mapped(path) as text:
                 if text.find(HEADING) >= 0 and text.rfind(TRAILER, max(0, len(text) - HEAD_BYTES)) < 0:

@@ -119,6 +119,10 @@ def test_a_file_that_only_root_may_read_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (file := folder / "a.sql").write_bytes(DUMP)
+    found = of_dump(str(file))
     file.chmod(0o600)
     with pytest.raises(ValueError, match=r"who has no privileges, may not enter or read .*a.sql"):
-        surveyed(of_dump(str(file)), "")
+        surveyed(found, "")
+    file.unlink()
+    with pytest.raises(ValueError, match=r"a.sql: No such file"):
+        surveyed(found, "")
