@@ -16,7 +16,11 @@
     runHook preConfigure
     if [ -n "''${ccacheFolder:-}" ] && [ -w "$ccacheFolder" ]; then
       export CC="ccache gcc" CCACHE_DIR=$ccacheFolder CCACHE_UMASK=007 CCACHE_TEMPDIR=$PWD/.ccache
-      export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content CCACHE_NAMESPACE=meson
+      export CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+      # What nixpkgs' compiler adds by itself ccache does not see.
+      added="''${NIX_CFLAGS_COMPILE:-} ''${NIX_ENFORCE_NO_NATIVE:-} ''${NIX_HARDENING_ENABLE:-}"
+      CCACHE_NAMESPACE=meson-$(printf '%s' "$added" | sed 's/-frandom-seed=[^ ]*//' | sha256sum | cut -c 1-16)
+      export CCACHE_NAMESPACE
     else
       export CC=gcc # Meson would take ccache where it sees it
     fi
