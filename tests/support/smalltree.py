@@ -64,8 +64,11 @@ project('postgresql',
 if get_option('cassert')
   add_project_arguments('-DUSE_ASSERT_CHECKING', language: 'c')
 endif
-executable('postgres', 'src/backend/postgres.c', install: true)
+built = executable('postgres', 'src/backend/postgres.c', install: true)
 install_symlink('initdb', pointing_to: 'postgres', install_dir: get_option('bindir'))
+subdir('doc/src/sgml')
+alias_target('world', built, docs, installdocs)
+run_target('help', command: ['cat', files('doc/src/sgml/targets-meson.txt')])
 """
 FEATURES = ("dtrace", "icu", "liburing", "libnuma", "lz4", "readline", "zlib", "zstd")
 MESON_OPTIONS = "option('cassert', type: 'boolean', value: false)\n" + "".join(
@@ -96,6 +99,10 @@ def make_meson_tree(path: Path) -> Path:
     for name in ("configure", "Makefile"):
         (path / name).unlink()
     (path / "meson.build").write_text(MESON)
+    manual = path / "doc" / "src" / "sgml"
+    manual.mkdir(parents=True)
+    (manual / "meson.build").write_text("docs = [custom_target('a', input: 'a.sgml', output: 'a', command: 'a')]\n")
+    (manual / "targets-meson.txt").touch()
     (path / "meson_options.txt").write_text(MESON_OPTIONS)
     return path
 
