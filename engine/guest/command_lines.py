@@ -35,16 +35,16 @@ PARAMETERS: Mapping[str, Parameter] = {
         {"none": ((5, 12), (7, 0)), "voluntary": ((5, 12), (7, 0)), "full": ((5, 12), LAST), "lazy": ((6, 13), LAST)},
     ),
     "nohz_full": Parameter(CPUS, "NO_HZ_FULL"),
-    "rcu_nocbs": Parameter(CPUS),
+    "rcu_nocbs": Parameter(CPUS, "RCU_NOCB_CPU"),
     "isolcpus": Parameter(CPUS, "CPU_ISOLATION"),
     "mitigations": Parameter("off|auto"),
-    "transparent_hugepage": Parameter("always|madvise|never"),
-    "hugepages": Parameter(r"\d{1,8}"),
-    "hugepagesz": Parameter("2M|1G"),
-    "default_hugepagesz": Parameter("2M|1G"),
-    "numa_balancing": Parameter("enable|disable"),
+    "transparent_hugepage": Parameter("always|madvise|never", "TRANSPARENT_HUGEPAGE"),
+    "hugepages": Parameter(r"\d{1,8}", "HUGETLBFS"),
+    "hugepagesz": Parameter("2M|1G", "HUGETLBFS"),
+    "default_hugepagesz": Parameter("2M|1G", "HUGETLBFS"),
+    "numa_balancing": Parameter("enable|disable", "NUMA_BALANCING"),
     "skew_tick": Parameter("0|1"),
-    "noautogroup": Parameter(""),
+    "noautogroup": Parameter("", "SCHED_AUTOGROUP"),
 }
 
 

@@ -7,14 +7,14 @@ import pytest
 from engine.core.errors import UserError
 from engine.core.kernel import Kernel
 from engine.guest import kernels
-from engine.guest.command_lines import joined, parted, with_words
+from engine.guest.command_lines import PARAMETERS, joined, parted, with_words
 from engine.plan import guests, planfile
 
-DYNAMIC = {"PREEMPT_DYNAMIC": "y", "NO_HZ_FULL": "n"}
+CONFIG = "CONFIG_PREEMPT_DYNAMIC=y\nCONFIG_HUGETLBFS=y\n"
 
 
 def of(release: str) -> Kernel:
-    return Kernel("k", release, "distro", "/k", "/k/bzImage", "00", options=DYNAMIC)
+    return Kernel("k", release, "distro", "/k", "/k/bzImage", "00", options=kernels.options_of(CONFIG))
 
 
 def test_a_comma_stands_between_kernels_and_between_parameters_of_one() -> None:
@@ -49,12 +49,19 @@ def test_what_is_no_parameter_is_one_line(spec: str, message: str) -> None:
         ("6.12.95", "preempt=lazy", "preempt=lazy came with Linux 6.13, and this is 6.12.95"),
         ("7.0.3", "preempt=none", "preempt=none went with Linux 7.0, and this is 7.0.3"),
         ("6.18.1", "nohz_full=1", "nohz_full=1 has no effect: it was built without NO_HZ_FULL"),
+        ("6.18.1", "rcu_nocbs=1-3", "rcu_nocbs=1-3 has no effect: it was built without RCU_NOCB_CPU"),
+        ("6.18.1", "noautogroup", "noautogroup has no effect: it was built without SCHED_AUTOGROUP"),
+        ("6.18.1", "numa_balancing=enable", "has no effect: it was built without NUMA_BALANCING"),
     ],
 )
 def test_what_a_kernel_would_not_heed_is_refused(release: str, word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         with_words(of(release), (word,))
     assert with_words(of(release), ()).command_line == ""
+
+
+def test_every_option_that_a_parameter_needs_is_read_of_a_configuration() -> None:
+    assert {each.option for each in PARAMETERS.values() if each.option} <= set(kernels.OPTIONS)
 
 
 def test_a_variant_is_booted_with_its_words() -> None:
