@@ -71,7 +71,7 @@ def ci(
     Exit codes:
       0  measured; with --gate: and no step is worse
       1  with --gate: a step is worse, failed or missed its SLA; or the head does not build
-      2  not measured: no merge base, the base does not build, too little time
+      2  not measured: no merge base, the base does not build, too little time, no cell finished
     """
     until_s = time.monotonic() + minutes * 60
     folder = own_folder(artifacts)
@@ -255,10 +255,12 @@ def _conclude(
         disk.replace_text(folder / "report.html", document.report([run], "html"))
     echo(result, err=True)
     echo(f"summary, page, JUnit and run: {folder}")
+    if gate and gates.failed(judged):
+        return 1
+    if not comparison.cells:
+        raise UserError("no cell has finished, so nothing is measured")
     if not gate:
         return 0
-    if gates.failed(judged):
-        return 1
     if gates.unknown(judged) or not judged:
         raise UserError("gate: nothing is known of any step, so nothing has passed")
     return 0

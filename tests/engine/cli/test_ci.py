@@ -109,6 +109,14 @@ def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> 
     assert "- gate: not known: 0 of 4 comparisons have an answer" in (tmp_path / "summary.md").read_text().splitlines()
 
 
+@pytest.mark.parametrize("gate", [False, True])
+def test_a_job_of_which_no_cell_has_finished_has_measured_nothing(gate: bool, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", builds=("base", "head"), failed=dict.fromkeys(range(6), "no memory"))
+    with pytest.raises(UserError, match="no cell has finished, so nothing is measured"):
+        ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=gate)
+    assert "not known" in (tmp_path / "summary.md").read_text()
+
+
 def test_the_action_has_the_defaults_of_the_command() -> None:
     inputs = ci_runner.action()["inputs"]
     defaults = {str(own.name): own.default for own in ci.ci.params}
