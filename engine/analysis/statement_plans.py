@@ -71,6 +71,8 @@ def changed(
         text += f"; its plan was {before.chosen}, is {after.chosen}"
     if count < len(other):
         text += f"; in {count} of {len(other)} cells"
+    if had := sum(plan.shape == after.shape for plan in base):
+        text += f"; {cells.names[cells.baseline_of(subject)]} had it in {had} of {len(base)}, too"
     text = text if before.shape != after.shape else f"{statement}: the same plan"
     return PlanChange(
         step, statement, name, text, before.shape, after.shape, count, len(other),

@@ -58,6 +58,12 @@ def test_a_changed_plan_says_what_is_known_of_its_effect_and_in_how_many_cells_i
     assert statement_plans.plan_changes(cells([planned("h", HASHED)], [planned("h", HASHED)]), ()) == ()
 
 
+def test_a_plan_that_the_baseline_had_at_times_is_said_to_be_one() -> None:
+    base = [planned("h", HASHED)] * 2 + [planned("n", NESTED)]
+    (change,) = statement_plans.plan_changes(cells(base, [planned("n", NESTED)] * 3), ())
+    assert change.text == "s: Hash Join became Nested Loop on b; 16 had it in 1 of 3, too"
+
+
 def test_a_choice_of_the_other_kind_of_plan_is_said_and_equal_plans_can_be_shown() -> None:
     compared = cells([planned("h", HASHED, chosen="custom")], [planned("n", NESTED, chosen="generic")])
     (change,) = statement_plans.plan_changes(compared, ())
