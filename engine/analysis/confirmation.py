@@ -7,8 +7,14 @@ confirms a difference that it finds, too, in the same direction; one that it doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from engine.analysis import comparability
+from engine.analysis.run_results import RunResult
 from engine.core.model import Manifest
+from engine.journal.manifest import read_manifest
 from engine.results.comparison import CHANGED, PRIMARY_METRICS, Comparison, Ratio
 from engine.results.confirmation import ConfirmedStep
 
@@ -31,11 +37,37 @@ def confirmed(first: Sequence[Ratio], second: Comparison) -> tuple[ConfirmedStep
     return tuple(steps)
 
 
+def check_workloads(first: Path, second: Path) -> None:
+    """Raise UserError if the workloads differ in more than which steps there are."""
+    manifests = [read_manifest(run) for run in (first, second)]
+    names = [{step["name"] for load in manifest.workloads for step in load["steps"]} for manifest in manifests]
+
+    def shared(load: dict[str, Any]) -> dict[str, Any]:
+        return {**load, "steps": [step for step in load["steps"] if step["name"] in names[0] & names[1]]}
+
+    alike = []
+    for run, each in zip((first, second), manifests, strict=True):
+        variants = {name: shared(load) for name, load in each.variants.items()}
+        alike.append(RunResult(run, replace(each, workload=shared(each.workload), variants=variants), ()))
+    comparability.check_workloads(alike)
+
+
 def differences(first: Manifest, second: Manifest) -> tuple[str, ...]:
-    """Builds of one name that are not one binary."""
+    """Builds of one name that are not one binary, and configs of one name with other settings."""
     before = {build.label: build.digest for build in first.builds}
-    return tuple(
+    binaries = [
         f"{build.label} is not the binary that {first.run} measured"
         for build in second.builds
         if build.label in before and build.digest != before[build.label]
-    )
+    ]
+    settings = []
+    for key in sorted(first.configs.keys() & second.configs.keys()):
+        ours, theirs = (dict(each.configs[key].settings) for each in (first, second))
+        unlike = ", ".join(
+            f"{name} {theirs.get(name, 'unset')} instead of {ours.get(name, 'unset')}"
+            for name in sorted({*ours, *theirs})
+            if ours.get(name) != theirs.get(name)
+        )
+        if unlike:
+            settings.append(f"config {key} has other settings than in {first.run}: {unlike}")
+    return (*binaries, *settings)

@@ -18,6 +18,7 @@ from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.host import environment
 from engine.host.account import own_folder
+from engine.host.drift import value
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import find_run, reference
 from engine.plan import planfile
@@ -26,11 +27,13 @@ from engine.plan.request import Request
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.results.comparison import Comparison, Ratio
 from engine.results.confirmation import Confirmation, ConfirmedStep
+from workloads import workload
+from workloads.options import options_of
 
 if TYPE_CHECKING:
     from engine.report.gate import Judged
 
-WITHOUT_EFFECTS = ("query", "task")  # kinds of steps that no later step depends on
+WITHOUT_EFFECTS = ("query", "task", "point", "range", "aggregate")  # kinds of steps that no later step depends on
 
 
 @click.command(short_help="Measure again what a run named slower or faster.")
@@ -75,14 +78,20 @@ def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: 
     if again.resolve() == folder.resolve():
         raise UserError(f"{plan.run} cannot confirm itself; name another run, or none to measure again")
     other = read_manifest(again)
+    if second is not None:
+        confirmation.check_workloads(folder, again)
     judged = compare([again], first.base, steps=[ratio.step for ratio in named])
-    notes = (*failed, *confirmation.differences(plan, other), *_boots(plan, other))
-    result = Confirmation(plan.run, other.run, confirmation.confirmed(named, judged), notes)
+    steps = confirmation.confirmed(named, judged)
+    errors, code = _gated(judged, other, steps)
+    notes = (*failed, *errors, *confirmation.differences(plan, other), *_boots(plan, other))
+    result = Confirmation(plan.run, other.run, steps, notes)
     if as_json:
         echo_json(msgspec.to_builtins(result))
     for line in (*map(_line, result.steps), *(f"? {note}" for note in notes)):
         echo(line, err=as_json)
-    sys.exit(1 if failed else _code(judged, other, result.steps))
+    if code == 2 and not failed:
+        raise UserError("nothing is known of what was named, so nothing is confirmed")
+    sys.exit(1 if failed else code)
 
 
 def _failed_unnamed(judged: tuple[Judged, ...], named: Sequence[Ratio]) -> tuple[str, ...]:
@@ -117,7 +126,8 @@ def _request(folder: Path, named: Sequence[str]) -> Request:
     """RUN's request up to the last of the named steps, without other steps that have no effect on later ones."""
     request = planfile.of_manifest(folder / "manifest.json")
     manifest = read_manifest(folder)
-    if request.options.get("preset") or len(manifest.workloads) > 1:
+    selectable = "steps" in {option.name for option in options_of(workload(request.workload).options)}
+    if request.options.get("preset") or len(manifest.workloads) > 1 or not selectable:
         return request  # a complete plan
     steps: list[dict[str, Any]] = list(manifest.workload["steps"])
     names = [str(step["name"]) for step in steps]
@@ -130,11 +140,14 @@ def _request(folder: Path, named: Sequence[str]) -> Request:
 
 def _boots(first: Manifest, second: Manifest) -> tuple[str, ...]:
     """Whether both are of one boot, as far as it can be told: of this machine's own one."""
-    machines = [manifest.environment.get("host", {}).get("machine") for manifest in (first, second)]
+    machines = [value(manifest.environment, "host", "machine") for manifest in (first, second)]
     if machines[0] is None or machines[0] != machines[1] or machines[0] != environment.machine_id():
         return ()
     booted_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    if datetime.fromisoformat(first.created).timestamp() < booted_s:
+    try:
+        if datetime.fromisoformat(first.created).timestamp() < booted_s:
+            return ()
+    except ValueError:
         return ()
     return ("both are of one boot of one machine: what holds only for that is not excluded",)
 
@@ -152,14 +165,14 @@ def _effect(ratio: Ratio | None) -> str:
     return f"{ratio.verdict_text or 'no verdict'}, {interval}"
 
 
-def _code(judged: Comparison, manifest: Manifest, steps: Sequence[ConfirmedStep]) -> int:
+def _gated(judged: Comparison, manifest: Manifest, steps: Sequence[ConfirmedStep]) -> tuple[list[str], int]:
+    """What a gate says of the named steps: which lack cells, and the exit code. One named faster cannot be slower."""
     from engine.report import gate
 
-    claims = {(step.subject, step.step) for step in steps}
+    verdicts = {(step.subject, step.step): step.first.verdict for step in steps}
     found = gate.judge(judged, manifest.tolerated, gate.plan_of([manifest]))
-    found = tuple(each for each in found if (each.subject, each.step) in claims)
-    if gate.failed(found):
-        return 1
-    if all(each.outcome == "skipped" for each in found):
-        raise UserError("nothing is known of what was named, so nothing is confirmed")
-    return 0
+    found = tuple(each for each in found if (each.subject, each.step) in verdicts)
+    errors = [f"{each.subject} {each.step}: {each.text}" for each in found if each.outcome == "error"]
+    if errors or any(verdicts[each.subject, each.step] == "slower" for each in gate.failed(found)):
+        return errors, 1
+    return errors, 2 if all(each.outcome == "skipped" for each in found) else 0

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from engine.analysis import confirmation
 from engine.analysis.compare import compare
+from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.journal.manifest import read_manifest
 from engine.results.confirmation import ConfirmedStep
-from tests.support.journal import make_run
+from tests.support.journal import make_run, plan_run
 
 FIRST = {("17.0", "l.i1"): 0.9, ("17.0", "qr100"): 1.2, ("17.0", "l.i0"): 0.8}
 SECOND = {("17.0", "l.i1"): 0.91, ("17.0", "qr100"): 1.0, ("17.0", "l.i0"): 1.1, ("17.0", "l.x"): 0.5}
@@ -48,3 +53,25 @@ def test_another_binary_of_the_same_name_is_said(tmp_path: Path) -> None:
         "16.3 is not the binary that first measured",
         "17.0 is not the binary that first measured",
     )
+
+
+def test_a_config_of_the_same_name_with_other_settings_is_said(tmp_path: Path) -> None:
+    first = plan_run(tmp_path / "first")
+    changed = replace(first.configs["auto/17.0"], settings=(("shared_buffers", "2GB"), ("jit", "off")))
+    second = replace(first, configs=first.configs | {"auto/17.0": changed})
+    (text,) = confirmation.differences(first, second)
+    assert text.endswith("than in first: jit off instead of unset, shared_buffers 2GB instead of 1GB")
+
+
+def test_only_the_steps_of_both_runs_must_be_alike(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "first")
+    second = make_run(tmp_path / "second")
+    path = second / "manifest.json"
+    record = json.loads(path.read_text())
+    del record["workload"]["steps"][0]
+    path.write_text(json.dumps(record))
+    confirmation.check_workloads(run, second)
+    record["workload"]["steps"][0]["rows_per_client"] = 7
+    path.write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"rows per client of l\.x is \S+ in the one and 7 in the other"):
+        confirmation.check_workloads(run, second)

@@ -6,16 +6,22 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from engine.cli import confirm
 from engine.cli.main import main
 from engine.core.model import Build
+from engine.host import environment
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
-from tests.support.journal import make_run
+from engine.plan import planfile
+from tests.support.journal import ENVIRONMENT, make_run
+from workloads import workload
+from workloads.options import checked
 
 SLOWER = {("17.0", "l.i1"): 0.9}
 
@@ -41,6 +47,36 @@ def test_the_verdict_has_both_ratios_and_the_exit_code_of_a_gate(
     assert result.exit_code == code, result.output
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("17.0"))
     assert line.startswith(said) and "; first slower, -10." in line
+
+
+def test_a_step_named_faster_that_is_slower_now_is_not_confirmed_to_be_slower(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "first", effects={("17.0", "l.i1"): 1.1}, repeats=6)
+    result = bench(first, make_run(tmp_path / "other", effects=SLOWER, repeats=6, seed=2))
+    assert "17.0 l.i1 not confirmed: slower, -10." in result.stdout
+    assert result.exit_code == 0, result.output
+
+
+def test_cells_that_failed_are_the_reason_of_exit_code_1(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "first", effects=SLOWER, repeats=6)
+    result = bench(first, make_run(tmp_path / "other", repeats=6, seed=2, failed={1: "no space"}))
+    assert result.exit_code == 1 and "17.0 l.i1 not confirmed: same" in result.stdout
+    assert "? 17.0 l.i1: not measured in 1 of 6 cells: failed: no space" in result.stdout
+
+
+def test_a_run_of_another_workload_confirms_nothing(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "first", effects=SLOWER, repeats=6)
+    result = bench(first, make_run(tmp_path / "other", effects=SLOWER, repeats=6, clients=2))
+    assert result.exit_code == 2 and "cannot be compared: clients is 1 in the one and 2 in the other" in result.stderr
+
+
+@pytest.mark.parametrize("entries", [{"environment": ENVIRONMENT | {"host": None}}, {"created": "yesterday"}])
+def test_a_record_without_machine_or_time_is_no_obstacle(entries: dict[str, Any], tmp_path: Path) -> None:
+    here = ENVIRONMENT | {"host": {"machine": environment.machine_id()}}
+    runs = [make_run(tmp_path / name, effects=SLOWER, repeats=6, environment=here) for name in ("first", "other")]
+    path = runs[0] / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+    result = bench(*runs)
+    assert result.exit_code == 1 and "17.0 l.i1 confirmed" in result.stdout
 
 
 def test_as_json_it_has_both_ratios(tmp_path: Path) -> None:
@@ -114,3 +150,26 @@ def test_queries_that_were_not_named_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", request={"builds": ["16.3", "17.11"]})
     assert confirm._request(run, ["qr100"]).options["steps"] == ["l.i0", "l.x", "l.i1", "qr100"]
     assert confirm._request(run, ["l.x"]).options["steps"] == ["l.i0", "l.x"]
+
+
+def test_reads_of_the_oltp_tests_that_were_not_named_are_left_out_too(tmp_path: Path) -> None:
+    run = planned_with(tmp_path / "run", {"workload": "oltp", "builds": ["16.3"], "rows": 2000})
+    steps = confirm._request(run, ["point-query", "insert"]).options["steps"]
+    assert "point-query" in steps and "update-one" in steps and "insert" in steps
+    assert "hot-points" not in steps and "range-covered-pk" not in steps and "read-only-sum" not in steps
+
+
+def test_a_workload_whose_steps_cannot_be_chosen_is_measured_as_a_whole(tmp_path: Path) -> None:
+    run = planned_with(tmp_path / "run", {"workload": "tpcc-like", "builds": ["16.3"]})
+    assert confirm._request(run, ["capacity"]) == planfile.of_manifest(run / "manifest.json")
+
+
+def planned_with(path: Path, entries: dict[str, Any]) -> Path:
+    """A run with this request, and the steps that it comes to."""
+    request = planfile.request(entries)
+    chosen = workload(request.workload)
+    record = chosen.plan(checked(chosen.options, request.options)).record
+    run = make_run(path, request=entries)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"workload": msgspec.to_builtins(record)}))
+    return run
