@@ -162,7 +162,8 @@ class CellStep:
     `latency_*` are quantiles of the response time of the statements that the primary metric counts, and the longest,
     from the intended start where they are rate-limited; null for too few statements.
 
-    `reads` and their time `read_us` are the server's, from the page cache or the device (pg_stat_io, 16 and later).
+    `pages_read` (of 8 kB) and their time `read_us` are the server's, from the page cache or the device (by pg_stat_io,
+    from 16 on).
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
     `device_written_kb` written by the device, for any process. `delete_plan_us` is the planning time of a DELETE.
     `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
@@ -209,7 +210,7 @@ class CellStep:
     runq_us_per_op: float | None = None
     wal_bytes_per_op: float | None = None
     read_kb_per_op: float | None = None
-    reads_per_op: float | None = None
+    pages_read_per_op: float | None = None
     read_us_per_op: float | None = None
     written_kb_per_op: float | None = None
     device_written_kb_per_op: float | None = None

@@ -12,14 +12,19 @@ from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
 from workloads.base import Step
 
+PAGE_BYTES = 8192
+
 
 def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """The server's reads and their time, by pg_stat_io; nothing before 16, and no time if it was not tracked."""
+    """The pages that the server read and the time that took, by pg_stat_io; nothing before 16, no time if not tracked.
+
+    Of bytes, since one read is of one page up to 17, and of many from 18 on.
+    """
     if "io" not in differences:
         return {}
     counters = differences["io"].values()
-    reads, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("reads", "read_ms"))
-    return {"reads": reads, "read_ms": read_ms if read_ms or not reads else None}
+    read_bytes, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("read_bytes", "read_ms"))
+    return {"pages_read": round(read_bytes / PAGE_BYTES), "read_ms": read_ms if read_ms or not read_bytes else None}
 
 
 def totals_of(

@@ -33,7 +33,7 @@ PER_OP = (
     ("written_kb_per_op", "kB\ndirtied"),
     ("device_written_kb_per_op", "device\nkB wr."),
 )
-READS = ("reads_per_op", "read_kb_per_op", "read_us_per_op", "rate_per_s")
+READS = ("pages_read_per_op", "read_kb_per_op", "read_us_per_op", "rate_per_s")
 LEAST_READS = 0.01  # per operation
 ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks
@@ -228,7 +228,7 @@ PER_OPERATION = Table(
 )
 READ = Table(
     "Reads per operation (median of cells; below it the ratio to base)",
-    ("reads", "kB from\ndevice", "us\nreading", UNITS),
+    ("pages\nread", "kB from\ndevice", "us\nreading", UNITS),
     _reads,
 )
 KEPT_UP = Table(

@@ -20,5 +20,5 @@ def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
     nothing_left(bench)
     every = json.loads(bench("compare", "--json").stdout)["cells"]
     cells = [cell for cell in every if cell["step"] == "point-query"]
-    reads = {cell["build"]: cell["reads_per_op"] * cell["ops"] for cell in cells}
+    reads = {cell["build"]: cell["pages_read_per_op"] * cell["ops"] for cell in cells}
     assert all(reads[label] > 20 for label in labels.split(",")), f"a table that was just loaded: {reads}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.run.step import in_order
+from engine.run.step_totals import reads_of
 from workloads.base import Step
 
 
@@ -10,3 +11,14 @@ def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:
     steps = [Step(name, "", {}, interchangeable=name.startswith("c")) for name in ("init", "c1", "c2", "c3", "end")]
     names = [" ".join(step.name for step in in_order(steps, repeat)) for repeat in (1, 2, 3)]
     assert names == ["init c1 c2 c3 end", "init c3 c2 c1 end", "init c1 c2 c3 end"]
+
+
+def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
+    one = {"client backend/relation/normal": {"reads": 64, "read_bytes": 64 * 8192, "read_ms": 3.0}}
+    many = {
+        "client backend/relation/normal": {"reads": 3, "read_bytes": 48 * 8192, "read_ms": 2.0},
+        "io worker/relation/normal": {"reads": 1, "read_bytes": 16 * 8192, "read_ms": 1.0},
+    }
+    assert reads_of({"io": one}) == reads_of({"io": many}) == {"pages_read": 64, "read_ms": 3.0}
+    assert reads_of({"io": {"client backend/relation/normal": {"read_bytes": 8192, "read_ms": 0}}})["read_ms"] is None
+    assert reads_of({"wal": {}}) == {}
