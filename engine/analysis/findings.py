@@ -45,16 +45,18 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
 
 
 def _unknown(cells: ComparedCells) -> Iterable[str]:
-    texts = {cell.cell.subject.build: cell.unknown for cell in cells.cells if cell.unknown}
-    return (f"{build} has what pgbed does not know: {'; '.join(found)}" for build, found in texts.items())
+    texts: dict[str, dict[str, None]] = {}  # by build: its cells may be under several configs
+    for cell in cells.cells:
+        texts.setdefault(cell.cell.subject.build, {}).update(dict.fromkeys(cell.unknown))
+    return (f"{build} has what pgbed does not know: {'; '.join(found)}" for build, found in texts.items() if found)
 
 
 def _clocks(cells: ComparedCells) -> Iterable[str]:
     """Timing costs less by a fast clock; what is timed then differs by that, too."""
-    known = ((cell.cell.subject.build, cell.settings.values) for cell in cells.cells)
-    clocks = {build: clock_of(settings) for build, settings in known if settings}
+    known = ((cell.cell.subject, cell.settings.values) for cell in cells.cells)
+    clocks = {cells.names[subject]: clock_of(settings) for subject, settings in known if settings}
     if len(set(clocks.values())) > 1:
-        each = ", ".join(f"{build} {clock}" for build, clock in clocks.items())
+        each = ", ".join(f"{name} {clock}" for name, clock in clocks.items())
         yield f"servers time with different clocks ({each}): track_io_timing and EXPLAIN ANALYZE cost unlike CPU time"
 
 

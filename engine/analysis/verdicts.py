@@ -5,8 +5,9 @@ Each names a difference that does not exist in at most 5 % of comparisons, and c
 the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
 `engine.analysis.alpha_spending`). Rates of background workloads belong to the first family: a reader of any rate that
 differs may be wrong that often, whichever workload it is of; the p99 of their transactions are a family of their own,
-and so are instructions per operation and the time that planning a DELETE takes. All other metrics are causes: they have
-no verdict, and those that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+and so are instructions per operation, the time that planning a DELETE takes, and all quantiles of response times. All
+other metrics are causes: they have no verdict, and those that differ by the margin or more are marked (by Benjamini and
+Hochberg's procedure, 5 %).
 
 An interval that is printed with a verdict is a 95 % interval on its own. Those of the differences that are named also
 have joint bounds: of R named among m they are (1 - R level / m) intervals, so that of the bounds that are quoted
@@ -17,7 +18,7 @@ A pair between whose cells the machine changed is left out of every ratio, also 
 sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
 - no pair is left, or the cells are not comparable otherwise (`engine.analysis.comparability`);
 - a cell of either side failed its SLA: the rate was bought with inserts that were not made;
-- the client was CPU-bound (rates only: the figures per op are still the server's);
+- the client was CPU-bound (rates and response times only: the figures per op are still the server's);
 - the cells are bimodal, and the ratios differ from the one mode to the other by so much that it could make the effect;
 - the two sides were never run side by side;
 - servers are external, and the user has not accepted that others may use them: there is no verdict then;
@@ -44,8 +45,21 @@ from engine.analysis import (
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.run_results import StepResult
 from engine.core.model import PROBED, Subject
-from engine.results.comparison import CHANGED, FAMILIES, MIN_PAIRS, PRIMARY_METRICS, RATE, Metric, Ratio, Spread
+from engine.results.comparison import (
+    CHANGED,
+    FAMILIES,
+    LATENCIES,
+    MIN_PAIRS,
+    P99,
+    PRIMARY_METRICS,
+    RATE,
+    Metric,
+    Ratio,
+    Spread,
+)
 from engine.results.slice_ratio import ratio_of
+
+BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES, P99})  # what clients measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
         return None
-    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in PRIMARY_METRICS else ()))
+    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in BY_CLIENTS else ()))
     blank = Ratio(
         step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
         config=subject.config, kernel=subject.kernel, control=subject.control, workload=subject.workload,

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from engine.analysis import metrics
-from engine.analysis.compare import compare
-from engine.analysis.findings import clock_of
+from engine.analysis.compare import compare, compared_cells
+from engine.analysis.findings import clock_of, findings
+from engine.analysis.run_results import ServerSettings
 from engine.core.errors import UserError
 from engine.core.model import Cell, Subject
 from engine.journal.manifest import read_manifest
@@ -342,6 +343,7 @@ def test_a_saturated_client_withholds_rates_but_not_costs(tmp_path: Path) -> Non
     run = make_run(tmp_path / "r", change=busy)
     comparison = compare([run])
     assert rate(comparison, "qr100").reasons[0] == "client CPU-bound (≥ 90 % of a core) with 16.3: query"
+    assert rate(comparison, "qr100", metric="latency_p50_us").verdict == "withheld", "clients measure it"
     assert rate(comparison, "qr100", metric="server_cpu_us_per_op").verdict == "same"
     assert rate(comparison, "l.i0").verdict == "same"
 
@@ -535,3 +537,18 @@ def test_the_clock_that_a_server_times_with_is_told_from_its_settings() -> None:
     clocks = [{}, {"timing_clock_source": "auto (tsc)"}, {"timing_clock_source": "auto (system)"},
               {"timing_clock_source": "tsc"}]  # fmt: skip
     assert [clock_of(settings) for settings in clocks] == ["system", "tsc", "system", "tsc"]
+
+
+def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> None:
+    cells = compared_cells([make_run(tmp_path / "r", builds=("19.0",), configs=("fast", "slow"), repeats=1)])
+    own = {
+        config: {
+            "settings": ServerSettings({"timing_clock_source": clock}),
+            "unknown": (f"there is no setting {name}",),
+        }
+        for config, clock, name in (("fast", "tsc", "x"), ("slow", "system", "y"))
+    }
+    every = tuple(replace(cell, **own[cell.cell.subject.config]) for cell in cells.cells)
+    found = findings(replace(cells, cells=every), [], [])
+    assert "19.0 has what pgbed does not know: there is no setting x; there is no setting y" in found
+    assert [text for text in found if "different clocks (fast tsc, slow system)" in text]
