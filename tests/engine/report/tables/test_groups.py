@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.analysis.compare import compare
+from engine.report import render
 from engine.report.tables.groups import step_groups
 from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison, Ratio, Verdict
@@ -69,3 +70,13 @@ def test_without_intervals_a_group_has_none(comparison: Comparison) -> None:
 
     first, *_ = lines(replace(comparison, ratios=tuple(map(bare, comparison.ratios))))
     assert first[3] == "" and first[6] == ""
+
+
+def test_several_subjects_stand_below_their_group(comparison: Comparison) -> None:
+    (other,) = comparison.others
+    third = replace(other, name="18.0", build="18.0")
+    ratios = (*comparison.ratios, *(replace(ratio, subject="18.0") for ratio in comparison.ratios))
+    several = replace(comparison, subjects=(*comparison.subjects, third), ratios=ratios)
+    assert [row[0] for row in lines(several)] == ["point", "  17.0", "  18.0", "write", "  17.0", "  18.0"]
+    table = render.to_markdown(several).partition("### Groups of steps")[2].partition("###")[0]
+    assert "| **point** |" in table and "\n| 18.0 | 10 | 1.000 |" in table
