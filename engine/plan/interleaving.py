@@ -10,7 +10,7 @@ from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.host.environment import Machine
 from engine.plan.request import Request
-from engine.postgres.configs import ConfigSpec
+from engine.postgres.configs import ALL, ConfigSpec
 from engine.slices.block_order import MAX_WARM, WARM_NS
 from workloads.base import Step
 
@@ -102,6 +102,9 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     """Multiply a config's intervals by the number of servers. CannotBeSliced for timeouts, which do not pause."""
     changed = {name.lower(): value for name, value in changes}
     settings = spec.values | changed
+    for own in spec.settings:
+        if own.name in TIMEOUTS | INTERVALS.keys() and own.name not in changed and (own.first, own.last) != ALL:
+            raise CannotBeSliced(f"config '{spec.name}' sets {own.name} for some versions only")
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
             whose = "" if name in changed else f"config '{spec.name}': "

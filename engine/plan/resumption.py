@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.plan import counter_check
+from engine.plan import counter_check, interleaving
 from engine.plan.request import Request, request_of
 from engine.plan.workload_plans import loads
 from engine.postgres import configs, external_server
@@ -105,6 +105,10 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
 def _check_configs(manifest: Manifest, request: Request) -> None:
     """Files that can no longer be read are no obstacle: their settings are recorded."""
     overridden = {name for name, _ in configs.overrides(request.overrides)}
+    if request.set_each is not None:
+        overridden.add(request.set_each.partition("=")[0].strip().lower())
+    if manifest.sliced:  # then servers have longer ones
+        overridden |= interleaving.INTERVALS.keys()
     files = [text for text in request.configs if manifest.external is None and configs.is_file(text, Path())]
     for text in files:
         try:
@@ -112,14 +116,24 @@ def _check_configs(manifest: Manifest, request: Request) -> None:
         except UserError:
             continue
         for build in manifest.builds:
-            config = manifest.configs.get(config_key(spec.name, build.label))
             now = spec.of(build.major)
-            for name, recorded in config.settings if config is not None else ():
+            for name, recorded in _recorded(manifest, request, spec.name, build.label):
                 if name not in overridden and now.get(name, recorded) not in (recorded, configs.SCALED):
                     raise UserError(
                         f"config '{spec.name}' has changed since the run began: {name} is {now[name]}, was {recorded}; "
                         "start a new run"
                     )
+
+
+def _recorded(manifest: Manifest, request: Request, config: str, build: str) -> Iterator[tuple[str, str]]:
+    """Settings of a build under a config, or under each that --set-each made of it."""
+    names = [config]
+    if request.set_each is not None:
+        before = f"{config} " if len(request.configs) > 1 else ""
+        names = [own.name for own in manifest.configs.values() if own.name.startswith(before)]
+    for name in dict.fromkeys(names):
+        found = manifest.configs.get(config_key(name, build))
+        yield from found.settings if found is not None else ()
 
 
 def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Callable[[str], None]) -> None:

@@ -15,6 +15,7 @@ from engine.journal.manifest import manifest_of
 from engine.plan import interleaving
 from engine.plan.interleaving import CannotBeSliced
 from engine.plan.request import Request
+from engine.postgres.configs import ConfigSpec, Setting
 from tests.support.benchcall import Bench
 
 GB = 1 << 30
@@ -111,6 +112,14 @@ def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
     interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "6GB"}], 0, request, 16 * GB)
     with pytest.raises(UserError, match=r"4 servers with shared_buffers of .* to 8 GB .* 3 would; use --interleave"):
         interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_timeout", "lock_timeout"])
+def test_an_interval_of_some_versions_only_cannot_be_sliced(name: str) -> None:
+    spec = ConfigSpec("mine", "", "", (Setting(name, "0", last=13),))
+    with pytest.raises(CannotBeSliced, match=f"config 'mine' sets {name} for some versions only"):
+        interleaving.stretched(spec, (), 2)
+    assert interleaving.stretched(spec, ((name, "0"),), 2), "set for all on top of it"
 
 
 def test_a_config_with_a_time_out_is_refused_by_its_name(

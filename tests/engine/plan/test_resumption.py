@@ -39,6 +39,33 @@ def test_a_settings_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
     resumption._check_configs(manifest, request)
 
 
+def test_a_settings_file_below_each_value_of_a_setting_is_noticed_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.conf"
+    file.write_text("work_mem = 4MB\njit = on\n")
+    manifest = planned(tmp_path, file)
+    for others in ([], ["auto"]):
+        name = "mine jit=off" if others else "jit=off"
+        own = Config(name, (("work_mem", "4MB"), ("jit", "off")), str(file))
+        each = dataclasses.replace(manifest, configs={config_key(name, "16.3"): own})
+        file.write_text("work_mem = 4MB\njit = on\n")
+        entries = manifest.request | {"configs": [str(file), *others], "set_each": "jit=off,on"}
+        resumption._check_configs(each, request_of(entries))
+        file.write_text("work_mem = 8MB\n")
+        with pytest.raises(UserError, match="config 'mine' has changed since the run began: work_mem is 8MB, was 4MB"):
+            resumption._check_configs(each, request_of(entries))
+
+
+def test_an_interval_that_is_longer_in_slices_is_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "mine.conf"
+    file.write_text("checkpoint_timeout = 5min\n")
+    manifest = planned(tmp_path, file)
+    longer = Config("mine", (("checkpoint_timeout", "600000ms"),), str(file))
+    sliced = dataclasses.replace(manifest, interleave="slices", configs={config_key("mine", "16.3"): longer})
+    resumption._check_configs(sliced, request_of(manifest.request))
+    with pytest.raises(UserError, match="checkpoint_timeout is 5min, was 600000ms"):
+        resumption._check_configs(dataclasses.replace(sliced, interleave="cells"), request_of(manifest.request))
+
+
 def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", unfinished=range(6))
     (run / "cells").mkdir(exist_ok=True)
