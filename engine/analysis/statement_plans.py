@@ -20,6 +20,7 @@ from engine.results.slice_ratio import ratio_of
 from workloads.plan_tree import StatementPlan, StatementResult
 
 MOST_NAMED = 5  # settings that are named
+LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement: others are no times
 OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server has only where they are not the default
 
 
@@ -157,7 +158,8 @@ def plans(result: StepResult) -> tuple[StatementPlan, ...]:
 
 def times(result: StepResult) -> dict[str, float]:
     where = "a step's totals: report: planning"
-    return converted(result.totals.report.get("planning", {}), dict[str, float], where)
+    found = converted(result.totals.report.get("planning", {}), dict[str, float], where)
+    return {name: ms for name, ms in found.items() if LEAST_MS <= ms <= MOST_MS}
 
 
 def _results(cells: ComparedCells, subjects: Iterable[Subject], step: str) -> Iterator[tuple[Subject, StatementResult]]:

@@ -127,3 +127,9 @@ def test_planning_times_by_statement_with_an_interval_over_pairs() -> None:
     assert (first.statement, first.base_ms, first.ms) == ("a", 1.0, 2.0)
     assert (first.ratio, first.low, first.high) == pytest.approx((2.0, 2.0, 2.0))
     assert second.statement == "b" and second.ratio == pytest.approx(1.0)
+
+
+def test_times_of_planning_that_are_none_are_left_out() -> None:
+    good = {"planning": {"a": 1.0, "b": 2.0, "c": 1e-308}}
+    bad = {"planning": {"a": 2.0, "b": -1.0, "c": 1e308}}
+    assert [each.statement for each in statement_plans.planning(cells([good] * 3, [bad] * 3))] == ["a"]
