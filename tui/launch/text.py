@@ -197,7 +197,8 @@ def small(
     lines = [line(("LAUNCH", "strong"))]
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
-    lines.append(line(f"configs  {', '.join(plan.configs)}"))
+    each = f", each with {plan.set_each}" if plan.set_each else ""
+    lines.append(line(f"configs  {', '.join(plan.configs)}{each}"))
     variants = f": {', '.join(plan.variants)}" if plan.variants else ""
     lines.append(line(f"load     {offer.load(plan)}{variants}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:

@@ -46,3 +46,14 @@ def test_a_mistyped_setting_of_a_file_is_named(bench: Bench, label: str, tmp_pat
     assert refused.returncode == 2 and "unknown setting 'shard_buffers' (did you mean shared_buffers" in refused.stderr
     file.write_text("[until.12]\nshard_buffers = '1GB'\n")  # of another version
     assert bench("--pg", label, *SMALL, "--config", str(file)).returncode == 0
+
+
+def test_the_preset_of_io_methods_plans_a_config_for_each(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    plan = ("--preset", "io-method", "--scale", "quick", "--pg", build(18).label, "--dry-run")
+    every = bench(*plan)
+    if every.returncode:  # where the kernel, or the build, has no io_uring
+        assert "config 'io_uring' on " in every.stderr and every.returncode == 2, every.stderr
+        every = bench(*plan, "--config", "io_sync,io_worker")
+    assert every.returncode == 0, every.stderr
+    assert "side by side: io_sync, io_worker" in every.stdout
+    assert "point-query" in every.stdout and not list(bench.out.glob("*/manifest.json"))

@@ -156,6 +156,26 @@ def test_steps_probes_and_configs_are_toggled() -> None:
     assert [plan.probes for plan in seen] == [(), ("planner",), ("planner:window",), ("planner:budget",), ()]
 
 
+def test_each_of_several_configs_is_chosen_for_each_of_several_builds() -> None:
+    plan = TWO
+    for name in ("cx5", "auto"):
+        chosen = by_name(launch_choices.configs(plan, OFFER))[name]
+        assert chosen.toggle is not None
+        plan = chosen.toggle()
+    chosen = by_name(launch_choices.configs(plan, OFFER))["cx7"]
+    assert chosen.toggle is not None
+    plan = chosen.toggle()
+    assert (plan.builds, plan.configs, plan.subjects) == (("14.10", "16.3"), ("cx5", "cx7"), 4)
+    assert command(plan) == "bench --pg 14.10,16.3 --config cx5,cx7"
+    each = next(item for item in plan_fields.design(plan, OFFER) if item.name == "each value")
+    assert each.question is not None
+    more = each.question.take("work_mem=1MB,2MB,4MB")
+    assert more.subjects == 12 and command(more).endswith("--config cx5,cx7 --set-each work_mem=1MB,2MB,4MB")
+    assert each.question.take("").set_each is None
+    small = "\n".join(map(text, launch_text.small(more, None, "", (), OFFER)))
+    assert "configs  cx5, cx7, each with work_mem=1MB,2MB,4MB" in small
+
+
 def test_every_kind_of_thing_can_be_chosen() -> None:
     plan = TWO
     assert [(item.box, item.text) for item in launch_choices.builds(plan, OFFER) if item.name == "14.10"] == [
