@@ -541,14 +541,12 @@ def test_the_clock_that_a_server_times_with_is_told_from_its_settings() -> None:
 
 def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> None:
     cells = compared_cells([make_run(tmp_path / "r", builds=("19.0",), configs=("fast", "slow"), repeats=1)])
-    own = {
-        config: {
-            "settings": ServerSettings({"timing_clock_source": clock}),
-            "unknown": (f"there is no setting {name}",),
-        }
-        for config, clock, name in (("fast", "tsc", "x"), ("slow", "system", "y"))
-    }
-    every = tuple(replace(cell, **own[cell.cell.subject.config]) for cell in cells.cells)
-    found = findings(replace(cells, cells=every), [], [])
+    own = {"fast": ("tsc", "x"), "slow": ("system", "y")}
+    every = []
+    for cell in cells.cells:
+        clock, name = own[cell.cell.subject.config]
+        settings, unknown = ServerSettings({"timing_clock_source": clock}), (f"there is no setting {name}",)
+        every.append(replace(cell, settings=settings, unknown=unknown))
+    found = findings(replace(cells, cells=tuple(every)), [], [])
     assert "19.0 has what pgbed does not know: there is no setting x; there is no setting y" in found
     assert [text for text in found if "different clocks (fast tsc, slow system)" in text]
