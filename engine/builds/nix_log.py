@@ -59,10 +59,11 @@ class Activity:
     @property
     def title(self) -> str:
         if self.kind == WAIT:
+            if not self.subject.startswith("waiting for lock"):  # but for a machine, or for a user to build as
+                return STORE_PATH.sub(lambda path: path[1].removesuffix(".drv"), self.subject).replace("'", "")
             # For the locks of all outputs: 'PATH', 'PATH-dev'.
-            name = min(STORE_PATH.findall(self.subject), key=len, default="it").removesuffix(".drv")
-            what = "a machine to build" if "machine" in self.subject.partition("/")[0] else "another build of"
-            return f"waiting for {what} {name}"
+            name = min(STORE_PATH.findall(self.subject), key=len, default="it")
+            return f"waiting for another build of {name}"
         match = STORE_PATH.fullmatch(self.subject)
         name = match[1].removesuffix(".drv") if match else self.subject
         # A package registry's client downloads within what Nix calls a build.

@@ -91,6 +91,7 @@ def test_a_failure_without_a_builder_is_explained_in_nixs_words() -> None:
         ((waiting(1, LOCKS),), "waiting for another build of postgresql-18.6"),
         ((waiting(1, LOCKS), stopped(1), built(2, f"{STORE}-one.drv")), "building one"),
         ((waiting(1, MACHINE),), "waiting for a machine to build postgresql-16.3"),
+        ((waiting(1, f"waiting for UID to build '{DRV}'"),), "waiting for UID to build postgresql-16.3"),
         ((event(action="start", id=1, level=4, type=101, text="downloading", fields=["https://x/y"]),), ""),
     ],
 )
