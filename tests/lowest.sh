@@ -10,7 +10,7 @@ uv_version=0.13.9
 tests=(
   tests/engine/journal/test_journal.py tests/engine/report/test_parquet.py tests/engine/report/test_render.py
   tests/engine/report/html tests/engine/view/test_player.py tests/engine/analysis/test_statistics.py
-  tests/tui/compare/test_comparison_table.py tests/tui/demo tests/tui/test_browser.py
+  tests/tui/compare/test_comparison_table.py tests/tui/history/test_listing.py tests/tui/test_browser.py
   tests/engine/postgres/test_pgstat.py::test_a_question_that_the_server_gave_up_fails_no_later_one
 )
 

@@ -219,7 +219,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
         (("--workload", "pgbench-select:x"), "takes no value after its name"),
         (("--workload", "pgbench"), "no script given"),
         (("--workload", "pgbench:none.sql"), "no such file"),
-        (("--workload", "pgbench-select", "--interleave", "slices"), "slices need 2 to 4 builds side by side"),
+        (("--workload", "pgbench-select", "--interleave", "slices"), "slices need 2 to 4 servers side by side"),
         (
             ("--workload", "pgbench-select", "-o", "tablespace=/mnt/fast"),
             "--tablespace /mnt/fast: give a name of small",
