@@ -29,6 +29,7 @@ class Place:
     attempt: Attempt
     session: EngineStart
     cell: Cell
+    name: str  # of its subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,12 @@ def _frames(reader: JournalReader, wanted: Wanted, until_ns: int) -> tuple[list[
 
 
 def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, ...]:
-    cells = {cell.id: cell for cell in reader.manifest.cells}
+    cells, names = {cell.id: cell for cell in reader.manifest.cells}, reader.manifest.names
     sessions = {session.id: session for session in reader.sessions()}
     return tuple(
-        Place(step, attempt, sessions[attempt.session_id], cells[attempt.cell])
+        Place(step, attempt, sessions[attempt.session_id], cell, names[cell.subject])
         for attempt in attempts
-        if attempt.cell in cells
+        if (cell := cells.get(attempt.cell)) is not None
         for step in reader.steps(attempt.id)
         if step.kind != "pause"
     )

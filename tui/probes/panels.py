@@ -64,11 +64,11 @@ def room(height: int, probes: int) -> tuple[int, int]:
 
 
 def title(moment: Moment, role: str, columns: int) -> Line:
-    step, cell = moment.place.step, moment.place.cell
+    step, repeat = moment.place.step, moment.place.cell.repeat
     at = clock((min(moment.at_ns, moment.end_ns) - step.started_ns) / 1e9)
     how = "REPLAY" if moment.replay else "REC" if moment.running and step.ended_ns is None else "recorded"
     window = next(words for words, seconds in WINDOWS if seconds == moment.window_s)
-    left = f" PROBES  {step.name} {cell.subject.name} r{cell.repeat}  {how} {at}"
+    left = f" PROBES  {step.name} {moment.place.name} r{repeat}  {how} {at}"
     right = f"role {role or '-'}   {window} "
     return ((left[: columns - len(right) - 1].ljust(columns - len(right)) + right, "title"),)
 
@@ -182,7 +182,7 @@ def _field(sums: Sums) -> str:
 def small(moment: Moment | None, rows: Sequence[ProbeRow]) -> list[Line]:
     of = ""
     if moment is not None:
-        step, cell = moment.place.step, moment.place.cell
-        of = f"  {step.name} {cell.subject.name} r{cell.repeat}"
+        place = moment.place
+        of = f"  {place.step.name} {place.name} r{place.cell.repeat}"
     states = [line(f"{row.probe:<11} ", (row.state, row.mark)) for row in rows]
     return [line(("PROBES", "strong"), of), *states]

@@ -17,6 +17,7 @@ from engine.view import probe_series
 from engine.view.probe_frames import Wanted, look
 from engine.view.probe_series import Column, ProbeSeries, Sums
 from probes import buckets
+from tests.support.journal import make_run
 from tests.support.screens import NO_BTF
 from tests.support.totals import SECOND_NS
 from tui.glyphs import SETS
@@ -282,3 +283,13 @@ def test_what_the_end_of_a_step_left_over_does_not_tower_over_the_seconds(record
     peaks = [column.peak for column in columns if column is not None]
     assert max(peaks) == pytest.approx(85_000 / 1.0075) and len(peaks) == 40
     assert series.sums(2**62).figures["runq_us"] == 165_000
+
+
+def test_a_step_is_named_with_its_config_where_configs_are_compared(tmp_path: Path) -> None:
+    found = look(make_run(tmp_path / "r", builds=("18.6",), configs=("small", "large"), repeats=1), Wanted())
+    assert found.places is not None
+    place = found.places[-1]
+    at = probe_panels.Moment(place, "sched", None, (), (), place.step.started_ns, 0, 0, False, False, False)
+    titled, small = probe_panels.title(at, "", 80), probe_panels.small(at, ())[0]
+    for shown in (titled, small):
+        assert " qr100 large r1 " in "".join(part for part, _ in shown) + " "
