@@ -173,6 +173,7 @@ def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
     assert len(found) == 4 * len(blocks)
 
 
+@pytest.mark.timing
 def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
     pair: list[Server], account: Account
 ) -> None:
