@@ -29,6 +29,7 @@ let
         "tests"
         "tui"
         "workloads"
+        "action.yml"
         "pyproject.toml"
       ];
     };

@@ -109,7 +109,7 @@ def test_the_strip_of_waits_has_the_letter_of_what_took_most() -> None:
         {"NoSuch:Thing": 1.0},
     ]
     assert text(strip_of(columns, {})) == " cI.?"
-    assert legend([columns]) == "c on CPU  . its client  I I/O  ? other"
+    assert legend([columns]) == "c on CPU  . its client  I I/O  ? unknown to pgbed"
 
 
 @GLYPHS

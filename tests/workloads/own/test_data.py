@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -114,10 +113,8 @@ def test_a_schema_is_two_files(folder: Path) -> None:
         of_schema(str(folder / "s.sql"), str(folder / "none.sql"))
 
 
-def test_a_file_that_only_root_may_read_is_refused_before_anything_runs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+@pytest.mark.outside  # by root, in a folder that everybody may enter
+def test_a_file_that_only_root_may_read_is_refused_before_anything_runs(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(DUMP)
     found = of_dump(str(file))
     file.chmod(0o600)

@@ -218,6 +218,7 @@ def test_forty_joins_of_twelve_tables_are_planned(empty: Database) -> None:
     assert len(report["planning"]) == 40 and len({each["shape"] for each in report["plans"]}) > 30
 
 
+@pytest.mark.outside  # over the server that is compiled, which has an extension and its programs
 def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
     empty: Database, database: Callable[..., Database], build: Callable[[int | str], Build], folder: Path
 ) -> None:
