@@ -116,8 +116,13 @@ class Bench:
         return self._role(step, role)[1]
 
     def _role(self, step: StepRow, role: str) -> tuple[int, int]:
-        with JournalReader(self.run) as reader:
-            return next((row.backend_pid, row.client_pid) for row in reader.roles(step.id) if row.name == role)
+        def connected() -> tuple[int, int] | None:
+            with JournalReader(self.run) as reader:
+                return next(
+                    ((row.backend_pid, row.client_pid) for row in reader.roles(step.id) if row.name == role), None
+                )
+
+        return wait_for(connected, f"the role {role} to be recorded")
 
     def comparison(self) -> dict[str, object]:
         """`bench compare --json` of the newest run."""
