@@ -99,6 +99,14 @@ let
     "attribution"
     "cpu_wait"
   ];
+  # These start servers, or the command line.
+  servers = map (name: "tests/engine/${name}") [
+    "builds"
+    "cli"
+    "observe"
+    "plan"
+    "postgres"
+  ];
   # And of the screens.
   screensApart = {
     damage = [
@@ -206,10 +214,13 @@ let
 
     # The tests that need no privilege, in parts that run beside each other: most of the time they wait.
     # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-    engine =
-      tests "The tests of the engine but its runs, against real servers" "engine"
+    engine = tests "The tests of the engine but its runs, against real servers" "engine" (
+      toString servers
+    );
+    figures =
+      tests "What is computed, recorded and reported" "figures"
         "--ignore=tests/engine/run --ignore=tests/engine/slices ${
-          lib.concatMapStringsSep " " (file: "--ignore=${file}") planted
+          lib.concatMapStringsSep " " (file: "--ignore=${file}") (servers ++ planted)
         } tests/engine";
     runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
     attached =
