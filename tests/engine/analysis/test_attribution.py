@@ -377,5 +377,4 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
         looks = sum(count for event, count in role.waits.items() if event.startswith("Lock:")) / sum(
             role.waits.values()
         )
-        # A look that met another wait moves it a little.
-        assert parts["wait.lock"] == pytest.approx(looks * sum(parts.values()), rel=0.1), (parts, role.waits)
+        assert parts["wait.lock"] == pytest.approx(looks * sum(parts.values())), (parts, role.waits)
