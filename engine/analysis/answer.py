@@ -167,15 +167,8 @@ def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
     parts = []
     for verdict, word in words:
         changed = [r for r in ratios if r.metric in LATENCIES and r.verdict == verdict != rates.get(r.step)]
-        ordered = sorted(changed, key=_size, reverse=True)
-        named = [
-            f"{LATENCIES[ratio.metric]} of {ratio.step} {_percent(ratio.ratio)} % "
-            f"[{_percent(ratio.joint_low or ratio.low)}, {_percent(ratio.joint_high or ratio.high)}]"
-            for ratio in ordered[:NAMED]
-        ]
-        if named:
-            more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-            parts.append(f"{word}: {', '.join(named)}{more}")
+        if changed:
+            parts.append(f"{word}: {_effects(changed)}")
     return [f"Response times are {'; '.join(parts)}."] if parts else []
 
 
@@ -191,7 +184,8 @@ def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
 def _effects(ratios: Sequence[Ratio]) -> str:
     ordered = sorted(ratios, key=_size, reverse=True)
     named = [
-        f"{ratio.step} {_percent(ratio.ratio)} %{' in time' if ratio.metric == TIME else ''} "
+        f"{f'{LATENCIES[ratio.metric]} of ' if ratio.metric in LATENCIES else ''}{ratio.step} "
+        f"{_percent(ratio.ratio)} %{' in time' if ratio.metric == TIME else ''} "
         f"[{_percent(ratio.joint_low or ratio.low)}, {_percent(ratio.joint_high or ratio.high)}]"
         for ratio in ordered[:NAMED]
     ]

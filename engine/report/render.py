@@ -264,11 +264,8 @@ def _spelled(text: str, plain: bool) -> str:
 def _table(section: Section, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(section.columns):
-        words = section.prose or column in (
-            "verdict",
-            "its cause",
-            WHERE,
-        )  # these may be folded, and so may names; figures never
+        # These may be folded, and so may names; figures never.
+        words = section.prose or column in ("verdict", "its cause", WHERE)
         left = place == 0 or words or column == "unit"
         heading = Text(visible_lines(column))
         table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)
