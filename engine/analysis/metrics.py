@@ -1,4 +1,4 @@
-"""From what was counted over a step to the figures that are published: pure arithmetic, one formula a line.
+"""From what was counted over a step to the figures that are compared: pure arithmetic, one formula a line.
 
 The op of a step is a row inserted in l.i0, l.i1 and l.i2, a row indexed in l.x, and a query in query steps; every
 figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure that
@@ -7,23 +7,19 @@ is not available (no block device, a step without ops) is None, never NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.core import wait_kinds
 from engine.core.perf_events import per_op
 from engine.core.record import converted
-from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
+
 from engine.journal.totals import FirstEnd, StepTotals, Timing, ops, rows, sla, time_s
 from engine.results.cell_step import Execution, ScriptTimes, StatementTime
 from probes import figures
 from workloads import histogram
 from workloads.base import role_kind
 
-GIB = 2**30
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.comparison.LATENCIES`
 LEAST_BEYOND = 10
@@ -31,50 +27,8 @@ OF_SERVER = (  # what is counted of the cell's server
     "ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "pages_read_per_op", "read_us_per_op",
     "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
 )  # fmt: skip
-MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
 SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no rate of its own
 
-# The columns of the published line, in its order: unit and digits after the point.
-PUBLISHED: dict[str, tuple[str, int]] = {
-    "ips": ("rows/s", 0),
-    "qps": ("queries/s", 0),
-    "rps": ("reads/s", 0),
-    "rmbps": ("MiB/s", 1),
-    "wps": ("writes/s", 0),
-    "wmbps": ("MiB/s", 1),
-    "rpq": ("reads/op", 3),
-    "rkbpq": ("kB/op", 3),
-    "wpi": ("writes/insert", 3),
-    "wkbpi": ("kB/insert", 3),
-    "csps": ("switches/s", 0),
-    "cpups": ("% of host", 1),
-    "cspq": ("switches/op", 3),
-    "cpupq": ("us/op", 1),
-    "ccpupq": ("us/op", 1),
-    "dbgb1": ("GiB", 1),
-    "dbgb2": ("GiB", 1),
-    "rss": ("GiB", 1),
-    "maxop": ("s", 3),
-    "p50": ("per s", 0),
-    "p99": ("per s", 0),
-}
-# What the reference counts without a column of its own: lookups of the least key, deletes that missed rows.
-UNPUBLISHED: dict[str, tuple[str, int]] = {
-    "minlk": ("lookups", 0),
-    "minlkms": ("ms each", 3),
-    "shortd": ("deletes", 0),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Second:
-    """One connection's interval, as far as rates need it; intervals of one tick share their end `t_ns`."""
-
-    client: int
-    role: str
-    t_ns: int
-    dt_ns: int
-    count: int  # see `progress`
 
 
 def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
@@ -102,7 +56,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         return None if of_all is None or None in used else max(0, of_all - sum(used))
 
     return {
-        "rate_per_s": _per(count, totals.seconds) if primary and primary.by == "rate" else None,
+        "rate_per_s": per(count, totals.seconds) if primary and primary.by == "rate" else None,
         **_first_end(totals),
         "instructions_per_op": _instructions(totals, count),
         "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
@@ -112,9 +66,9 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "wal_bytes_per_op": _part(totals.wal_bytes, 1, count),
         "read_kb_per_op": _part(own(totals.server_read_bytes, "backend_read_bytes"), 1024, count),
         "pages_read_per_op": _part(totals.pages_read, 1, count),
-        "read_us_per_op": None if totals.read_ms is None else _per(totals.read_ms * 1000, count),
+        "read_us_per_op": None if totals.read_ms is None else per(totals.read_ms * 1000, count),
         "written_kb_per_op": _part(own(totals.server_write_bytes, "backend_write_bytes"), 1024, count),
-        "device_written_kb_per_op": _of(device, "written_kb", count),
+        "device_written_kb_per_op": counter_per(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(kind, totals),
@@ -156,14 +110,14 @@ def _planning_us(totals: StepTotals, kind: str) -> float | None:
     plans = [figures.planning(totals.probes.get(name, {}), seconds) for name in names]
     if any(plan is None or plan["withheld"] for plan in plans):
         return None
-    return _per(sum(plan["step_us"] for plan in plans if plan), sum(totals.roles[name].statements for name in names))
+    return per(sum(plan["step_us"] for plan in plans if plan), sum(totals.roles[name].statements for name in names))
 
 
 def _instructions(totals: StepTotals, count: float) -> float | None:
     """Instructions per operation over the same processes as server CPU."""
     found = [counts["instructions"].count for role, counts in totals.counters.items()
              if role not in totals.background and "instructions" in counts]  # fmt: skip
-    return _per(sum(found), count) if found else None
+    return per(sum(found), count) if found else None
 
 
 def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
@@ -171,7 +125,7 @@ def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]
     role = totals.roles[name]
     counts = dict(role.response or role.histogram)
     return {
-        "rate_per_s": _per(role.statements, totals.seconds),
+        "rate_per_s": per(role.statements, totals.seconds),
         "p50_us": histogram.quantile_us(counts, 0.5) if counts else None,
         "p99_us": histogram.quantile_us(counts, 0.99) if counts else None,
         "max_s": (role.late_max_ns or role.max_ns) / 1e9,
@@ -185,7 +139,7 @@ def _first_end(totals: StepTotals) -> dict[str, float | None]:
     if told is None:
         return dict.fromkeys(("first_end_s", "full_rate_per_s"))
     found = converted(told, FirstEnd, "a step's totals: report: first_end")
-    return {"first_end_s": found.seconds, "full_rate_per_s": _per(found.transactions, found.seconds)}
+    return {"first_end_s": found.seconds, "full_rate_per_s": per(found.transactions, found.seconds)}
 
 
 def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
@@ -242,14 +196,14 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
         "cpu_us_per_statement": _part(role.backend_cpu_ns, 1000, role.statements),
         "runq_us_per_statement": _part(role.backend_runq_ns, 1000, role.statements),
         "ctx_switches_per_statement": _part(role.backend_switches, 1, role.statements),
-        "client_cpu_us_per_statement": _per(role.client_cpu_ns / 1000, role.statements),
-        "mean_us": _per(role.service_ns / 1000, role.statements),
+        "client_cpu_us_per_statement": per(role.client_cpu_ns / 1000, role.statements),
+        "mean_us": per(role.service_ns / 1000, role.statements),
         "max_s": role.max_ns / 1e9,
         "limited_s": role.limited_ns / 1e9,
         "coupled_s": role.coupled_ns / 1e9,
         "short_deletes": role.short_deletes,
         "min_lookups": role.min_lookups,
-        "min_lookup_ms": _per(role.min_lookup_ns / 1e6, role.min_lookups),
+        "min_lookup_ms": per(role.min_lookup_ns / 1e6, role.min_lookups),
         "max_lookups": role.max_lookups,
         "late_max_s": role.late_max_ns / 1e9 if role.late_max_ns else None,
         "connections": role.connections,
@@ -267,69 +221,6 @@ def quantile_name(q: float) -> str:
     return f"p{q * 100:g}".replace(".", "")
 
 
-def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> dict[str, float | None]:
-    """The reference's own line for one step, by its column names and formulas, then the columns of `UNPUBLISHED`.
-
-    `seconds` are for p50 and p99. Rates and percentages of the host are over the whole step, so they lack the
-    reference's sampling error of `vmstat` (its means counted repeated header lines as zero). cpupq needs no count of
-    CPUs: (us+sy)/100 x ncpu x T is the CPU time itself. An interleaved step has no counts of host and device: they
-    include other servers' work.
-    """
-    count, inserted, elapsed = ops(kind, totals), rows(kind, totals), totals.seconds
-    host, device = ({}, {}) if totals.paused else (totals.host, totals.device)
-    busy_ns = cpu_busy_ns(host)
-    all_ns = sum(host.get(name, 0) for name in CPU_COLUMNS)
-    deletes, lookups = totals.of_kind("delete"), sum(role.min_lookups for role in totals.roles.values())
-    percentiles = rate_percentiles(kind, (second for second in seconds if second.client == 1), (50, 99))
-    return {
-        "ips": _per(inserted, elapsed),
-        "qps": _per(count, elapsed) if kind == "query" else 0.0,
-        "rps": _of(device, "reads", elapsed),
-        "rmbps": _of(device, "read_kb", elapsed * 1024),
-        "wps": _of(device, "writes", elapsed),
-        "wmbps": _of(device, "written_kb", elapsed * 1024),
-        "rpq": _of(device, "reads", count),
-        "rkbpq": _of(device, "read_kb", count),
-        "wpi": _of(device, "writes", inserted),
-        "wkbpi": _of(device, "written_kb", inserted),
-        "csps": _of(host, "switches", elapsed),
-        "cpups": _per(100.0 * busy_ns, all_ns) if busy_ns is not None else None,
-        "cspq": _of(host, "switches", count),
-        "cpupq": _per(busy_ns / 1000, count) if busy_ns is not None else None,
-        "ccpupq": _per(totals.client_cpu_ns / 1000, count),
-        "dbgb1": totals.database_bytes / GIB or None,
-        "dbgb2": (totals.cluster_bytes or 0) / GIB or None,
-        "rss": (totals.rss_bytes or 0) / GIB or None,
-        "maxop": max_op_s(kind, totals),
-        "p50": percentiles[0],
-        "p99": percentiles[1],
-        "minlk": lookups if deletes else None,
-        "minlkms": _per(sum(role.min_lookup_ns for role in totals.roles.values()) / 1e6, lookups),
-        "shortd": sum(role.short_deletes for role in deletes) if deletes else None,
-    }
-
-
-def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
-    """For each of `percents`, the rate sustained in that share of one-second intervals, all connections added up.
-
-    Of the rates in falling order, element number round(x / 100 x count), so the 99th is a low one. None for fewer than
-    ten intervals. A sliver, as the last interval often is, belongs to the one before it.
-    """
-    role = "query" if kind == "query" else "insert"
-    end = attrgetter("t_ns")
-    intervals: list[tuple[int, int]] = []  # count, length
-    for _, tick in groupby(sorted((each for each in seconds if role_kind(each.role) == role), key=end), end):
-        parts = [(second.count, second.dt_ns) for second in tick]
-        count, length_ns = sum(part[0] for part in parts), max(part[1] for part in parts)
-        if length_ns < SLIVER_NS and intervals:
-            count, length_ns = count + intervals[-1][0], length_ns + intervals.pop()[1]
-        intervals.append((count, length_ns))
-    rates = sorted((count * 1e9 / length_ns for count, length_ns in intervals if length_ns > 0), reverse=True)
-    if len(rates) < MIN_INTERVALS:
-        return [None] * len(percents)
-    return [rates[max(1, int(percent / 100 * len(rates) + 0.5)) - 1] for percent in percents]
-
-
 def bucket_percent(counts: Sequence[int]) -> dict[str, float]:
     """The reference's ten response-time buckets as percentages of their sum; empty if nothing was counted."""
     total = sum(counts)
@@ -345,11 +236,6 @@ def bucket_text(percent: float) -> str:
         return ""
     text = f"{percent:.3f}"
     return "nonzero" if text == "0.000" else text
-
-
-def published_text(value: float, digits: int) -> str:
-    """A published figure as printed; values below 10 with decimals get three."""
-    return f"{value:,.{max(digits, 3) if digits and abs(value) < 10 else digits}f}"
 
 
 def saturated(totals: StepTotals) -> tuple[str, ...]:
@@ -424,13 +310,13 @@ def _executions(totals: StepTotals) -> tuple[Execution, ...]:
     return (*found, mean)
 
 
-def _per(value: float, divisor: float) -> float | None:
+def per(value: float, divisor: float) -> float | None:
     return value / divisor if divisor > 0 else None
 
 
 def _part(value: int | None, unit: float, count: float) -> float | None:
-    return None if value is None else _per(value / unit, count)
+    return None if value is None else per(value / unit, count)
 
 
-def _of(counters: Mapping[str, int], key: str, divisor: float) -> float | None:
-    return _per(counters[key], divisor) if key in counters else None
+def counter_per(counters: Mapping[str, int], key: str, divisor: float) -> float | None:
+    return per(counters[key], divisor) if key in counters else None

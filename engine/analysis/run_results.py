@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import hang_site, metrics, transactions
+from engine.analysis import hang_site, metrics, published_line, transactions
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest
 from engine.core.record import converted
@@ -146,12 +146,12 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
         with JournalReader(run.path) as reader:
             for cell, step in steps_of(run):
                 seconds = (
-                    metrics.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
+                    published_line.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
                     for role in reader.roles(step.id)
                     if role.client == 1  # like the reference, which takes percentiles of its first client
                     for row in reader.role_seconds(role.id)
                 )
-                lines.append((cell, step.name, metrics.published(step.kind, step.totals, seconds)))
+                lines.append((cell, step.name, published_line.published(step.kind, step.totals, seconds)))
     return lines
 
 

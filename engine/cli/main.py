@@ -7,23 +7,18 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from engine.cli import interface, manual, settings
 from engine.cli.grouped_options import FULL, help_text, show_all
-from engine.cli.options import FILE, FOLDER, OUT, RunArgument, console
+from engine.cli.options import console
 from engine.core.errors import UserError
-from engine.journal.runs import find_run
-from engine.report.console import complain, echo, echo_lines
+from engine.report.console import complain, echo
 from workloads.names import NotRegistered
 from workloads.options import options_of
-
-if TYPE_CHECKING:
-    from engine.report.gate import Judged
-    from engine.results.comparison import Comparison
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
@@ -32,6 +27,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 # drivers and statistics. Each with its line in `bench --help`.
 ELSEWHERE = {
     "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
+    "compare": ("engine.cli.compare:compare", "Compare the builds or configs of a run."),
+    "export": ("engine.cli.export:export", "Write runs as CSV or Parquet files."),
     "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
     "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
     "list": ("engine.cli.lists:list_", "List builds, configs, workloads, kernels or runs."),
@@ -181,12 +178,6 @@ def _of_interface(args: list[str]) -> bool:
     return True
 
 
-def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from engine.cli import completion  # loads all workloads
-
-    return completion.steps(ctx, param, incomplete)
-
-
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from engine.cli.version import version_line  # looked up only now: that takes longer than some commands
@@ -220,175 +211,6 @@ def main() -> None:
     Options without a command belong to `bench run`. Each run is kept in a folder of its own below --out
     and never overwritten.
     """
-
-
-@main.command(short_help="Compare the builds or configs of a run.")
-@click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
-@OUT
-@click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
-@click.option("--json", "form", flag_value="json", help="Print JSON; its keys are stable.")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
-@click.option("--published", is_flag=True, help="Add the columns of published Insert Benchmark reports.")
-@click.option(
-    "--slices",
-    metavar="STEP",
-    shell_complete=_steps,
-    help="Show the blocks of a sliced step, pair by pair.",
-)
-@click.option("--plan", metavar="STATEMENT", help="Show a statement's plans of both builds side by side.")
-@click.option("--gate", is_flag=True, help="Exit with 1 if a build is slower by more than tolerated, or failed.")
-@click.option("--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: slow-down to accept [default: the plan's].")
-@click.option("--junit", type=FILE, help="With --gate: write the result to this file as JUnit XML.")
-def compare(
-    runs: tuple[str, ...],
-    out: Path,
-    base: str | None,
-    form: str | None,
-    published: bool,
-    slices: str | None,
-    plan: str | None,
-    gate: bool,
-    tolerate: str | None,
-    junit: Path | None,
-) -> None:
-    """Compare the builds or configs of a run: ratios, confidence intervals and verdicts.
-
-    RUN is a run's name or folder [default: the newest]. Several runs are compared as one.
-
-    \b
-    Exit codes with --gate:
-      0  no build is slower by more than tolerated
-      1  a step is slower by more, missed its SLA or did nothing, or cells failed or are missing
-      2  otherwise, but for some build there is no result; or the command failed
-    """
-    from engine.analysis.compare import compare as compare_runs
-    from engine.report import render  # loads the statistics, which take most of a second
-
-    folders = [find_run(run, out) for run in runs or (None,)]
-    chosen = {"--published": published, "--slices": slices is not None, "--plan": plan is not None, "--gate": gate}
-    excluded = [flag for flag, given in chosen.items() if given]
-    if len(excluded) > 1 and excluded != ["--published", "--gate"]:
-        raise UserError(f"{' and '.join(excluded)}: choose one")
-    if not gate and (junit or tolerate is not None):
-        raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
-    if slices is not None:
-        _show_slices(folders, slices, base, form)
-        return
-    if plan is not None:
-        _show_plan(folders, plan, base, form)
-        return
-    comparison = compare_runs(folders, base)
-    if published and comparison.design != "cells":
-        raise UserError(
-            f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
-            "those of a server alone on its machine: run with --interleave cells to compare with them"
-        )
-    if published and any(build.external for build in comparison.builds):
-        raise UserError("--published: figures of external servers cannot be compared with published ones")
-    judged = _gate(comparison, folders, tolerate, junit) if gate else None
-    if form == "json":
-        echo_lines(render.to_json(comparison))
-    elif form == "csv":
-        echo_lines(render.to_csv(comparison))
-    elif form == "md":
-        echo_lines(render.to_markdown(comparison, published=published))
-    else:
-        render.print_comparison(comparison, console(False), published=published)
-    if judged is not None:
-        from engine.report.gate import failed, sentence
-
-        echo(sentence(judged), err=True)
-        if failed(judged):
-            sys.exit(1)
-
-
-def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
-    from engine.host import disk
-    from engine.journal.manifest import read_manifest
-    from engine.plan.tolerance import strictest, tolerances
-    from engine.report import gate
-
-    manifests = [read_manifest(run) for run in folders]
-    plan = gate.plan_of(manifests)
-    given = [text for text in (tolerate or "").split(",") if text]
-    tolerated = tolerances(given, plan.steps) or strictest([manifest.tolerated for manifest in manifests])
-    judged = gate.judge(comparison, tolerated, plan)
-    if junit:
-        try:
-            disk.write_text(junit, gate.to_junit(comparison, judged))
-        except OSError as error:
-            raise UserError(f"{junit}: cannot write the result: {error.strerror}") from None
-    unknown = gate.unknown(judged)
-    if not gate.failed(judged) and (unknown or not judged):
-        of = f" of {', '.join(dict.fromkeys(each.subject for each in unknown))}" if unknown else ""
-        why = "; ".join(cell.text for cell in comparison.left_out[:3]) or "see bench compare without --gate"
-        raise UserError(f"gate: nothing is known of any step{of}, so nothing has passed: {why}")
-    return judged
-
-
-def _show_plan(folders: list[Path], statement: str, base: str | None, form: str | None) -> None:
-    from engine.analysis.compare import compared_cells
-    from engine.analysis.statement_plans import side_by_side
-    from engine.report import render
-
-    if form == "csv":
-        raise UserError("--csv: plans are printed as text, --md or --json")
-    cells = compared_cells(folders, base)
-    changes, baseline = side_by_side(cells, statement), cells.names[cells.base]
-    if form == "json":
-        echo_lines(render.plans_to_json(changes))
-    elif form == "md":
-        echo_lines(render.plans_to_markdown(changes, baseline))
-    else:
-        render.print_plans(changes, baseline, console(False))
-
-
-def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:
-    from engine.analysis.step_slices import sliced_step
-    from engine.report import render
-    from engine.report import sliced_step as sliced
-
-    step_result = sliced_step(folders, step, base)
-    if form == "json":
-        echo_lines(sliced.to_json(step_result))
-    elif form == "csv":
-        echo_lines(sliced.to_csv(step_result))
-    elif form == "md":
-        echo_lines(render.slices_to_markdown(step_result))
-    else:
-        render.print_slices(step_result, console(False))
-
-
-@main.command(short_help="Write runs as CSV or Parquet files.")
-@click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
-@OUT
-@click.option(
-    "--to",
-    type=FOLDER,
-    help="Folder to write [default: RUN-export in the current one, with --parquet pgbed-parquet]. CSV wants a new or "
-    "empty one; Parquet files are added to existing ones.",
-)
-@click.option("--parquet", is_flag=True, help="Write tables for SQL over many runs.")
-def export(runs: tuple[str, ...], out: Path, to: Path | None, parquet: bool) -> None:
-    """Write a run as CSV files, and its intervals as the reference client prints them.
-
-    RUN is a run's name or folder [default: the newest]. With --parquet there may be several: a folder for each table
-    (cells, steps, roles, seconds, stalls, frames), a file in it for each run.
-    """
-    folders = [find_run(run, out) for run in runs or (None,)]
-    if parquet:
-        from engine.report import parquet as tables
-
-        to = (to or Path("pgbed-parquet")).absolute()
-        echo(f"{len(tables.export(folders, to))} files in {to.resolve()}")
-        return
-    if len(folders) > 1:
-        raise UserError("as CSV one run is written at a time; name one of them, or add --parquet")
-    from engine.report.export import export as export_run
-
-    to = (to or Path(f"{folders[0].resolve().name}-export")).absolute()
-    echo(f"{len(export_run(folders[0], to))} files in {to.resolve()}")
 
 
 @main.command(hidden=True)

@@ -34,7 +34,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import metrics
+from engine.analysis import metrics, published_line
 from engine.analysis.run_results import RunResult, StepResult, load, published_by_cell, steps_of
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
@@ -290,11 +290,11 @@ def _write(path: Path, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> P
 
 
 def _published(result: RunResult) -> Rows:
-    yield "step", *metrics.PUBLISHED, "tag", "repeat"
+    yield "step", *published_line.PUBLISHED, "tag", "repeat"
     for cell, step, figures in published_by_cell([result]):
         values = (
             "NA" if figures[name] is None else f"{figures[name]:.{max(digits, 3 if digits else 0)}f}"
-            for name, (_, digits) in metrics.PUBLISHED.items()
+            for name, (_, digits) in published_line.PUBLISHED.items()
         )
         subject = cell.cell.subject
         kernel = "" if subject.kernel == HOST else f"linux{subject.kernel}"

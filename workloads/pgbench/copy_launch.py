@@ -29,7 +29,8 @@ from workloads.counter_page import Control, Page, State, Word
 from workloads.pgbench import command, copy_file, summary
 from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import Session, as_step, literal, make_schema
-from workloads.pgbench.launch import OFTEN_MS, serve
+from workloads.pgbench.launch import OFTEN_MS
+from workloads.pgbench.launcher import serve
 from workloads.pgbench.log import parse
 from workloads.pgbench.log_counts import Counting, report
 from workloads.pgbench.options import CopyOptions, Options

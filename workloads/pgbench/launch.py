@@ -12,34 +12,34 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 from psycopg.conninfo import make_conninfo
 
 from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
-from workloads.connection import SqlError, execute, open_connection
+
 from workloads.counter_page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.launcher import cancel
 from workloads.pgbench import command, summary
+from workloads.pgbench.backends import Watching, first_backends
 from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import initialize
+from workloads.pgbench.launcher import serve
 from workloads.pgbench.log import parse
 from workloads.pgbench.log_counts import Counting, Stops, report
 from workloads.pgbench.program import APPLICATION, Failed, Pgbench
 from workloads.pgbench.scripts import timed
 from workloads.pgbench.slice_log import Slices, logged_by_line
 from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
-from workloads.process import Stopped, check_stop, clock, die_with_parent, name_process, stop_on_signals
+from workloads.process import check_stop, clock
 
 CONNECTED_EVERY_S = 0.002  # between two checks how many clients have connected
 # Between two readings of the log: often if turns or another workload's end must be noticed, and before the engine reads
@@ -52,12 +52,6 @@ DENSITY_AFTER_NS = 2_000_000_000  # into a step, when the number of lines per se
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
-BACKENDS = """
-SELECT pid FROM pg_stat_activity
-WHERE application_name = '{application}' AND backend_type = 'client backend' AND state IS NOT NULL
-AND datname = current_database()
-ORDER BY backend_start
-"""
 
 
 @dataclass(eq=False)
@@ -121,7 +115,7 @@ class Step:
 
     def _await_connected(self) -> list[int]:
         """Wait until all clients have connected, and stop pgbench; return their backends in order of their start."""
-        with contextlib.closing(_Watching(self.spec.dsn, self.application)) as watching:
+        with contextlib.closing(Watching(self.spec.dsn, self.application)) as watching:
             setting_up = first_backends(self.pgbench.has_opened_logs, watching.backends, self._check_soon)
             while True:
                 self._check()
@@ -151,7 +145,7 @@ class Step:
             self.stopped_ns += clock() - self.halted_ns
             self.halted_ns = 0
 
-    def _of_clients(self, watching: _Watching, setting_up: set[int]) -> list[int]:
+    def _of_clients(self, watching: Watching, setting_up: set[int]) -> list[int]:
         return [backend for backend in watching.backends() if backend not in setting_up]
 
     def _await_start(self) -> None:
@@ -330,32 +324,6 @@ class Step:
         client_gate.tell_change(self.page)
 
 
-def first_backends(
-    has_opened_logs: Callable[[], bool], backends: Callable[[], list[int]], wait: Callable[[], None]
-) -> set[int]:
-    """Backends of pgbench's first connection, which inspects the tables: those seen with the logs still unopened."""
-    found: set[int] = set()
-    while not has_opened_logs():
-        now = backends()
-        if not has_opened_logs():
-            found.update(now)
-        wait()
-    return found
-
-
-class _Watching:
-    def __init__(self, dsn: str, application: str) -> None:
-        self._connection = open_connection(dsn)
-        self._question = BACKENDS.format(application=application).encode()
-
-    def backends(self) -> list[int]:
-        result = execute(self._connection, self._question)
-        return [int(result.get_value(row, 0) or 0) for row in range(result.ntuples)]
-
-    def close(self) -> None:
-        self._connection.finish()
-
-
 def _run(spec: Spec, page: Page) -> None:
     if spec.schema:  # other names are looked up among the relations of the main workload
         own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
@@ -370,45 +338,6 @@ def _run(spec: Spec, page: Page) -> None:
             sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
         else:
             sys.stdout.buffer.write(msgspec.json.encode(Step(spec, page, Path(folder)).run()))
-
-
-class OfStep(Protocol):
-    @property
-    def page_fd(self) -> int: ...
-
-    @property
-    def dsn(self) -> str: ...
-
-    @property
-    def step(self) -> dict[str, Any]: ...
-
-
-S = TypeVar("S", bound=OfStep)
-
-
-def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], int] = lambda _: 0) -> int:
-    """Run a launcher on a step from standard input; return its exit code. `first_of` gives its first slot."""
-    die_with_parent(os.getppid())
-    name_process("pgbench launcher")
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)
-    page = Page(spec.page_fd, int(spec.step.get("clients", 1)), first_of(spec))
-    stop_on_signals(page)
-    state, code = State.STOPPED, 2
-    try:
-        run(spec, page)
-        return 0
-    except Stopped:
-        pass
-    except (Failed, SqlError, OSError) as error:
-        if not page.words[Control.STOP]:
-            page.set_error(0, " ".join(str(error).split()))
-            page.words[Control.STOP] = 1
-            state, code = State.FAILED, 1
-    for slot in range(page.roles):
-        if page.word(slot, Word.STATE) != State.DONE:
-            page.set_word(slot, Word.STATE, state)
-    cancel(spec.dsn, page, range(page.roles))
-    return code
 
 
 if __name__ == "__main__":

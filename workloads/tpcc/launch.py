@@ -12,7 +12,8 @@ from workloads.base import CLIENT_FOLDER
 from workloads.connection import scalar
 from workloads.counter_page import Control, Page, Word
 from workloads.pgbench.initialization import Session, as_step, run_once
-from workloads.pgbench.launch import Step, serve
+from workloads.pgbench.launch import Step
+from workloads.pgbench.launcher import serve
 from workloads.pgbench.program import Failed
 from workloads.pgbench.scripts import timed
 from workloads.tpcc.conditions import conditions, schema

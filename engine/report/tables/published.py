@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.analysis import metrics
+from engine.analysis import published_line
 from engine.analysis.run_results import load, published_by_cell
 from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison, middle
@@ -82,7 +82,7 @@ def figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
         for start in range(0, len(comparison.names), 4):
             shown = comparison.names[start : start + 4]
             section = Section(f"{step}: the published figures (median of cells)", ("", "unit", *shown))
-            for figure, (unit, digits) in (metrics.PUBLISHED | metrics.UNPUBLISHED).items():
+            for figure, (unit, digits) in (published_line.PUBLISHED | published_line.UNPUBLISHED).items():
                 values = [
                     middle(
                         [v for of, at, line in lines if (of, at) == (name, step) and (v := line[figure]) is not None]
@@ -90,6 +90,6 @@ def figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
                     for name in shown
                 ]
                 if any(value is not None for value in values):
-                    texts = ("NA" if value is None else metrics.published_text(value, digits) for value in values)
+                    texts = ("NA" if value is None else published_line.published_text(value, digits) for value in values)
                     section.add(figure, unit, *texts)
             yield section

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.analysis import metrics
-from engine.analysis.metrics import Second
+from engine.analysis import metrics, published_line
+from engine.analysis.published_line import Second
 from engine.journal.totals import StepTotals, ops, rows, sla
 from tests.support.totals import SECOND_NS, made_role, made_totals
 
@@ -20,7 +20,7 @@ def seconds(role: str, rates: list[int], client: int = 1) -> list[Second]:
 
 
 def test_the_published_line_of_a_load_step() -> None:
-    line = metrics.published("load", LOAD, seconds("insert", list(range(1, 101))))
+    line = published_line.published("load", LOAD, seconds("insert", list(range(1, 101))))
     assert line == pytest.approx(
         {
             "ips": 100_000,
@@ -49,7 +49,7 @@ def test_the_published_line_of_a_load_step() -> None:
             "shortd": None,
         }
     )
-    assert list(line) == [*metrics.PUBLISHED, *metrics.UNPUBLISHED]
+    assert list(line) == [*published_line.PUBLISHED, *published_line.UNPUBLISHED]
 
 
 def test_lookups_and_short_deletes_stand_beside_the_published_line() -> None:
@@ -58,7 +58,7 @@ def test_lookups_and_short_deletes_stand_beside_the_published_line() -> None:
         "delete": made_role(100, 5000, short_deletes=7),
     }
     totals = replace(QUERY, roles=roles)
-    line = metrics.published("write", totals)
+    line = published_line.published("write", totals)
     assert (line["minlk"], line["minlkms"], line["shortd"]) == (4, 1.5, 7)
     figures = metrics.role_figures("write", totals, "insert")
     assert (figures["min_lookups"], figures["min_lookup_ms"], figures["connect_ms"]) == (4, 1.5, 3.0)
@@ -66,7 +66,7 @@ def test_lookups_and_short_deletes_stand_beside_the_published_line() -> None:
 
 
 def test_the_published_line_of_a_query_step_divides_by_queries_but_writes_by_inserts() -> None:
-    line = metrics.published("query", QUERY)
+    line = published_line.published("query", QUERY)
     queries, inserts = 488_000, 6_000
     assert line["qps"] == pytest.approx(8_000)
     assert line["ips"] == pytest.approx(inserts / 61)
@@ -81,7 +81,7 @@ def test_index_steps_count_rows_indexed_once() -> None:
     totals = made_totals("l.x", "index", 400_000.0)
     assert ops("index", totals) == rows("index", totals) == 100_100
     assert metrics.step_figures("index", totals)["rate_per_s"] == pytest.approx(400_000)
-    assert metrics.published("index", totals)["ips"] == pytest.approx(400_000)
+    assert published_line.published("index", totals)["ips"] == pytest.approx(400_000)
 
 
 def test_figures_per_operation() -> None:
@@ -109,7 +109,7 @@ def test_what_machine_and_device_count_says_nothing_of_a_step_in_slices() -> Non
     sliced = replace(QUERY, wall_seconds=2 * QUERY.seconds)
     assert metrics.step_figures("query", QUERY)["device_written_kb_per_op"] is not None
     assert metrics.step_figures("query", sliced)["device_written_kb_per_op"] is None
-    line, whole = metrics.published("query", sliced), metrics.published("query", QUERY)
+    line, whole = published_line.published("query", sliced), published_line.published("query", QUERY)
     of_machine = {"rps", "rmbps", "wps", "wmbps", "rpq", "rkbpq", "wpi", "wkbpi", "csps", "cpups", "cspq", "cpupq"}
     assert {name for name in of_machine if line[name] is None} == of_machine
     rest = whole.keys() - of_machine
@@ -185,24 +185,24 @@ def query_step(target_per_s: float, rows: int, elapsed_s: float) -> StepTotals:
 def test_rate_percentiles_take_the_element_that_the_reference_takes() -> None:
     """Descending order, element round(x / 100 x count): of 100 down to 1 the 50th is 51 and the 99th is 2."""
     rates = seconds("query", list(range(1, 101)))
-    assert metrics.rate_percentiles("query", rates, (50, 99)) == [51, 2]
-    assert metrics.rate_percentiles("load", rates, (50, 99)) == [None, None]
-    assert metrics.rate_percentiles("query", rates[:9], (50,)) == [None]
+    assert published_line.rate_percentiles("query", rates, (50, 99)) == [51, 2]
+    assert published_line.rate_percentiles("load", rates, (50, 99)) == [None, None]
+    assert published_line.rate_percentiles("query", rates[:9], (50,)) == [None]
 
 
 def test_rates_of_clients_are_added_up_second_by_second() -> None:
     both = seconds("query", [10] * 20) + seconds("query", [5] * 20, client=2)
-    assert metrics.rate_percentiles("query", both, (50,)) == [15]
-    assert metrics.published("query", QUERY, both)["p50"] == 10  # as published: the first client only
+    assert published_line.rate_percentiles("query", both, (50,)) == [15]
+    assert published_line.published("query", QUERY, both)["p50"] == 10  # as published: the first client only
 
 
 def test_a_sliver_at_the_end_belongs_to_the_second_before_it() -> None:
     """The step ended 4 ms after a tick: an interval of its own would be a rate of 0, and so the 99th percentile."""
     full = seconds("query", [100] * 11)
     sliver = Second(1, "query", full[-1].t_ns + 4_000_000, 4_000_000, 0)
-    assert metrics.rate_percentiles("query", [*full, sliver], (99,)) == [pytest.approx(100 / 1.004)]
+    assert published_line.rate_percentiles("query", [*full, sliver], (99,)) == [pytest.approx(100 / 1.004)]
     half = replace(sliver, dt_ns=500_000_000, count=30)
-    assert metrics.rate_percentiles("query", [*full, half], (99,)) == [60]
+    assert published_line.rate_percentiles("query", [*full, half], (99,)) == [60]
 
 
 def test_every_query_worker_counts() -> None:
@@ -212,12 +212,12 @@ def test_every_query_worker_counts() -> None:
     assert ops("query", both) == ops("query", QUERY) + 1000
     assert metrics.max_op_s("query", both) == 0.009
     rates = seconds("query", [10] * 20) + seconds("query2", [5] * 20)
-    assert metrics.rate_percentiles("query", rates, (50,)) == [15]
+    assert published_line.rate_percentiles("query", rates, (50,)) == [15]
 
 
 def test_what_is_missing_is_none() -> None:
     bare = replace(LOAD, host={}, device={}, wal_bytes=None, roles={}, database_bytes=0)
-    line = metrics.published("load", bare)
+    line = published_line.published("load", bare)
     assert {line[name] for name in ("rps", "wpi", "csps", "cpups", "cpupq", "dbgb1", "rpq")} == {None}
     assert metrics.step_figures("load", bare)["wal_bytes_per_op"] is None
     assert metrics.step_figures("pause", replace(bare, seconds=60.0, primary_metric=None))["rate_per_s"] is None

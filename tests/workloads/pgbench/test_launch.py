@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from workloads.counter_page import Page
-from workloads.pgbench.launch import Step, first_backends
+from workloads.pgbench.backends import first_backends
+from workloads.pgbench.launch import Step
 from workloads.pgbench.log_counts import Counting
 from workloads.pgbench.options import Options
 from workloads.pgbench.program import PRINTED_MAX_BYTES, Pgbench

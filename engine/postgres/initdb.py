@@ -1,0 +1,60 @@
+"""A fresh cluster: initdb's arguments, the folders that it needs, and the watch over its run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from engine.core.clock import patient
+from engine.core.model import Build
+from engine.host.account import Account
+from engine.host.server_folders import ServerError
+from engine.host.subprocesses import kill_group
+from engine.postgres.cluster import Progress, last_words, wait_until
+
+# The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
+ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
+TIMEOUT_S = patient(120.0)
+LOG_MAX_BYTES = 16 << 20
+
+
+def command(build: Build, data_dir: Path, superuser: str) -> tuple[str, ...]:
+    return (
+        str(build.bin / "initdb"),
+        f"--pgdata={data_dir}",
+        f"--username={superuser}",
+        *ARGS,
+        *build.initdb_args,
+    )
+
+
+def make_folders(folders: Sequence[Path], account: Account) -> None:
+    """Make empty folders of the server's account. Raises ServerError."""
+    for folder in folders:
+        try:
+            if folder.is_symlink():
+                raise ServerError(f"{folder} is a symlink, which is not followed; remove it")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            account.own(folder)
+        except OSError as error:
+            raise ServerError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def await_end(
+    child: subprocess.Popen[bytes], label: str, log_path: Path, progress: Progress, check: Callable[[], None]
+) -> None:
+    """Wait until initdb has ended. Raises ServerError with its last words, or what `check` raises."""
+
+    def check_log() -> None:
+        check()
+        if log_path.stat().st_size > LOG_MAX_BYTES:
+            raise ServerError(f"initdb of {label} produces endless output; see {log_path}")
+
+    try:
+        what = f"initialising the cluster of {label}"
+        wait_until(lambda: child.poll() is not None, TIMEOUT_S, what, progress, check_log)
+    finally:
+        kill_group(child)
+    if child.returncode != 0:
+        raise ServerError(f"initdb of {label} failed: {last_words(log_path)} (log: {log_path})")
