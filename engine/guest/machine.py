@@ -20,7 +20,7 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,7 +55,8 @@ TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount r
 class Job:
     """A guest's work: `command` is a shell script, `binds` the folders it needs, `files` are put next to it.
 
-    `disk` is for init.sh; `image` is the descriptor of that disk's image, or None, `store` that of the programs' image
+    `disk` is for init.sh; `image` is the descriptor of that disk's image, or None, `limits` those of its reads and
+    writes a second (`engine.host.io_limit.LIMITS`); `store` is the descriptor of the programs' image
     (engine.guest.store_image).
     """
 
@@ -66,6 +67,7 @@ class Job:
     image: int | None = None
     store: int | None = None
     watchdog_s: int = 60
+    limits: Mapping[str, str] = field(default_factory=dict)
 
     def archive(self) -> bytes:
         for path in self.binds:
@@ -85,10 +87,11 @@ def command(
     disk: str | None = None,
     store: str | None = None,
     parameters: str = "",
+    limits: Mapping[str, str] | None = None,
 ) -> list[str]:
     """qemu's command line; `fds` are its ends of channel and console, `disk` and `store` paths of images.
 
-    `parameters` are added to the kernel's own command line.
+    `parameters` are added to the kernel's own command line, `limits` are the disk's.
     """
     channel, console = fds
     words = [
@@ -107,7 +110,8 @@ def command(
     if machine.huge_pages:
         memory = f"memory-backend-memfd,id=memory,size={machine.memory_mb}M,hugetlb=on,prealloc=on"
         words += ["-object", memory, "-machine", "memory-backend=memory"]
-    drives = (("disk", disk, "cache=none,aio=native"), ("store", store, "readonly=on"))
+    throttled = [f"throttling.iops-{name.partition('_')[0]}={value}" for name, value in (limits or {}).items()]
+    drives = (("disk", disk, ",".join(("cache=none,aio=native", *throttled))), ("store", store, "readonly=on"))
     for name, path, how in drives:
         if path is not None:
             words += ["-drive", f"if=none,id={name},format=raw,{how},file={path}"]
@@ -158,7 +162,10 @@ class Guest:
             files = (image, archive, job.image, job.store)
             paths = [None if descriptor is None else f"/proc/self/fd/{descriptor}" for descriptor in files]
             self.process = subprocess.Popen(
-                command(tools, machine, str(paths[0]), str(paths[1]), fds, paths[2], paths[3], kernel.command_line),
+                command(
+                    tools, machine, str(paths[0]), str(paths[1]), fds, paths[2], paths[3], kernel.command_line,
+                    job.limits,
+                ),  # fmt: skip
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=console[1].fileno(),  # qemu's own messages are kept with the kernel's

@@ -11,8 +11,9 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.model import Config
 from engine.guest import accelerator, host_kernels, initrd, kernels, store_image, tools
-from engine.host import environment, kexec, sched_ext, scheduler
+from engine.host import block_device, environment, kexec, sched_ext, scheduler
 from engine.host.environment import Machine
 from engine.plan.request import Request
 
@@ -62,6 +63,16 @@ def check(request: Request) -> scheduler.Tunables:
         if memory < LEAST_MB * MB:
             raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
     return tunables
+
+
+def check_device(request: Request, config: Config) -> None:
+    """Raise UserError for a config whose device settings guests cannot have: only limits of their disk are for them."""
+    if not request.in_guests or not config.device:
+        return
+    if len(block_device.limits(config.device)) < len(config.device):
+        raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
+    if request.guest_disk == "tmpfs":
+        raise UserError(f"config '{config.name}' limits the guests' disk, and with --guest-disk tmpfs they have none")
 
 
 def _check_reboots(request: Request) -> None:

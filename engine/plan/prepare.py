@@ -100,9 +100,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         servers.configs if servers else server_settings.applied(request, design.changes, builds, machine, progress)
     )
     for config in applied.values():
-        if config.device and request.in_guests:
-            raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
-        block_device.check(config.device, out)
+        guests.check_device(request, config)
+        if HOST in request.kernels or request.rebooting:
+            block_device.check(config.device, out)
     settings = [dict(config.settings) for config in applied.values()]
     expected = design.estimate(request, settings, out)
     needed = design.cell_bytes(request, settings)

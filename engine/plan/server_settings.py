@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def _started(build: Build, config: Config) -> Values:
     """Start a server over an empty cluster and return its settings. Raises UserError with its words if it does not."""
     with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)  # the server's account goes through it
-        server = Server(build, config, Path(folder))
+        server = Server(build, replace(config, device=()), Path(folder))  # which is set for cells only
         try:
             with server, server.connect("postgres") as connection:
                 rows = connection.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)",

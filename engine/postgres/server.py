@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
@@ -29,10 +29,11 @@ from engine.core.clock import patient
 from engine.core.model import Build, Config
 from engine.core.route import SOCKET, Route
 from engine.core.text import visible
+from engine.host import block_device, io_limit
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
 from engine.host.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
-from engine.host.subprocesses import kill_group
+from engine.postgres import initdb
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
     CLUSTERS,
@@ -51,6 +52,7 @@ from engine.postgres.cluster import (
 )
 from engine.postgres.configs import quoted
 from engine.postgres.network import Network, network_of
+from engine.postgres.server_environment import environment_of
 from engine.postgres.serverlog import line_prefix
 from workloads.base import Kit
 
@@ -60,10 +62,7 @@ SUPERUSER = "bench"
 DATABASE = "ib"
 START_TIMEOUT_S = patient(120.0)
 CONNECT_TIMEOUT_S = int(patient(10))
-INITDB_LOG_MAX_BYTES = 16 << 20
 
-# The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
-INITDB_ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
 # Log settings that pgbed reads; a config may override them. Their defaults differ by version.
 OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
 _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
@@ -102,13 +101,7 @@ class Server:
         self.data_dir, self.files_dir = (self.cell_dir / name for name in (DATA, FILES))
         self.clusters = self.cell_dir / CLUSTERS
         self.log_path = self.cell_dir / "server.log"
-        self.initdb_command = (
-            str(self.build.bin / "initdb"),
-            f"--pgdata={self.data_dir}",
-            f"--username={SUPERUSER}",
-            *INITDB_ARGS,
-            *self.build.initdb_args,
-        )
+        self.initdb_command = initdb.command(self.build, self.data_dir, SUPERUSER)
         self.socket_dir: Path | None = None
         self.network: Network | None = None
         self.network_record: dict[str, Any] | None = None
@@ -152,6 +145,8 @@ class Server:
             self._postmaster = self._spawn(
                 (str(self.build.bin / "postgres"), "-D", str(self.data_dir)), log, signal.SIGQUIT
             )
+        if block_device.limits(self.config.device):
+            io_limit.join(self._postmaster.pid)
 
     def _join_network(self) -> None:
         try:
@@ -198,8 +193,8 @@ class Server:
         return Kit(
             programs=str(self.build.bin),
             major=self.build.major,
-            environment=_environment(self.build, os.environ),
-            initdb=(f"--username={SUPERUSER}", *INITDB_ARGS),
+            environment=environment_of(self.build, os.environ),
+            initdb=(f"--username={SUPERUSER}", *initdb.ARGS),
             provider=self.build.initdb_args,
             conf=self._conf,
             folder=str(self.clusters),
@@ -349,26 +344,12 @@ class Server:
         check_places(self.build, self.account, self.cell_dir, self._sockets)
 
     def _initialise(self) -> None:
-        for folder in (self.files_dir, self.data_dir):
-            try:
-                if folder.is_symlink():
-                    raise ServerError(f"{folder} is a symlink, which is not followed; remove it")
-                folder.mkdir(mode=0o700, exist_ok=True)
-                self.account.own(folder)
-            except OSError as error:
-                raise ServerError(f"{folder} cannot be made: {error.strerror}") from None
+        initdb.make_folders((self.files_dir, self.data_dir), self.account)
         self._initialised = True
         with self.log_path.open("wb") as log:
             # SIGKILL: at SIGTERM initdb would tidy up while the folder is being removed from here
             child = self._spawn(self.initdb_command, log, signal.SIGKILL)
-            try:
-                what = f"initialising the cluster of {self.build.label}"
-                wait_until(lambda: child.poll() is not None, START_TIMEOUT_S, what, self.progress, self._check_initdb)
-            finally:
-                kill_group(child)
-        if child.returncode != 0:
-            words = last_words(self.log_path)
-            raise ServerError(f"initdb of {self.build.label} failed: {words} (log: {self.log_path})")
+            initdb.await_end(child, self.build.label, self.log_path, self.progress, self.check)
 
     def _make_socket_dir(self) -> None:
         try:
@@ -387,7 +368,7 @@ class Server:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=self.data_dir,  # by it `processes_in` finds initdb too
-            env=_environment(self.build, os.environ),
+            env=environment_of(self.build, os.environ),
             umask=0o077,
             start_new_session=True,
             preexec_fn=bound_to_engine(death),
@@ -414,27 +395,3 @@ class Server:
                     self.network_record = self.network.set_password(connection, SUPERUSER)
         except psycopg.OperationalError as error:
             raise ServerError(f"server {self.build.label} refuses connections: {str(error).splitlines()[0]}") from None
-
-    def _check_initdb(self) -> None:
-        self.check()
-        if self.log_path.stat().st_size > INITDB_LOG_MAX_BYTES:
-            raise ServerError(f"initdb of {self.build.label} produces endless output; see {self.log_path}")
-
-
-def _environment(build: Build, environ: Mapping[str, str]) -> dict[str, str]:
-    """The servers' environment, without the user's variables that could change a cluster.
-
-    PATH is where initdb finds `locale`, which lists collations; the wrapper names it. Only an install of the user's own
-    may need the user's LD_LIBRARY_PATH.
-    """
-    seen = {"PATH": environ.get("PGBED_SERVER_PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-    if build.provenance == "local" and "LD_LIBRARY_PATH" in environ:
-        seen["LD_LIBRARY_PATH"] = environ["LD_LIBRARY_PATH"]
-    return seen
-
-
-def ignore_libpq_variables() -> None:
-    """Remove PGHOST, PGOPTIONS … from the environment: connections of the engine and of clients would obey them."""
-    for name in [*os.environ]:
-        if name.startswith("PG") and not name.startswith("PGBED_"):
-            del os.environ[name]

@@ -20,7 +20,7 @@ from engine.journal.runs import planned
 from engine.journal.writer import JournalWriter
 from engine.postgres.cluster import kill_leftover
 from engine.postgres.external_cell import LeftBehind, clear, left_in
-from engine.postgres.server import ignore_libpq_variables
+from engine.postgres.server_environment import ignore_libpq_variables
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
 from engine.run.guest import GuestAttempt
@@ -101,8 +101,9 @@ def execute(
             for cells in left:
                 if stop.reason:
                     break
-                tunables = manifest.tunables if not all(manifest.in_guest(cell.subject) for cell in cells) else ()
-                device = manifest.config(cells[0].subject).device
+                in_guests = all(manifest.in_guest(cell.subject) for cell in cells)
+                tunables = () if in_guests else manifest.tunables
+                device = () if in_guests else manifest.config(cells[0].subject).device
                 conninfo = connections.get(cells[0].subject.build, "")
                 with (
                     clearing.watching(

@@ -11,6 +11,7 @@ import base64
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from engine.host.account import make_passable
 from engine.journal.manifest import manifest_of
 from engine.journal.wire import Wire
 from engine.journal.writer import JournalWriter
-from engine.postgres.server import ignore_libpq_variables
+from engine.postgres.server_environment import ignore_libpq_variables
 from engine.run.attempt import Attempt
 from engine.run.control import Commands
 from engine.run.remote_clients import RemoteClients
@@ -37,6 +38,8 @@ CLOCK_NS = 1_000_000_000
 def main(folder: Path) -> int:
     job = parsed((folder / "job.json").read_bytes(), "job.json")
     manifest = manifest_of(job["manifest"], folder)
+    bare = {key: replace(config, device=()) for key, config in manifest.configs.items()}  # the host limits the disk
+    manifest = replace(manifest, configs=bare)
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
     ignore_libpq_variables()
     port, place = os.open(folder / "channel", os.O_RDWR), RUN / "cells" / cell.id

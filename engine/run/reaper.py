@@ -99,6 +99,7 @@ def main() -> None:
                     if cell["conninfo"]:
                         _clear_attached(Path(cell["cell"]), cell["conninfo"])
                 (run / CONTROL).unlink(missing_ok=True)
+            block_device.restore_left()  # what was in use until its server had ended
             return
         except UserError:
             if time.monotonic() > until_s:

@@ -38,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0
     preset: PresetName = None
     scale: Annotated[
-        Literal["quick", "cached", "io"] | None, about("Named size of a preset.", metavar="NAME", unset="quick")
+        Literal["quick", "cached", "io", "slow"] | None, about("Named size of a preset.", metavar="NAME", unset="quick")
     ] = None
     between: Annotated[
         Literal["none", "evict", "cold"],

@@ -139,6 +139,8 @@ def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
     huge = machine.command(found, replace(guest, huge_pages=True), "a", "b", (5, 6), None)
     assert "memory-backend-memfd,id=memory,size=2048M,hugetlb=on,prealloc=on" in huge
     assert "-object" not in words and huge[-1] == "memory-backend=memory"
+    slow = machine.command(found, guest, "a", "b", (5, 6), "c", limits={"read_iops": "200", "write_iops": "9"})
+    assert "cache=none,aio=native,throttling.iops-read=200,throttling.iops-write=9,file=c" in " ".join(slow)
     emulated = machine.command(found, GuestMachine("tcg", 1, 768, "tmpfs", 9, "qemu 7.2"), "a", "b", (5, 6), None)
     assert "-drive" not in emulated and emulated[emulated.index("-accel") + 1] == "tcg,thread=multi"
     with pytest.raises(UserError, match="cannot have a folder of that name"):

@@ -24,7 +24,8 @@ from engine.host.account import Account, unprivileged
 from engine.host.procfs import children, processes_in
 from engine.host.server_folders import SOCKET_PATH_MAX, ServerError
 from engine.postgres.cluster import kill_leftover, last_words, living_server
-from engine.postgres.server import Server, ignore_libpq_variables
+from engine.postgres.server import Server
+from engine.postgres.server_environment import ignore_libpq_variables
 from tests.support.templates import by_itself
 
 MAJORS = (12, 14, 16, 17)

@@ -1,0 +1,159 @@
+"""A limit on a server's reads and writes: what the kernel is told, that it holds, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.core.model import Build
+from engine.host import block_device, io_limit
+from engine.host.block_device import parsed, restore_left, tuned
+from tests.support.benchcall import Bench, nothing_left, postmaster, wait_for
+
+READS, PER_S = 30, 40
+READ = ("dd", "of=/dev/null", "bs=4k", f"count={READS}", "iflag=direct", "status=none")
+
+
+def test_limits_are_read_strictly() -> None:
+    assert parsed({"read_iops": 500, "write_iops": "100"}, "x") == (("read_iops", "500"), ("write_iops", "100"))
+    with pytest.raises(UserError, match="x: read_iops must be a whole number from 1 to 10000000"):
+        parsed({"read_iops": 0}, "x")
+
+
+@pytest.fixture
+def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files as version 2 of control groups has them."""
+    monkeypatch.setattr(io_limit, "BLKIO", tmp_path / "none")
+    monkeypatch.setattr(io_limit, "UNIFIED", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory\n")
+    (tmp_path / io_limit.CONTROLLERS).write_text("cpu memory\n")
+    return tmp_path
+
+
+def test_version_2_is_told_the_limits_of_the_disk_and_switched_off_again(unified: Path, tmp_path: Path) -> None:
+    group, disk = unified / io_limit.NAME, next(Path("/sys/block").iterdir()).name
+    before = io_limit.before()
+    assert before == {str(group): "absent", str(unified / io_limit.CONTROLLERS): "-io"}
+    io_limit.limit({"read_iops": "200"}, disk)
+    numbers = Path("/sys/block", disk, "dev").read_text().strip()
+    assert (group / "io.max").read_text() == f"{numbers} wiops=max"  # each is a write of its own: the last one
+    (group / "io.max").unlink()
+    assert all(io_limit.is_ours(path, value) for path, value in before.items())
+    assert not io_limit.is_ours(str(group), "-io") and not io_limit.is_ours(str(tmp_path / "other"), "absent")
+    assert block_device.restore({**before, str(tmp_path): "absent"}) == {}
+    assert not group.exists() and (unified / io_limit.CONTROLLERS).read_text() == "-io" and tmp_path.exists()
+    (unified / io_limit.CONTROLLERS).write_text("cpu io memory\n")
+    assert list(io_limit.before()) == [str(group)]
+
+
+def test_a_kernel_without_limits_says_so(unified: Path) -> None:
+    (unified / "cgroup.controllers").write_text("cpuset cpu memory\n")
+    with pytest.raises(UserError, match="read_iops: this kernel limits no I/O of control groups"):
+        block_device.check((("read_iops", "5"),), Path("/usr"))
+
+
+HOLDER = """
+import subprocess, sys, time
+from pathlib import Path
+from engine.host import block_device, io_limit
+with block_device.tuned((("read_iops", "16"),), Path(sys.argv[1])):
+    server = subprocess.Popen(["sleep", "600"])
+    io_limit.join(server.pid)
+    print(server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file on a block device of its own."""
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["truncate", "-s", "64M", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    (folder / "file").write_bytes(bytes(4096 * READS))
+    subprocess.run(["sync", folder / "file"], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.outside
+def test_reads_of_who_is_in_the_group_take_as_long_as_the_limit_says_and_no_others(disk: Path) -> None:
+    settings = (("read_iops", str(PER_S)),)
+    block_device.check(settings, disk)
+    group = io_limit.parent() / io_limit.NAME
+    read = (*READ, f"if={disk}/file")
+    with tuned(settings, disk):
+        with subprocess.Popen(["sh", "-c", 'read go && "$@"', "sh", *read], stdin=subprocess.PIPE, text=True) as within:
+            io_limit.join(within.pid)
+            began_s = time.monotonic()
+            within.communicate("go\n")
+        took_s = time.monotonic() - began_s
+        began_s = time.monotonic()
+        subprocess.run(read, check=True)
+        free_s = time.monotonic() - began_s
+        assert within.returncode == 0 and group.exists()
+    assert took_s > 0.8 * READS / PER_S > 2 * free_s, (took_s, free_s)
+    assert not group.exists()
+
+
+@pytest.mark.outside
+def test_what_a_killed_engine_leaves_is_removed_once_its_server_has_ended(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_limit, "REMOVAL_S", 0.2)
+    group, kept = io_limit.parent() / io_limit.NAME, block_device.LEFT / "device-cgroup.json"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(disk)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        server = int(holder.stdout.readline())
+        assert str(server) in (group / "cgroup.procs").read_text().split()
+        with pytest.raises(UserError, match="another run has changed settings of cgroup"), tuned(
+            (("read_iops", "9"),), disk
+        ):
+            pass
+        holder.kill()
+    assert restore_left() == [] and json.loads(kept.read_text()) == {str(group): "absent"}
+    subprocess.run(["kill", "-9", str(server)], check=True)
+    assert restore_left() == [f"restored {group} to absent, as a run before had left it"]
+    assert not group.exists() and not kept.exists()
+
+
+SLOW = """
+extends = "auto"
+[settings]
+shared_buffers = "2MB"
+debug_io_direct = "data"
+[device]
+read_iops = {}
+"""
+SMALL = ("--workload", "pgbench-select", "--pgbench-scale", "2", "--clients", "1", "--warmup-seconds", "0",
+         "--repeats", "1", "--probes", "none", "--interleave", "cells")  # fmt: skip
+
+
+@pytest.mark.outside
+def test_a_server_is_limited_and_the_group_goes_with_an_engine_that_is_killed(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    (tmp_path / "slow.toml").write_text(SLOW.format(100))
+    group = io_limit.parent() / io_limit.NAME
+    bench.detached("--pg", build(18).label, "--config", str(tmp_path / "slow.toml"), *SMALL, "--seconds", "3")
+    bench.await_step("select.c1")
+    assert str(postmaster(bench)) in (group / "cgroup.procs").read_text().split()
+    bench.stop()
+    wait_for(lambda: not group.exists(), "the group to be removed")
+    wait_for(lambda: not (block_device.LEFT / "device-cgroup.json").exists(), "its record to be removed")
+    nothing_left(bench)
+
+    done = bench("resume")
+    assert done.returncode == 0 and not group.exists(), done.stderr
+    (cell,) = (cell for cell in bench.comparison()["cells"] if cell["step"] == "select.c1")  # type: ignore[attr-defined]
+    assert cell["pages_read_per_op"] > 0.5
+    assert cell["pages_read_per_op"] * cell["rate_per_s"] < 130, "of the limit, and what may have been saved up"
