@@ -23,7 +23,7 @@ from engine.builds.derivation import Change, recipe_of
 from engine.builds.user_builds import RELEASE, OwnBuild
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed
-from engine.core.text import NAME
+from engine.core.text import NAME, user_path
 
 BUILTIN = "-builtin"
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")  # as in nix/postgres/default.nix
@@ -79,7 +79,7 @@ class CatalogEntry:
         drv, change = next(entry for entry in catalog() if entry.label == self.own.base).recipe(words)
         return drv, replace(
             change,
-            patches=(*change.patches, *(Path(patch).expanduser().resolve() for patch in self.own.patches)),
+            patches=(*change.patches, *(user_path(patch).resolve() for patch in self.own.patches)),
             cflags=(*change.cflags, *self.own.cflags),
             configure_flags=(*change.configure_flags, *self.own.configure_flags),
         )

@@ -21,6 +21,7 @@ from engine.builds.derivation import Change, Derived, Folder
 from engine.core.errors import UserError, unknown
 from engine.core.model import Extension
 from engine.core.record import converted, parsed
+from engine.core.text import user_path
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 CONTROLS = ("*.control", "*/*.control", "*.control.in", "*/*.control.in")
@@ -123,7 +124,7 @@ def _of_tree(build: str, name: str, path: str, change: Change) -> tuple[Derived,
 
 def _tree(build: str, name: str, place: str) -> tuple[Path, str, str]:
     """The folder of a source tree, its extension's name, and the version that its control file states, if any."""
-    folder = Path(place).expanduser().resolve()
+    folder = user_path(place).resolve()
     where = f"build '{build}': extension {name}: {folder}"
     if not folder.is_dir():
         raise UserError(f"{where} is not a folder")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from engine.builds.compile_variants import CFLAGS, LAYOUT, VARIANTS, unknown_variant
 from engine.builds.contrib import CONTRIB
 from engine.core.errors import UserError
+from engine.core.text import user_path
 
 if TYPE_CHECKING:  # the screens need the grammar only
     from engine.builds.catalog import CatalogEntry
@@ -70,7 +71,7 @@ class Label:
 
     @property
     def path(self) -> Path:
-        return Path(self.place).expanduser()
+        return user_path(self.place)
 
 
 def parsed(text: str) -> Label:
@@ -158,7 +159,7 @@ def _variants(text: str) -> tuple[str, tuple[str, ...]]:
 def _repository(text: str) -> tuple[str, str, str]:
     """Part PATH@REVISION: either can have an `@`, as in workspaces such as job@2 and in HEAD@{1}."""
     ends = [at.start() for at in re.finditer("@", text)]
-    longest = next((end for end in reversed(ends) if Path(text[:end]).expanduser().is_dir()), None)
+    longest = next((end for end in reversed(ends) if user_path(text[:end]).is_dir()), None)
     return text.partition("@") if longest is None else (text[:longest], "@", text[longest + 1 :])
 
 
@@ -175,9 +176,9 @@ def _is_extension(word: str) -> bool:
 def _tree_and_extensions(text: str) -> tuple[str, tuple[str, ...]]:
     """A folder's name can have a `+`: what is there as it is written takes precedence."""
     place, *words = text.split("+")
-    if not all(map(_is_extension, words)) or Path(text).expanduser().exists():
+    if not all(map(_is_extension, words)) or user_path(text).exists():
         return text, ()
-    folder = Path(_variants(place)[0]).expanduser()
+    folder = user_path(_variants(place)[0])
     return (place, tuple(words)) if folder.is_dir() else (text, ())
 
 

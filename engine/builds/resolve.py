@@ -39,6 +39,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.record import parsed as parsed_json
+from engine.core.text import user_path
 from engine.host import packages, subprocesses
 from engine.host.account import unprivileged
 
@@ -139,7 +140,7 @@ def _origin(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalo
         return source_tree.tree_at(label.name, label.path)
     if not label.path.exists() and ":" in label.place:
         head, _, word = label.place.rpartition(":")
-        if Path(head).expanduser().exists():
+        if user_path(head).exists():
             raise unknown_variant(word)
     place = str(label.path)
     if not label.path.is_dir():
@@ -163,7 +164,7 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
 
 def _check_patch(name: str, patch: str) -> None:
     try:
-        text = Path(patch).expanduser().read_text(errors="replace")
+        text = user_path(patch).read_text(errors="replace")
     except OSError:
         raise UserError(f"build '{name}': there is no patch file {patch}") from None
     if not CHANGE.search(text):
@@ -234,7 +235,7 @@ def _compiled_entry(label: Label, entry: CatalogEntry, on_progress: Progress, ro
     bare = replace(label, place=place, variants=_compiling(label), extensions=())
     drv, change = entry.recipe(bare.variants)
     if entry.own or not bare.plain:
-        patches = tuple(Path(patch).expanduser().resolve() for patch in label.patches)
+        patches = tuple(user_path(patch).resolve() for patch in label.patches)
         change = replace(
             change.varied(bare.variants),
             patches=(*change.patches, *patches),

@@ -21,6 +21,7 @@ from typing import Any
 from engine.builds import nix
 from engine.builds.derivation import Folder
 from engine.core.errors import UserError
+from engine.core.text import user_path
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is generated from doc/src/sgml/ref
 # With these, git runs no program named in a repository's settings, except filters, and fetches nothing.
@@ -105,7 +106,7 @@ def _is_marked(line: str) -> bool:
 
 def revision_of(name: str, repository: Path, revision: str) -> Source:
     """A commit, by any name that git accepts. Raises UserError for an unknown one."""
-    repository = repository.expanduser().absolute()
+    repository = user_path(str(repository)).absolute()
     if not repository.is_dir():
         raise UserError(f"build '{name}': there is no folder {repository}")
     if revision.startswith("-"):

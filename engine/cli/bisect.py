@@ -13,6 +13,7 @@ from engine.cli.grouped_options import option
 from engine.cli.options import OUT
 from engine.cli.run import RunCommand, take
 from engine.core.errors import UserError
+from engine.core.text import user_path
 from engine.host.account import own_folder
 from engine.report.console import echo, echo_json
 
@@ -94,7 +95,7 @@ def bisect(
         echo(text, err=as_json)
 
     search = Search(
-        repository=repo.expanduser().absolute(), good=good, bad=bad, asked=request, step=step, error=error, pairs=pairs,
+        repository=user_path(str(repo)).absolute(), good=good, bad=bad, asked=request, step=step, error=error, pairs=pairs,
         out=own_folder(out), say=say, start=partial(start, detach=False),
     )  # fmt: skip
     result = run(search, again=again)

@@ -17,7 +17,7 @@ from engine.cli.options import FILE, FOLDER
 from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import PAIRS
-from engine.core.text import Visible, visible_lines
+from engine.core.text import Visible, user_path, visible_lines
 from engine.host import disk
 from engine.host.account import make_passable, own_folder
 from engine.report.console import PlainConsole, echo
@@ -105,7 +105,7 @@ def _installs(text: str) -> tuple[Side, Side]:
     if not comma or not base or not head:
         raise UserError(f"--install {text}: name two installs, BASE,HEAD")
     return tuple(
-        Side(name, f"{name}={Path(prefix).expanduser().absolute()}", prefix)
+        Side(name, f"{name}={user_path(prefix).absolute()}", prefix)
         for name, prefix in (("base", base), ("head", head))
     )  # type: ignore[return-value]
 

@@ -7,7 +7,9 @@ Any `str` may hold such text, so it is never written directly: whatever writes t
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import Any, NewType, TextIO, TypeAlias
 
 Untrusted: TypeAlias = str  # any text not yet made visible
@@ -26,6 +28,11 @@ def visible(text: Untrusted) -> Visible:
     if not text.isprintable():
         text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
     return Visible(text)
+
+
+def user_path(text: Untrusted) -> Path:
+    """The path that a user has typed. `~NAME` without such a user stays as it is, as in a shell."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (pathlib's raises for it)
 
 
 def visible_lines(text: Untrusted) -> Visible:

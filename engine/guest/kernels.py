@@ -20,7 +20,7 @@ from engine.builds.nix import Progress
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
 from engine.core.record import converted, parsed
-from engine.core.text import NAME, visible
+from engine.core.text import NAME, user_path, visible
 from engine.guest import command_lines, distribution, initrd
 
 # The options that affect scheduling and its cost.
@@ -109,7 +109,7 @@ def resolve(spec: str, on_progress: Progress, roots: Path | None = None) -> Kern
 def _found(spec: str, on_progress: Progress, roots: Path | None) -> Kernel:
     name, is_own, path = spec.partition("=")
     if is_own:
-        return _checked(read(name, Path(path).expanduser().absolute(), "local"))
+        return _checked(read(name, user_path(path).absolute(), "local"))
     entry = next((entry for entry in catalog() if entry.label == name), None)
     if entry is None:
         raise unknown("kernel", name, [each.label for each in catalog()])

@@ -10,6 +10,7 @@ from textual.binding import Binding
 
 from engine.builds.label import name_of, refuse_password
 from engine.core.errors import UserError
+from engine.core.text import user_path
 from engine.journal import runs
 from engine.plan.command_line import arguments
 from engine.plan.request import request_of
@@ -151,7 +152,7 @@ class LaunchScreen(PlanScreen):
             self.bench.say(f"written: {path}; the same by hand: bench --plan {path}")
 
         def typed(text: str) -> None:
-            path = Path(text).expanduser()
+            path = user_path(text)
             if path.exists() and text != self.file:
                 self.bench.ask_user(AskScreen(f"{path} is there already. Replace it?"), lambda _: save(path))
             else:
@@ -181,7 +182,7 @@ class LaunchScreen(PlanScreen):
             self.bench.say(f"plan taken from {path}")
 
         def typed(text: str) -> None:
-            self._do(f"reading {text}", load(Path(text).expanduser()))
+            self._do(f"reading {text}", load(user_path(text)))
 
         self.bench.ask_user(LineScreen("open the plan", name or self.file or "plan.toml", wrong=wrong), typed)
 

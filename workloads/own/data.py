@@ -84,9 +84,14 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         return f"{known.get('host', '')}/{known.get('dbname', '')}"
 
 
+def user_path(text: str) -> Path:
+    """The path that a user has typed. `~NAME` without such a user stays as it is, as in a shell."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (pathlib's raises for it)
+
+
 def of_dump(text: str, option: str = "--dump") -> Data:
     """Raises ValueError for what is no dump, or one that cannot be restored as it is."""
-    path = Path(text).expanduser().absolute()
+    path = user_path(text).absolute()
     try:
         if path.is_dir():
             if not (path / "toc.dat").is_file():
@@ -115,7 +120,7 @@ def of_dump(text: str, option: str = "--dump") -> Data:
 
 
 def of_schema(schema: str, rows_from: str | None) -> Data:
-    files = [Path(text).expanduser().absolute() for text in (schema, *([rows_from] if rows_from else []))]
+    files = [user_path(text).absolute() for text in (schema, *([rows_from] if rows_from else []))]
     for option, path in zip(("--schema", "--rows-from"), files, strict=False):
         if not path.is_file():
             raise ValueError(f"{option} {path}: {'not a plain file' if path.exists() else 'no such file'}")

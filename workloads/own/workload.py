@@ -29,7 +29,7 @@ from workloads.base import (
 )
 from workloads.options import given, options_of
 from workloads.own import observed, scripts, statements, template
-from workloads.own.data import Data, of_dump, of_schema, surveyed
+from workloads.own.data import Data, of_dump, of_schema, surveyed, user_path
 from workloads.own.options import SLICED_SECONDS, Options, recorded
 from workloads.own.spec import DATA, MIX, PLANS, ROLE, Spec
 from workloads.own.statements import Statement
@@ -53,7 +53,7 @@ class Own:
 
     def plan(self, options: Options) -> Plan:
         data = _data(options)
-        folder = Path(options.statements).expanduser() if options.statements else None
+        folder = user_path(options.statements) if options.statements else None
         planned = scripts.plan(folder, options) if folder and folder.is_dir() else {}
         found, left_out = _statements(options) if not planned else ((), ())
         if options.mix and options.plans_only:
@@ -215,7 +215,7 @@ def _statements(options: Options) -> tuple[tuple[Statement, ...], tuple[observed
         raise ValueError("--params goes with --from-pg-stat-statements; a file of statements has its rules in it")
     if not options.statements:
         raise ValueError("no statements: give --statements FILE.sql, or --from-pg-stat-statements DSN|FILE.csv")
-    return statements.read(Path(options.statements).expanduser()), ()
+    return statements.read(user_path(options.statements)), ()
 
 
 def _amount(found: tuple[Statement, ...], planned: Record) -> str:
