@@ -52,7 +52,6 @@ stdenv.mkDerivation {
     chmod -R u+w "$out"
     tar -C "$headers" --exclude=./lib/backend -c . | tar -C "$out" -x
     chmod -R u+w "$out"
-    (cd "$out" && find share lib -name '*.control' -o -name '*.so' | sort) > of-server
     pgxs="PG_CONFIG=$out/bin/pg_config CC=gcc with_llvm=no"
     make -s $pgxs clean > /dev/null
     make -j"$NIX_BUILD_CORES" $pgxs
@@ -61,10 +60,12 @@ stdenv.mkDerivation {
 
   installPhase = ''
     runHook preInstall
+    touch built # what is newer has been installed, even over a file of contrib's
     make -s $pgxs install
     (cd "$headers" && find . -type f -print0) | (cd "$out" && xargs -0 rm -f)
     (cd "$headers" && find . -depth -type d -print0) | (cd "$out" && xargs -0 rmdir 2> /dev/null) || true
-    (cd "$out" && find share lib -name '*.control' -o -name '*.so' | sort) | comm -13 of-server - > of-extension
+    built=$PWD/built
+    (cd "$out" && find share lib \( -name '*.control' -o -name '*.so' \) -cnewer "$built" | sort) > of-extension
     grep '\.control$' of-extension || { echo "installs no control file"; exit 1; }
     runHook postInstall
   '';

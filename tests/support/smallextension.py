@@ -1,7 +1,11 @@
-"""An extension with a PGXS Makefile: a function that counts to its argument, over and over as its source says."""
+"""An extension with a PGXS Makefile: a function that counts to its argument, over and over as its source says.
+
+python -m tests.support.smallextension FOLDER
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 MAKEFILE = """\
@@ -31,14 +35,19 @@ counted(PG_FUNCTION_ARGS)
 SQL = "CREATE FUNCTION counted(int) RETURNS int STRICT LANGUAGE C AS 'MODULE_PATHNAME';\n"
 
 
-def make_extension(path: Path, times: int = 1) -> Path:
-    for name, text in {
+def make_extension(path: Path, times: int = 1, name: str = "counting") -> Path:
+    for file, text in {
         "Makefile": MAKEFILE,
         "counting.c": SOURCE.replace("TIMES", str(times)),
         "counting.control": "default_version = '1.0'\nmodule_pathname = '$libdir/counting'\n",
         "counting--1.0.sql": SQL,
         "doc/counting.md": "It counts.\n",
     }.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(text)
+        place = path / file.replace("counting", name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text.replace("counting", name))
     return path
+
+
+if __name__ == "__main__":
+    make_extension(Path(sys.argv[1]))

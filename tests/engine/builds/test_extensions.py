@@ -46,6 +46,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("pg_walinspect", "pg_walinspect came with PostgreSQL 15, and this is 14$"),
         ("pg_overexplain", "pg_overexplain came with PostgreSQL 18, and this is 14$"),
         ("own={0}/nowhere", "extension own: .*/nowhere is not a folder$"),
+        ("own=~nobody-of-that-name/x", "extension own: .*/~nobody-of-that-name/x is not a folder$"),
         ("own={0}/no-makefile", "has no Makefile that uses PGXS"),
         ("own={0}/no-control", r"has no control file \(own.control\), so CREATE EXTENSION would not find it$"),
     ],
@@ -138,6 +139,20 @@ def test_two_versions_of_an_extension_are_compared(
     closure = subprocess.run(["nix-store", "-qR", new.prefix], capture_output=True, text=True, check=True).stdout
     assert f"postgresql-{label}\n" in closure and "-dev" not in closure
     assert not (Path(new.prefix) / "include").exists()
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("label", compiled_here())
+def test_a_tree_named_like_one_of_contrib_replaces_it(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_wrapped(monkeypatch, tmp_path)
+    tree = make_extension(tmp_path / "mine", name="hstore")
+    (build,) = resolve.resolve([f"{label}+hstore={tree}"], lambda _: None, tmp_path / "roots")
+    (extension,) = build.extensions
+    assert extension.name == "hstore" and extension.title.startswith("hstore 1.0, a tree outside git, files ")
+    (control,) = (Path(build.prefix) / "share").rglob("hstore.control")
+    assert control.read_text() == (tree / "hstore.control").read_text()
 
 
 FOREIGN = """
