@@ -16,7 +16,8 @@ twice, and at most R of it is run-queue wait and at least x - R is CPU time. As 
 waits for the client: each statement ends in one and is woken out of it, and their rest is the least certain part. The
 remainder is taken from all events in which a backend may work, in proportion, and only what is still left from those
 for locks and LWLocks: who waits for a lock sleeps until another releases it, however full the machine is. These waits
-keep the run-queue wait at their own ends, one for each, which is then missing between client and server.
+keep the run-queue wait at their own ends, one for each, which is then missing between client and server; where clients
+are waited for less than that, it is missing in these waits themselves.
 
 The backend's CPU time is split by phases of statements in proportion to the samples of its stacks or, where only the
 phases' times are known, to these. The time in which a client was waited for (ClientRead) is its CPU time, its run-queue
