@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import ServerSettings
 from engine.core.model import Subject, config_key
 from engine.results.setting_difference import REASONS, UNRECORDED, Reason, SettingDifference
 
+UNSET = "as it was"  # the device, where a config does not set it
 _ALL: tuple[str, ...] = ()
 _READS = ("query", "transactions")
 _WRITES = ("load", "write", "transactions")
@@ -93,8 +94,23 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
         for name in names
         if len(set((values := {subject: _value(name, settings) for subject, settings in own.items()}).values())) > 1
     ]
+    made += _of_devices(cells, tuple(own), tuple(kinds))
     order = list(REASONS)
     return tuple(sorted(made, key=lambda each: (not each.matters, order.index(each.reason), each.name)))
+
+
+def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:
+    """What configs set of the device and of memory, which matters for all steps."""
+    devices: dict[str, dict[str, str]] = dict.fromkeys(subjects, {})
+    for run in cells.runs:
+        for subject, name in cells.names.items():
+            config = run.manifest.configs.get(config_key(subject.config, subject.build))
+            if name in devices and config is not None and config.device:
+                devices[name] = dict(config.device)
+    for setting in sorted({setting for each in devices.values() for setting in each}):
+        values: dict[str, str | None] = {name: each.get(setting, UNSET) for name, each in devices.items()}
+        if len(set(values.values())) > 1:
+            yield SettingDifference(f"device {setting}", "config", values, dict.fromkeys(values, "config"), kinds)
 
 
 def _value(name: str, settings: ServerSettings) -> str | None:

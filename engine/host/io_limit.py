@@ -81,12 +81,13 @@ def is_ours(path: str, value: str) -> bool:
 def restore(path: str) -> bool:
     """Remove the group, or switch the controller off again; return whether that is done."""
     place, until_s = Path(path), time.monotonic() + REMOVAL_S
+    if place.name == CONTROLLERS:
+        with suppress(OSError):  # another group has begun to use it
+            place.write_text(OFF)
+        return True
     while True:
         try:
-            if place.name == CONTROLLERS:
-                place.write_text(OFF)
-            else:
-                place.rmdir()
+            place.rmdir()
         except FileNotFoundError:
             return True
         except OSError:

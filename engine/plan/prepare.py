@@ -103,6 +103,13 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         guests.check_device(request, config)
         if HOST in request.kernels or request.rebooting:
             block_device.check(config.device, out)
+    notices += tuple(
+        dict.fromkeys(
+            f"config {config.name}: {', '.join(f'{name}={value}' for name, value in config.device)} while a cell runs"
+            for config in applied.values()
+            if config.device
+        )
+    )
     settings = [dict(config.settings) for config in applied.values()]
     expected = design.estimate(request, settings, out)
     needed = design.cell_bytes(request, settings)

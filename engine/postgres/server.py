@@ -222,6 +222,7 @@ class Server:
             "harness_settings": self.harness_settings,
             "settings": dict(self.config.settings),
             "settings_dropped": list(self.config.dropped),
+            "device": dict(self.config.device),
             "account": self.account.name,
             "data_dir": str(self.data_dir),
             "kept": self.keep,

@@ -73,3 +73,16 @@ def test_a_check_names_the_important_ones_that_no_config_sets(tmp_path: Path) ->
     cells = cells_of(tmp_path, OLD, NEW)
     (text,) = (check.text for check in checks(cells, cells.others[0]) if check.what == "defaults")
     assert text == "5 differ: jit on vs off, io_method unknown vs worker, wal_buffers 4MB vs 16MB, 2 more"
+
+
+def test_what_a_config_sets_of_the_device_is_listed_too(tmp_path: Path) -> None:
+    cells = cells_of(tmp_path, OLD, NEW)
+    (run,) = cells.runs
+    configs = {
+        key: replace(config, device=(("read_iops", "100"),)) if key.endswith("17.0") else config
+        for key, config in run.manifest.configs.items()
+    }
+    limited = replace(run, manifest=replace(run.manifest, configs=configs))
+    first = differences(replace(cells, runs=(limited,)))[0]
+    assert (first.name, first.reason) == ("device read_iops", "config")
+    assert first.values == {"16.3": "as it was", "17.0": "100"} and "query" in first.matters
