@@ -13,7 +13,6 @@ from typing import Any
 from engine.core import wait_kinds
 from engine.core.perf_events import per_op
 from engine.core.record import converted
-
 from engine.journal.totals import FirstEnd, StepTotals, Timing, ops, rows, sla, time_s
 from engine.results.cell_step import Execution, ScriptTimes, StatementTime
 from probes import figures
@@ -28,7 +27,6 @@ OF_SERVER = (  # what is counted of the cell's server
     "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
 )  # fmt: skip
 SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no rate of its own
-
 
 
 def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:

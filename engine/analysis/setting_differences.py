@@ -101,7 +101,7 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
 
 def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:
     """What configs set of the device and of memory, which matters for all steps."""
-    devices: dict[str, dict[str, str]] = dict.fromkeys(subjects, {})
+    devices: dict[str, dict[str, str]] = {name: {} for name in subjects}
     for run in cells.runs:
         for subject, name in cells.names.items():
             config = run.manifest.configs.get(config_key(subject.config, subject.build))

@@ -95,8 +95,8 @@ def bisect(
         echo(text, err=as_json)
 
     search = Search(
-        repository=user_path(str(repo)).absolute(), good=good, bad=bad, asked=request, step=step, error=error, pairs=pairs,
-        out=own_folder(out), say=say, start=partial(start, detach=False),
+        repository=user_path(str(repo)).absolute(), good=good, bad=bad, asked=request, step=step, error=error,
+        pairs=pairs, out=own_folder(out), say=say, start=partial(start, detach=False),
     )  # fmt: skip
     result = run(search, again=again)
     if as_json:

@@ -24,6 +24,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
     return completion.steps(ctx, param, incomplete)
 
+
 @click.command()
 @click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
 @OUT

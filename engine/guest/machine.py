@@ -163,9 +163,16 @@ class Guest:
             paths = [None if descriptor is None else f"/proc/self/fd/{descriptor}" for descriptor in files]
             self.process = subprocess.Popen(
                 command(
-                    tools, machine, str(paths[0]), str(paths[1]), fds, paths[2], paths[3], kernel.command_line,
+                    tools,
+                    machine,
+                    str(paths[0]),
+                    str(paths[1]),
+                    fds,
+                    paths[2],
+                    paths[3],
+                    kernel.command_line,
                     job.limits,
-                ),  # fmt: skip
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=console[1].fileno(),  # qemu's own messages are kept with the kernel's

@@ -25,7 +25,6 @@ from psycopg.conninfo import make_conninfo
 
 from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
-
 from workloads.counter_page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.launcher import cancel
 from workloads.pgbench import command, summary

@@ -90,6 +90,6 @@ def figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
                     for name in shown
                 ]
                 if any(value is not None for value in values):
-                    texts = ("NA" if value is None else published_line.published_text(value, digits) for value in values)
-                    section.add(figure, unit, *texts)
+                    text = published_line.published_text
+                    section.add(figure, unit, *("NA" if value is None else text(value, digits) for value in values))
             yield section
