@@ -57,7 +57,7 @@ def limit(limits: Mapping[str, str], device: str) -> None:
     for name in LIMITS:
         if folder == UNIFIED:
             (group / "io.max").write_text(f"{numbers} {name[0]}iops={limits.get(name, 'max')}")
-        else:  # 0 is none
+        else:  # 0: no limit
             (group / f"blkio.throttle.{name}_device").write_text(f"{numbers} {limits.get(name, 0)}")
 
 

@@ -1,4 +1,4 @@
-"""Which backends are pgbench's clients: its first connection, which inspects the tables, is none of them."""
+"""The backends of pgbench's clients, without that of its first connection, which inspects the tables."""
 
 from __future__ import annotations
 
