@@ -11,7 +11,7 @@ client is a foreign program, the launcher reads its output and fills the page: t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -27,6 +27,9 @@ CLIENT_FOLDER = "clients-"
 
 # Kinds of roles whose progress is rows; other roles' progress is statements.
 COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
+
+# Kinds of steps that no later step depends on: these may be left out, or last longer in some repeats than in others.
+WITHOUT_EFFECTS = frozenset({"query", "task", "point", "range", "aggregate"})
 
 
 class Role(NamedTuple):
@@ -112,6 +115,22 @@ class Step:
         """Source of the ages of a role's statements, and number of threads of its client process."""
         found = next((each for each in self.background if each.role == role), None)
         return (found.ages, found.threads) if found else (self.ages, self.threads)
+
+
+def planned_seconds(step: Step) -> int:
+    """The length of a step, if it is sliced by time and may have another one; else 0."""
+    seconds = step.record.get("seconds") or 0 if step.sliced == "time" and step.kind in WITHOUT_EFFECTS else 0
+    return int(seconds) if seconds == int(seconds) else 0
+
+
+def lasting(step: Step, seconds: int) -> Step:
+    """The step with another length; roles with a limited rate have more rows in proportion."""
+    factor = seconds / step.record["seconds"]
+    scaled = {"seconds": seconds}
+    if "rows_per_client" in step.record:
+        scaled["rows_per_client"] = round(step.record["rows_per_client"] * factor)
+    record = {**step.record, **scaled}
+    return replace(step, record=record, work=round(step.work * factor), expected_s=step.expected_s * factor)
 
 
 @dataclass(frozen=True, slots=True)

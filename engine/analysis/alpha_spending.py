@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from engine.analysis import statistics
 from engine.analysis.run_results import RunResult
-from engine.core.model import LEVEL, Manifest
+from engine.core.model import LEVEL, InterimAnalysis, Manifest
 
 FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
 
@@ -51,7 +51,12 @@ def _spent(runs: Sequence[RunResult]) -> tuple[list[Analysis], float]:
 
 
 def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
-    """Analyses that together spend `part`: all but the last at planned numbers of pairs, the last at `pairs`."""
+    """Analyses that together spend `part`: all but the last at planned numbers of pairs, the last at `pairs`.
+
+    In an adaptive run those on the way spend what is planned for them, and the last one all that is left.
+    """
+    if manifest.adaptive:
+        return until_the_end(manifest.interim_analyses, pairs, part)
     parts = sum(look.level for look in manifest.interim_analyses)
     done: list[Analysis] = []
     for look in manifest.interim_analyses:
@@ -59,6 +64,17 @@ def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysi
         if pairs <= look.pairs:
             return done
     return [*done[:-1], (pairs, done[-1][1])] if done else [(pairs, part)]
+
+
+def until_the_end(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:
+    """The analyses of an adaptive run that time ended after so many pairs."""
+    done = [(look.pairs, look.level * part / FIRST) for look in on_the_way if look.pairs < pairs]
+    return [*done, (pairs, part - sum(spent for _, spent in done))]
+
+
+def level_on_the_way(on_the_way: Sequence[InterimAnalysis], pairs: int) -> float:
+    """The level of an interim analysis of an adaptive run after so many pairs."""
+    return statistics.spent_level(*((look.pairs, look.level) for look in on_the_way if look.pairs <= pairs))
 
 
 def _batches(runs: Sequence[RunResult]) -> list[list[RunResult]]:

@@ -30,6 +30,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += pooling.findings(cells, judged)
     found += external_servers.findings(cells)
     found += slice_verdicts.findings(cells)
+    found += _left_alone(cells)
     if cells.level < 0.99 * alpha_spending.FIRST:  # found to six digits only
         found.append(
             f"verdicts are at {cells.level:.1%}, because these pairs may be judged more than once: all analyses "
@@ -64,6 +65,15 @@ def clock_of(settings: Mapping[str, str]) -> str:
     """The clock that a server times with: `tsc` of `auto (tsc)` from 19 on, the system's before."""
     value = settings.get("timing_clock_source", "system")
     return value.partition("(")[2].rstrip(")") or value
+
+
+def _left_alone(cells: ComparedCells) -> Iterable[str]:
+    """Steps that have fewer pairs than others, because an adaptive run knew them before its end."""
+    for run in (run for run in cells.runs if run.manifest.adaptive):
+        own = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
+        counts = {step: sum(step in cell.steps for cell in own) for step in cells.steps}
+        if fewer := [f"{step} ({count} of {len(own)})" for step, count in counts.items() if 0 < count < len(own)]:
+            yield f"left out of further pairs once they were known: {', '.join(fewer)}"
 
 
 def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:

@@ -1,8 +1,10 @@
-"""An interim analysis of a run: which steps are not known yet."""
+"""An interim analysis of a run: which steps are not known yet, how wide each still is, and what makes it so."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,28 +13,52 @@ from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
     from engine.analysis.cells import ComparedCells
+    from engine.results.slice_ratio import LogRatio
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What widens the interval of a sliced step of a fixed length.
+
+    `per_root_second` is the standard deviation of its log ratio within a pair of one second, the largest of all
+    subjects'; `lengths_s` are the planned lengths of its pairs.
+    """
+
+    per_root_second: float
+    lengths_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Steps that are not known yet, and others whose verdicts no more pairs will give, at `level`."""
+    """Steps that are not known yet, and others whose verdicts no more pairs will give, at `level`.
+
+    `widths` are half the 95 % intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
+    standard deviation of log ratios between pairs of clusters. None of `widths`, `noise` and `tau` depends on how much
+    the servers differ: what is planned by them alone keeps the errors of verdicts.
+    """
 
     level: float
     unknown: tuple[str, ...]
     withheld: tuple[str, ...]
+    steps: tuple[str, ...] = ()
+    widths: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, Noise] = field(default_factory=dict)
+    tau: float = MIN_TAU
 
 
-def look(run: Path) -> Seen:
+def look(run: Path, level: float | None = None) -> Seen:
     """The steps whose rates are inconclusive for a subject, judged by the pairs so far.
 
-    A step is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not
-    have: the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no
-    ratio, more pairs will not help. Controls are never considered.
+    `level` is that of the verdicts, by default what the run's own pairs may spend if this is its last analysis. A step
+    is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not have:
+    the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no ratio,
+    more pairs will not help. Controls are never considered.
     """
     from engine.analysis import verdicts  # loads scipy, between repeats only
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
+    cells = cells if level is None else replace(cells, level=level)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.control]
     unknown = {
         ratio.step
@@ -43,10 +69,19 @@ def look(run: Path) -> Seen:
     }
     withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - unknown
     steps = dict.fromkeys(ratio.step for ratio in rates)
+    widths: dict[str, float] = {}
+    for ratio in rates:
+        if ratio.low and ratio.high:
+            widths[ratio.step] = max(widths.get(ratio.step, 0.0), math.sqrt(ratio.high / ratio.low) - 1)
+    noise, taus = _noise(cells)
     return Seen(
         cells.level,
         tuple(step for step in steps if step in unknown),
         tuple(step for step in steps if step in withheld),
+        tuple(steps),
+        widths,
+        noise,
+        min(taus, default=MIN_TAU),
     )
 
 
@@ -66,13 +101,28 @@ def scatter_between(run: Path) -> float:
     Of several subjects the smallest; if pairs are too few, the least ever seen.
     """
     from engine.analysis.compare import compared_cells
-    from engine.analysis.slice_estimates import pooled
+
+    return min(_noise(compared_cells([run]))[1], default=MIN_TAU)
+
+
+def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
+    """The noise of each sliced step of a fixed length, and for each subject the scatter between pairs of clusters."""
+    from engine.analysis.slice_estimates import noise_per_root_second, pooled
     from engine.analysis.slice_verdicts import log_ratios, self_check, steps_of
 
-    cells, found = compared_cells([run]), []
+    found: dict[str, Noise] = {}
+    taus = []
     for subject in (subject for subject in cells.others if not subject.control):
         steps = steps_of(cells, subject)
-        ratios = [log_ratios(pairs, step, RATE) for pairs, step in steps]
-        known = [pairs for pairs in ratios if len(pairs) >= MIN_PAIRS]
-        found.append(pooled(known, self_check(steps, RATE).inflation).tau if known else MIN_TAU)
-    return min(found, default=MIN_TAU)
+        ratios = {step: logs for pairs, step in steps if (logs := log_ratios(pairs, step, RATE))}
+        inflation = self_check(steps, RATE).inflation
+        known = [pairs for pairs in ratios.values() if len(pairs) >= MIN_PAIRS]
+        taus.append(pooled(known, inflation).tau if known else MIN_TAU)
+        for step, logs in ratios.items():
+            _widen(found, step, noise_per_root_second(logs, inflation), logs)
+    return found, taus
+
+
+def _widen(found: dict[str, Noise], step: str, own: float | None, logs: list[LogRatio]) -> None:
+    if own is not None and (step not in found or own > found[step].per_root_second):
+        found[step] = Noise(own, tuple(ratio.seconds for ratio in logs))

@@ -32,6 +32,7 @@ class StepResult:
     figures: dict[str, Any]
     stalls: tuple[StallRecord, ...]
     slices: tuple[SliceRow, ...] = ()  # of interleaved cells
+    planned_s: float = 0.0  # length; 0 if it is given as work
 
     def figure(self, metric: str) -> float | None:
         """One of its figures; for a background workload as LOAD.FIGURE."""
@@ -189,7 +190,14 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
             steps[row.name] = StepResult(
-                row.id, row.name, row.kind, totals, figures, stalls, tuple(reader.slices(row.id))
+                row.id,
+                row.name,
+                row.kind,
+                totals,
+                figures,
+                stalls,
+                tuple(reader.slices(row.id)),
+                float(row.plan.get("seconds") or 0),
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)

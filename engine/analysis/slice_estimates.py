@@ -185,7 +185,8 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     `steps` has the pairs of every interleaved step of one metric; `inflation` is the self-check's. The scatter is
     s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
     clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12. A
-    step without level-1 variances is judged by its own scatter alone. Raises ValueError for a step without pairs.
+    step without level-1 variances is judged by its own scatter alone; pairs of unequal planned length are weighted by
+    it. Raises ValueError for a step without pairs.
     """
     if not all(steps):
         raise ValueError("a step has at least one pair")
@@ -193,7 +194,7 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     tau_squared = _between([(pairs, v) for pairs, v in zip(steps, within, strict=True) if v is not None])
     return Pooled(
         math.sqrt(tau_squared),
-        tuple(_step(pairs, v, tau_squared) for pairs, v in zip(steps, within, strict=True)),
+        tuple(_step(pairs, v, tau_squared, inflation) for pairs, v in zip(steps, within, strict=True)),
     )
 
 
@@ -238,14 +239,41 @@ def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
     return tau_squared
 
 
-def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float) -> StepEstimate:
+def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float, inflation: float) -> StepEstimate:
     count, mean = len(pairs), fmean(pair.theta for pair in pairs)
     if count == 1:
         return StepEstimate(Estimate(mean, 0.0, 1), None if v is None else math.sqrt(v))
     if v is None:
         return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None)
+    if len({pair.seconds for pair in pairs}) > 1 and all(pair.seconds and pair.variance is not None for pair in pairs):
+        return _unequal(pairs, v, tau_squared, inflation)
     d0 = _prior_degrees(tau_squared, v)
     s2 = max(v, (d0 * (tau_squared + v) + (count - 1) * _scatter(pairs)) / (d0 + count - 1))
+    return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
+
+
+def noise_per_root_second(pairs: Sequence[LogRatio], inflation: float = 1.0) -> float | None:
+    """The level-1 error of a pair of one second; None if no pair has an error and a planned length."""
+    known = [pair.variance * pair.seconds for pair in pairs if pair.variance is not None and pair.seconds]
+    return math.sqrt(fmean(known) * inflation) if known else None
+
+
+def _unequal(pairs: Sequence[LogRatio], v: float, tau_squared: float, inflation: float) -> StepEstimate:
+    """Pairs of unequal length: each weighs as much as one over the variance that its length makes likely.
+
+    The weights follow from planned lengths and the noise of all pairs, never from a pair's own error, which may go with
+    its ratio. With weights of 1 on average the scatter about the weighted mean estimates the harmonic mean of the
+    variances, which divided by the number of pairs is that of the mean.
+    """
+    count, noise = len(pairs), (noise_per_root_second(pairs, inflation) or 0.0) ** 2
+    errors = [noise / pair.seconds for pair in pairs]
+    total = count / math.fsum(1 / (tau_squared + error) for error in errors)
+    weights = [total / (tau_squared + error) for error in errors]
+    mean = math.fsum(w * pair.theta for w, pair in zip(weights, pairs, strict=True)) / count
+    scatter = math.fsum(w * (pair.theta - mean) ** 2 for w, pair in zip(weights, pairs, strict=True)) / (count - 1)
+    within = math.fsum(w * w * error for w, error in zip(weights, errors, strict=True)) / count
+    d0 = _prior_degrees(tau_squared, total - tau_squared)
+    s2 = max(within, (d0 * total + (count - 1) * scatter) / (d0 + count - 1))
     return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
 
 

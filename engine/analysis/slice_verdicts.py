@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import attrgetter
 from statistics import NormalDist, fmean
 
@@ -49,7 +50,7 @@ def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
         sides = _sides(pair, step, metric)
         if sides is None:
             return []
-        found.append(slice_estimates.log_ratio(*sides))
+        found.append(replace(slice_estimates.log_ratio(*sides), seconds=pair[0].steps[step].planned_s))
     return found
 
 

@@ -28,12 +28,11 @@ from engine.report.console import PlainConsole, echo, echo_json
 from engine.results.comparison import Comparison, Ratio
 from engine.results.confirmation import Confirmation, ConfirmedStep
 from workloads import workload
+from workloads.base import WITHOUT_EFFECTS
 from workloads.options import options_of
 
 if TYPE_CHECKING:
     from engine.report.gate import Judged
-
-WITHOUT_EFFECTS = ("query", "task", "point", "range", "aggregate")  # kinds of steps that no later step depends on
 
 
 @click.command(short_help="Measure again what a run named slower or faster.")

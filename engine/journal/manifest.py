@@ -74,6 +74,10 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
             raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
     if manifest.rebooting and (manifest.interim_analyses or manifest.minutes is not None):
         raise UserError(f"{path}: a run whose cells have a boot each has an end that is planned")
+    if manifest.adaptive and (manifest.minutes is None or not manifest.sliced):
+        raise UserError(f"{path}: adaptive: only a run in slices with a number of minutes can be")
+    if manifest.adaptive and sum(look.level for look in manifest.interim_analyses) > LEVEL / 2:
+        raise UserError(f"{path}: interim_analyses: those of an adaptive run spend more than half of {LEVEL:.0%}")
     pairs = [look.pairs for look in manifest.interim_analyses]
     if pairs != sorted(set(pairs)):
         raise UserError(f"{path}: interim_analyses: after {', '.join(map(str, pairs))} pairs are in no order")

@@ -187,6 +187,11 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
     return request, design, reason
 
 
+def is_adaptive(asked: Request, decided: Request) -> bool:
+    """Whether the time left is divided anew after each pair: in slices with a time limit and no number of repeats."""
+    return bool(decided.sliced and asked.minutes and asked.repeats is None and not asked.until_known)
+
+
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:
     sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
     try:

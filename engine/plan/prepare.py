@@ -11,12 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from engine.builds import client_programs, features, resolve
 from engine.builds.label import shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import INTERIM_ANALYSES, PROBED, Manifest
+from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PROBED, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
@@ -31,7 +33,7 @@ from engine.plan import (
     routes,
     server_settings,
 )
-from engine.plan.design import Estimate, check_names, decide, rough_settings, share
+from engine.plan.design import Estimate, check_names, decide, is_adaptive, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -79,8 +81,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     tunables = guests.check(request)
     routes.check_reachable(request)
     prerequisites.provide(request, decide(request, out)[1].probes, progress, out / ".builds")
-    request, unavailable = presets.fetched(request, out / ".builds", progress)
-    request, design, reason = decide(request, out)
+    asked, unavailable = presets.fetched(request, out / ".builds", progress)
+    request, design, reason = decide(asked, out)
     tolerated = tolerances(request.tolerate, [step.name for step in design.steps])
     every = [step for load in design.loads for step in load.steps]
     kept = [chosen[text] for text in request.builds]
@@ -137,6 +139,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
         notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
+    adaptive = is_adaptive(asked, request)
     manifest = Manifest(
         # Blocks begin at the same second on several machines.
         run="-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX)))),
@@ -164,8 +167,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
-        interim_analyses=INTERIM_ANALYSES if request.until_known else (),
+        interim_analyses=ON_THE_WAY if adaptive else INTERIM_ANALYSES if request.until_known else (),
         minutes=request.minutes,
+        adaptive=adaptive,
         slice_ms=request.slice_ms,
         stop=request.stop,
         route=route,
@@ -179,7 +183,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         external=servers.use if servers else None,
         tolerated=tolerated,
         revision=revision(),
-        request={**request.entries(), "builds": [shown(build) for build in request.builds]},
+        request={
+            **msgspec.structs.replace(request, repeats=asked.repeats).entries(),
+            "builds": [shown(build) for build in request.builds],
+        },
     )
     return Prospect(manifest, expected, (*notices, *booted.notices), servers.connections if servers else {})
 

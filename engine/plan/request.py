@@ -155,8 +155,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     minutes: Annotated[
         Annotated[float, Meta(ge=0.1, le=MOST_MINUTES)] | None,
         about(
-            "Time for the whole run, which ends before the pair that would exceed it. Sliced steps whose intervals are "
-            "narrow enough end early, which leaves time for more pairs.",
+            "Time for the whole run, which ends before the pair that would exceed it. In slices, unless --repeats is "
+            "given, the time left is divided anew after each pair: query steps that are known are left out, and others "
+            "last longer, the wider their intervals.",
             metavar="N|TIME",
             unset="what the repeats take",
             unit="min",

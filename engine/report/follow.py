@@ -66,6 +66,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         "stalls": [asdict(stall) for stall in (view.stalls if in_step else ())],
         "probes": [asdict(notice) for notice in (notices if shown else ())],
         "decisions": [event_words(each, view.at_ns) for each in view.decisions],
+        "allocation": asdict(view.allocation) if view.allocation is not None else None,
         "failures": [{"id": each.id, "cell": each.cell, "reason": each.reason or ""} for each in view.failures],
     }
 

@@ -26,11 +26,13 @@ class LogRatio:
     """Level 1: ln(other / base) of a pair of clusters. `variance` is None if blocks are too few.
 
     It holds for these two clusters only: others of the same builds differ by more than the chance within them.
+    `seconds` is the planned active time of each server; 0 if the length of the step is given as work.
     """
 
     theta: float
     variance: float | None
     blocks: int
+    seconds: float = 0.0
 
 
 def ratio_of(log: float) -> float:

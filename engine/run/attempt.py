@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -44,8 +44,10 @@ class Attempt:
         commands: Commands,
         remote_clients: RemoteClients | None = None,
         conninfo: str = "",
+        seconds: Mapping[str, int] | None = None,
     ) -> None:
         self.finished = False
+        self._seconds = seconds or {}  # of steps, where these differ from the plan
         self._conninfo = conninfo
         self._left = ""  # on an external server
         self.phase: Phase | None = None  # of the step that runs
@@ -134,7 +136,9 @@ class Attempt:
         with self._server(build, cell, manifest, folder, note, stop) as server:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
-            with StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner:
+            with StepRunner(
+                manifest, cell, server, attempt, stop, commands, host, self.idle_servers, self._seconds
+            ) as runner:
                 self.runner = runner
                 origin["defaults"] = runner.defaults
                 origin["server"]["unknown"] = list(runner.unknown)

@@ -139,7 +139,7 @@ def _run(
         folder = run / "cells" / cell.id
         if manifest.in_guest(cell.subject):
             return GuestAttempt(folder, manifest, cell, stop, commands)
-        return Attempt(folder, manifest, cell, stop, commands, remote_clients, conninfo)
+        return Attempt(folder, manifest, cell, stop, commands, remote_clients, conninfo, stopping_rule.seconds)
 
     attempts = [attempt_at(cell) for cell in cells]
     if len(attempts) == 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import resource
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Self
@@ -43,7 +43,7 @@ from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
 from workloads import client_gate, workload
-from workloads.base import Maintenance, Step
+from workloads.base import Maintenance, Step, lasting
 from workloads.counter_page import Control, Page, Word
 
 POLL_S = 0.02  # between checks of the roles' states: a step's last sample is late by this at most
@@ -75,6 +75,7 @@ class StepRunner:
     commands: Commands
     host: ClientHost | None = None  # that clients run on, if not on this machine
     idle_servers: Sequence[ServerProcesses] = ()  # stopped servers of the interleaved cells
+    seconds: Mapping[str, int] = field(default_factory=dict)  # of steps, where these differ from the plan; 0: left out
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
@@ -83,7 +84,7 @@ class StepRunner:
         self.workload = workload(self.planned["name"])
         lacking = missing_steps.recorded(self.planned).get(self.server.build.label, {})
         steps = [step for step in self.workload.steps(self.planned) if step.name not in lacking]
-        self.steps = in_order(steps, self.cell.repeat)
+        self.steps = in_order(with_lengths(steps, self.seconds), self.cell.repeat)
         self._report: dict[str, Any] = {}  # of the last step with clients
         self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
@@ -382,6 +383,12 @@ class StepRunner:
                 return died
             time.sleep(POLL_S)
         return reason
+
+
+def with_lengths(steps: Iterable[Step], seconds: Mapping[str, int]) -> list[Step]:
+    """The steps with these lengths, without those of 0 s."""
+    kept = [step for step in steps if seconds.get(step.name) != 0]
+    return [lasting(step, seconds[step.name]) if step.name in seconds else step for step in kept]
 
 
 def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:

@@ -1,25 +1,30 @@
 """When a run ends before all its repeats: its time is over, or every step's result is known.
 
-Each decision is an event of kind `plan` in the journal: the number of repeats, and why. It is made between repeats from
-the journal alone, so that a resumed run follows the same rule.
+Each decision is an event of kind `plan` in the journal: the number of repeats, and why; in an adaptive run also how the
+time left is divided among steps (`engine.plan.allocation`). It is made between repeats from the journal alone, so that
+a resumed run follows the same rule.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.analysis.interim_results import look, scatter_between
+from engine.analysis.interim_results import Seen, look, scatter_between
 from engine.core.format import span
 from engine.core.model import InterimAnalysis, Manifest
 from engine.journal import outcome
+from engine.journal.outcome import MOST_WIDTH, Allocation, State, StepPlan
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt
 from engine.journal.writer import JournalWriter
+from engine.plan import allocation
+from engine.plan.allocation import Budget, OpenStep, Rest
 from engine.results.comparison import MIN_PAIRS
 
 NAMED = 4  # steps that are named; others are counted
@@ -31,6 +36,10 @@ class StoppingRule:
         with JournalReader(run) as reader:
             decisions = reader.decisions()
         self.repeats = outcome.repeats(manifest, decisions)
+        self._planned = allocation.planned_lengths(manifest) if manifest.adaptive else {}
+        self._allocation = outcome.allocation(manifest, decisions)
+        if self._allocation is not None:
+            allocation.check(self._allocation.seconds, self._planned)
         self._known = bool(decisions) and decisions[-1].data.get("unknown") == []
         self._looked = [event.data.get("pairs") for event in decisions if "level" in event.data]
 
@@ -45,6 +54,10 @@ class StoppingRule:
         took_s = _took_s(manifest, attempts)
         finished = outcome.finished(manifest, attempts)
         passed = max([passed, *(cell.repeat for cell in manifest.cells if cell.id in finished)])
+        if manifest.adaptive:
+            if passed:
+                self._divide(passed, len(took_s), attempts)
+            return
         if passed and manifest.minutes:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # failed repeats count, too
@@ -53,9 +66,68 @@ class StoppingRule:
             if analysis.pairs == len(took_s) and analysis.pairs not in self._looked:
                 self._look(passed, analysis)
 
+    @property
+    def seconds(self) -> Mapping[str, int]:
+        """Steps that have another length than planned from now on; 0: they are left out."""
+        return self._allocation.seconds if self._allocation is not None else {}
+
     def scatter(self) -> float | None:
         """The scatter by which sliced steps may end early, or None if each has its planned length."""
         return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
+
+    def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
+        """Divide the time left, after so many finished pairs, among the steps that are not known."""
+        manifest = self._manifest
+        level = None
+        if done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses):
+            from engine.analysis.alpha_spending import level_on_the_way  # loads scipy
+
+            level = level_on_the_way(manifest.interim_analyses, done)
+        seen = look(self._run, level)
+        states = self._states(seen, analysed=level is not None)
+        budget = self._budget(passed, attempts)
+        unknown = [name for name, state in states.items() if state == "open"]
+        free = {
+            name: OpenStep(self._planned[name], *_noise_of(seen, name)) for name in unknown if name in self._planned
+        }
+        most = 0 if states and not unknown else manifest.repeats - passed
+        fixed = max(len(unknown) - len(free), not free)
+        rest = allocation.divide(free, fixed, budget, seen.tau, done, most)
+        steps = {name: _step_plan(seen, name, state, rest, self._planned, done) for name, state in states.items()}
+        self._allocation = Allocation(done, rest.pair_s, steps)
+        repeats, details = passed + rest.pairs, asdict(self._allocation)
+        if level is not None:
+            self._looked.append(done)
+            self._known = not unknown
+            details |= {"level": level, "unknown": unknown}
+        text = _words(self._allocation, rest, repeats, budget.left_s, analysed=level is not None)
+        self._record(repeats, text, **details)
+
+    def _states(self, seen: Seen, *, analysed: bool) -> dict[str, State]:
+        """The state of each step by this interim analysis or, between two, by the one before."""
+        if not analysed:
+            known = self._allocation.steps if self._allocation is not None else {}
+            return {step: known.get(step, StepPlan()).state for step in seen.steps}
+        found: dict[str, State] = dict.fromkeys(seen.steps, "known")
+        return {**found, **dict.fromkeys(seen.unknown, "open"), **dict.fromkeys(seen.withheld, "withheld")}
+
+    def _budget(self, passed: int, attempts: Sequence[Attempt]) -> Budget:
+        """The time left, and what pairs took so far: failed ones count, too."""
+        manifest, servers = self._manifest, len(self._manifest.subjects)
+        finished, counting = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
+        spans: dict[tuple[int, str], list[tuple[int, int, float]]] = {}
+        with JournalReader(self._run) as reader:
+            for cell in (cell for cell in manifest.cells if cell.id in finished and self._planned):
+                for step in reader.steps(counting[cell.id].id):
+                    if step.name in self._planned and step.ended_ns is not None:
+                        one = (step.started_ns, step.ended_ns, float(step.plan.get("seconds") or 0))
+                        spans.setdefault((cell.repeat, step.name), []).append(one)
+        took_s = sum(max(end for _, end, _ in each) - min(start for start, *_ in each) for each in spans.values()) / 1e9
+        active_s = sum(each[0][2] for each in spans.values())
+        spent_s = self._spent_s(attempts)
+        left_s = 60 * (manifest.minutes or 0) - spent_s
+        per_second = max(servers, took_s / active_s) if active_s else servers
+        return Budget(left_s, max(0.001, spent_s - took_s) / passed, per_second)
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
         """Plan the repeats that fit into the time left, at the mean time so far."""
@@ -125,3 +197,35 @@ def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
             sequential_ns = sum(until - since for since, until in spans)
             seconds.append((interleaved_ns if manifest.interleave == "slices" else sequential_ns) / 1e9)
     return seconds
+
+
+def _noise_of(seen: Seen, step: str) -> tuple[float | None, tuple[float, ...]]:
+    found = seen.noise.get(step)
+    return (found.per_root_second, found.lengths_s) if found is not None else (None, ())
+
+
+def _step_plan(seen: Seen, name: str, state: State, rest: Rest, planned: Mapping[str, int], pairs: int) -> StepPlan:
+    width = min(seen.widths[name], MOST_WIDTH) if name in seen.widths else None
+    free = name in planned
+    narrowing = 1.0 if free and state != "open" else rest.narrowing.get(name) or allocation.shrinks(pairs, rest.pairs)
+    seconds = rest.seconds.get(name, 0) if free else None
+    return StepPlan(state, width, None if width is None else width * narrowing, seconds)
+
+
+def _words(divided: Allocation, rest: Rest, repeats: int, left_s: float, *, analysed: bool) -> str:
+    """The decision, in words for people."""
+    unknown, withheld = divided.open, [name for name, step in divided.steps.items() if step.state == "withheld"]
+    besides = f", except for those whose verdicts are withheld: {_named(withheld)}" if withheld else ""
+    if analysed and not unknown:
+        return f"every step is known after {divided.pairs} pairs{besides}"
+    known = len(divided.steps) - len(unknown) - len(withheld)
+    text = f"after {divided.pairs} pairs {known} of {len(divided.steps)} steps known; " if analysed else ""
+    text += f"a pair will take {span(rest.pair_s)}, {span(max(0.0, left_s))} left: {repeats} in all"
+    if repeats < MIN_PAIRS:
+        text += f"; too few for a verdict, which takes {MIN_PAIRS} pairs: allow more --minutes"
+    if rest.pairs:
+        lengths = [f"{name} {seconds} s" for name, seconds in rest.seconds.items()]
+        left_out = [name for name, step in divided.steps.items() if step.seconds == 0]
+        text += f"; each server: {_named(lengths)}" if lengths else ""
+        text += f"; without {_named(left_out)}" if left_out else ""
+    return text

@@ -46,11 +46,18 @@ def planned(
     return found
 
 
-def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, interleaved: bool) -> float | None:
+def left_s(
+    cells: Sequence[Cell],
+    attempts: Iterable[Attempt],
+    now_ns: int,
+    *,
+    interleaved: bool,
+    usual_s: float | None = None,
+) -> float | None:
     """Seconds that the wanted, unfinished cells will take; None before any has finished.
 
-    Interleaved cells of a repeat are one piece of work, otherwise each cell is one. A piece takes as long as the
-    average so far, less the time since the current one began.
+    Interleaved cells of a repeat are one piece of work, otherwise each cell is one. A piece takes `usual_s`, by default
+    as long as the average so far, less the time since the current one began.
     """
     newest = {attempt.cell: attempt for attempt in attempts}
     pieces: dict[object, list[Attempt | None]] = {}
@@ -68,6 +75,6 @@ def left_s(cells: Sequence[Cell], attempts: Iterable[Attempt], now_ns: int, *, i
             begun_ns.append(first_ns)
     if not took:
         return None
-    usual_ns = fmean(took)
+    usual_ns = fmean(took) if usual_s is None else usual_s * 1e9
     under_way_ns = sum(max(0.0, usual_ns - (now_ns - since_ns)) for since_ns in begun_ns)
     return (under_way_ns + usual_ns * (todo - len(begun_ns))) / 1e9

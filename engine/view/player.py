@@ -153,7 +153,9 @@ class Player:
         blank = self._blank("running" if running else self._ended())
         if running:
             wanted = outcome.wanted(self.manifest, self._decisions)
-            blank = replace(blank, left_s=left_s(wanted, attempts, now_ns, interleaved=self.manifest.sliced))
+            usual_s = blank.allocation.pair_s if blank.allocation is not None else None
+            left = left_s(wanted, attempts, now_ns, interleaved=self.manifest.sliced, usual_s=usual_s)
+            blank = replace(blank, left_s=left)
         if running and (guest := booting(self.reader, attempts)) is not None:
             now_ns = self._clock.monotonic_ns()
             doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
@@ -325,6 +327,7 @@ class Player:
             len({attempt.cell for attempt in failures}),
             repeats=outcome.repeats(self.manifest, self._decisions),
             decisions=tuple(self._decisions),
+            allocation=outcome.allocation(self.manifest, self._decisions),
             names=self._names,
             base=next(iter(self._names.values()), self.manifest.base),
             failures=failures,

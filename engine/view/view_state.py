@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.core.model import Cell, Subject
 from engine.host.machine_counters import CPU_COLUMNS
+from engine.journal.outcome import Allocation
 from engine.journal.reader import service_counts
 from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSecond, StepRow
 from engine.journal.totals import progress, role_place
@@ -101,6 +102,7 @@ class ViewState:
     machine: Machine = Machine()
     frames: tuple[ProbeFrame, ...] = ()  # newest by probe and role
     decisions: tuple[EventRow, ...] = ()  # on the number of repeats, with reasons
+    allocation: Allocation | None = None  # of the time left, in an adaptive run
     failures: tuple[Attempt, ...] = ()  # of unfinished cells
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()

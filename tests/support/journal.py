@@ -359,10 +359,14 @@ def growing(
 
 
 @contextmanager
-def interleaved(folder: Path, *, builds: Sequence[str] = ("16.3", "17.0"), begun: bool = True) -> Iterator[Growing]:
-    """A run of one repeat in slices of 50 ms, all cells of which are in qr100 of 12 s, if that has begun."""
-    manifest = plan_run(folder / "20261122-120000-16.3-17.0", builds=builds, repeats=1, interleave_slices=True)
-    with _under_way(folder / manifest.run, manifest.cells, START_NS - SECOND_NS, START_NS) as live:
+def interleaved(
+    folder: Path, *, builds: Sequence[str] = ("16.3", "17.0"), begun: bool = True, **plan: Any
+) -> Iterator[Growing]:
+    """A run in slices of 50 ms whose first repeat is in qr100 of 12 s, if that has begun."""
+    plan = {"builds": builds, "repeats": 1, "interleave_slices": True, **plan}
+    manifest = plan_run(folder / "20261122-120000-16.3-17.0", **plan)
+    first = [cell for cell in manifest.cells if cell.repeat == 1]
+    with _under_way(folder / manifest.run, first, START_NS - SECOND_NS, START_NS) as live:
         for side in range(len(live.sides)) if begun else ():
             live.begin(side, seconds=12)
         yield live

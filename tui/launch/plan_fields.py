@@ -98,7 +98,8 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              "after 4, 6 and 8 pairs in slices",
              lambda value: replace(plan, until_known=value, repeats=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
-             detail="minutes: time for the whole run, which ends before a pair that would exceed it; empty: no limit",
+             detail="minutes: time for the whole run; in slices without repeats, steps that are known leave theirs to "
+                    "others; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
                                lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)),
                                _forms(own["minutes"], "as much as the repeats take"))),

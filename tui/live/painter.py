@@ -10,14 +10,14 @@ from engine.view.player import Player
 from engine.view.step_series import Series
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
-from tui.live import probe_words
+from tui.live import budget, probe_words
 from tui.live import text as live_text
 from tui.live.charts import Charts, place_of
 from tui.live.layout import Layout
 from tui.live.playback import Playback
 from tui.live.pointer import Pointer
 from tui.live.readout import readout
-from tui.live.side import schedule, side
+from tui.live.side import LEAST_PLAN, schedule, side
 from tui.marks import Line, folded
 from tui.widgets.row_list import Rows
 from tui.widgets.text_lines import Lines
@@ -82,8 +82,11 @@ class Painter:
         table = live_text.role_table(view, layout.main_columns)
         if view.step is None:  # a cell is being prepared: only the plan is known
             self._slow.clear()
-            table = schedule(view, player.schedule(), layout.main_columns, layout.rows - 8, self._glyphs)
-        table = [*table, *(probes if layout.tall else probes[:2]), live_text.states(view)]
+            steps = budget.rows(view)
+            rows = max(LEAST_PLAN, layout.rows - 8 - len(steps))
+            table = [*schedule(view, player.schedule(), layout.main_columns, rows, self._glyphs), *steps]
+        states = live_text.states(view)
+        table = [*table, *(probes if layout.tall else probes[:2]), states, *budget.summary(view, layout.main_columns)]
         self._roles.show(table)
         self._arrange(layout, len(ages) + len(table), len(view.roles))
         self._paint_log(view)

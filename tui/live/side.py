@@ -9,6 +9,7 @@ from engine.view.step_details import FIGURES
 from engine.view.step_series import SECOND_NS, Series
 from engine.view.view_state import UNITS, ViewState
 from tui.glyphs import Glyphs
+from tui.live import budget
 from tui.live.text import ends
 from tui.marks import Line, cut, folded, line
 from tui.widgets.sparkline import sparkline
@@ -31,6 +32,8 @@ def side(
     """The column in `size` (columns, rows); the environment, which never changes, is last and may be cut."""
     columns, rows = size
     lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
+    if steps := budget.rows(view):
+        lines += [*steps, line()]
     lines += last_minute(view, figures, columns, glyphs)
     if view.machine.workers:
         lines += [line(), line(("server processes", "strong"), ("  % of a CPU", "dim"))]

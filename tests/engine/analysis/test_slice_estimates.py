@@ -474,3 +474,60 @@ def test_the_smallest_effect_that_a_plan_would_show() -> None:
     assert visible[1] < visible[0]
     assert visible[1] < visible[2]
     assert loaded.prior_degrees == pytest.approx(10)
+
+
+# Pairs of unequal length
+
+
+def of_length(theta: float, v: float, seconds: float) -> LogRatio:
+    return LogRatio(theta, v, 100, seconds)
+
+
+def test_pairs_of_unequal_length_worked_out_by_hand() -> None:
+    """With tau^2 = 2.5e-5 and noise of 12e-4 per second, pairs of 4 s and 48 s have variances of 3.25e-4 and 5e-5.
+
+    With two of either the harmonic mean is 4 / (2 / 3.25e-4 + 2 / 5e-5) = 8.667e-5, so weights are 0.2667 and 1.7333.
+    """
+    pairs = [of_length(theta, 12e-4 / s, s) for theta, s in ((0.03, 4), (0.01, 4), (-0.001, 48), (0.001, 48))]
+    alone = pooled([pairs, pairs_of([0.0] * 4, 1e-6)])
+    assert alone.tau == 0.005
+    found = alone.steps[0].estimate
+    assert found.mean == pytest.approx(0.2667 * 0.04 / 4, rel=1e-3), "the plain mean would be 0.01"
+    total = 4 / (2 / 3.25e-4 + 2 / 5e-5)
+    d0 = 2 * total / 2.5e-5
+    scatter = (
+        0.26667 * ((0.03 - found.mean) ** 2 + (0.01 - found.mean) ** 2)
+        + 1.73333 * ((0.001 + found.mean) ** 2 + (0.001 - found.mean) ** 2)
+    ) / 3
+    assert found.prior_degrees == pytest.approx(d0)
+    assert found.sd**2 == pytest.approx((d0 * total + 3 * scatter) / (d0 + 3), rel=1e-3)
+
+
+def test_pairs_of_equal_length_are_judged_as_ever() -> None:
+    rows = [[0.01, -0.02, 0.03], [0.0, 0.01, 0.0]]
+    plain = pooled([pairs_of(row, 1e-4) for row in rows])
+    assert pooled([[of_length(theta, 1e-4, 8.0) for theta in row] for row in rows]).steps == plain.steps
+
+
+def test_weights_follow_lengths_and_not_a_pairs_own_error() -> None:
+    lucky = [of_length(0.02, 1e-6, 4.0), of_length(0.0, 2e-4, 4.0), of_length(0.0, 1e-4, 8.0)]
+    unlucky = [of_length(0.02, 2e-4, 4.0), of_length(0.0, 1e-6, 4.0), of_length(0.0, 1e-4, 8.0)]
+    one, other = (pooled([pairs]).steps[0].estimate.mean for pairs in (lucky, unlucky))
+    assert one == other
+
+
+def test_intervals_of_unequal_pairs_hold_the_truth() -> None:
+    rng = np.random.default_rng(7)
+    hits, weighted, plain = [], [], []
+    for _ in range(300):
+        lengths = [4.0, 4.0, 4.0, 24.0, 24.0]
+        steps = [
+            [of_length(rng.normal(0, math.hypot(0.005, 0.04 / math.sqrt(s))), 0.0016 / s, s) for s in lengths]
+            for _ in range(5)
+        ]
+        found = [step.estimate for step in pooled(steps).steps]
+        hits += [not paired_interval(each).excludes_one() for each in found]
+        weighted += [each.mean**2 for each in found]
+        plain += [fmean(pair.theta for pair in pairs) ** 2 for pairs in steps]
+    assert fmean(hits) > 0.93
+    assert fmean(weighted) < 0.75 * fmean(plain), "3.5e-5 for 5.8e-5"

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from engine.analysis.compare import compare
-from engine.core.model import INTERIM_ANALYSES, PAIRS, Build, Cell, InterimAnalysis, Subject
+from engine.core.errors import UserError
+from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PAIRS, Build, Cell, InterimAnalysis, Subject
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.journal.totals import StepTotals
-from engine.journal.writer import JournalWriter
+from engine.journal.writer import JournalWriter, create_run
 from engine.plan.request import CELLS
 from engine.plan.schedule import interleave
 from engine.run.stopping_rule import StoppingRule
@@ -280,4 +281,104 @@ def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[
     assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
     found = json.loads(bench(*plan, "--minutes", "10", "--json").stdout)
     assert found["total_s"] <= 600 and found["cell_count"] < len(found["manifest"]["cells"])
-    assert found["manifest"]["minutes"] == 10 and found["manifest"]["interim_analyses"] == []
+    assert found["manifest"]["minutes"] == 10 and found["manifest"]["adaptive"]
+    assert "and steps that are not known get the time of those that are" in timed.stdout
+    fixed = json.loads(bench(*plan, "--minutes", "10", "--repeats", "4", "--json").stdout)["manifest"]
+    assert (fixed["adaptive"], fixed["interim_analyses"], fixed["repeats"]) == (False, [], 4)
+
+
+# Adaptive runs. The made qr100 is of 60 s, and may be longer; l.i0, l.x and l.i1 are of given work.
+
+ADAPTIVE: dict[str, Any] = {"adaptive": True, "interim_analyses": ON_THE_WAY}
+
+
+def test_after_each_pair_the_time_left_is_divided_anew(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 1, of=40, minutes=60.0, **ADAPTIVE)
+    repeats = decided(run, 1)
+    (found,) = decisions(run)
+    step = found["steps"]["qr100"]
+    assert (found["pairs"], step["state"], "level" in found) == (1, "open", False)
+    assert 60 <= step["seconds"] <= 480 and found["steps"]["l.i0"]["seconds"] is None
+    assert repeats == found["repeats"] > 4 and f" left: {repeats} in all; each server: qr100 " in found["text"]
+    with JournalWriter.open(run) as journal:
+        rule = StoppingRule(run, read_manifest(run), journal)
+        assert (rule.repeats, rule.seconds) == (repeats, {"qr100": step["seconds"]}), "a resumed run follows it"
+
+
+def test_lengths_do_not_depend_on_how_much_the_servers_differ(tmp_path: Path) -> None:
+    lengths = []
+    for effect in (1.0, 0.97):
+        run = made(tmp_path / f"{effect}", 2, of=40, minutes=60.0, effects={("17.0", "qr100"): effect}, **ADAPTIVE)
+        decided(run, 2)
+        lengths.append((decisions(run)[0]["steps"]["qr100"]["seconds"], decisions(run)[0]["repeats"]))
+    assert lengths[0] == lengths[1]
+
+
+def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.5}, **ADAPTIVE)
+    more = decided(run, 3)
+    (found,) = decisions(run)
+    assert found["level"] == pytest.approx(0.001, rel=1e-3) and found["unknown"] == ["l.i0", "l.x", "l.i1"]
+    states = {name: (step["state"], step["seconds"]) for name, step in found["steps"].items()}
+    assert states == {"l.i0": ("open", None), "l.x": ("open", None), "l.i1": ("open", None), "qr100": ("known", 0)}
+    assert "after 3 pairs 1 of 4 steps known" in found["text"] and found["text"].endswith("; without qr100")
+    assert found["steps"]["l.i0"]["by_end"] < found["steps"]["l.i0"]["width"]
+    assert found["steps"]["qr100"]["by_end"] == found["steps"]["qr100"]["width"]
+    open_still = made(tmp_path / "s", 3, of=40, minutes=60.0, noise=0.01, **ADAPTIVE)
+    assert decided(open_still, 3) < more, "without it a pair is shorter"
+
+
+def test_an_adaptive_run_ends_when_every_step_is_known_or_time_is_over(tmp_path: Path) -> None:
+    known = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.00002, slice_noise=0.001, **ADAPTIVE)
+    assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is known after 3 pairs"
+    over = made(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
+    assert decided(over, 4) == 4 and "left: 4 in all" in decisions(over)[-1]["text"]
+
+
+def test_the_last_analysis_of_an_adaptive_run_has_nearly_all_of_the_error(tmp_path: Path) -> None:
+    from engine.analysis.compare import compared_cells
+
+    level = compared_cells([made(tmp_path / "r", 5, of=5, minutes=60.0, **ADAPTIVE)]).level
+    assert 0.038 <= level < 0.04
+
+
+def test_a_damaged_allocation_is_refused(tmp_path: Path) -> None:
+    for number, (step, said) in enumerate(
+        [({"seconds": 9999}, "qr100 of 9999 s"), ({"seconds": -1}, "seconds"), ({"state": "certain"}, "state")]
+    ):
+        run = made(tmp_path / str(number), 1, minutes=60.0, **ADAPTIVE)
+        with JournalWriter.open(run) as journal:
+            data = {"repeats": 4, "text": "", "pairs": 1, "pair_s": 60.0, "steps": {"qr100": step}}
+            journal.add_event("plan", 1, data, ended_ns=1)
+            journal.commit()
+            with pytest.raises(UserError, match=f"table event: plan.*{said}"):
+                StoppingRule(run, read_manifest(run), journal)
+
+
+def test_real_servers_run_a_step_as_long_as_was_decided_and_leave_out_another(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    plan = (
+        "--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--minutes", "0.15", "--rows", "2000",
+        "--rows-written", "1000", "--query-seconds", "1", "--steps", "qr100,qp100", "--set", "shared_buffers=32MB",
+    )  # fmt: skip
+    planned = bench(*plan, "--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    record = json.loads(planned.stdout)["manifest"]
+    assert record["adaptive"] and "repeats" not in record["request"]
+    bench.out.mkdir(parents=True, exist_ok=True)
+    create_run(bench.out / record["run"], record)
+    with JournalWriter.open(bench.run) as journal:
+        steps = {"qr100": {"seconds": 3}, "qp100": {"state": "known", "seconds": 0}}
+        data = {"repeats": 1, "text": "decided before", "pairs": 0, "pair_s": 9.0, "steps": steps}
+        journal.add_event("plan", 1, data, ended_ns=1)
+        journal.commit()
+    done = bench("resume", "--plain")
+    assert done.returncode == 0, done.stderr
+    assert len(bench.attempts()) == 2
+    for attempt in bench.attempts():
+        found = {step.name: step for step in bench.steps(attempt)}
+        assert list(found) == ["l.i0", "l.x", "qr100"]
+        assert found["qr100"].plan["seconds"] == 3 and found["qr100"].work == 300
+        totals = found["qr100"].totals
+        assert totals is not None and totals.roles["insert"].rows == totals.rows_expected == 300

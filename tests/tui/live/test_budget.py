@@ -1,0 +1,87 @@
+"""What the Live screen says of the steps of a run with a time budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from engine.core.model import ON_THE_WAY
+from engine.view.player import Player
+from engine.view.view_state import ViewState
+from tests.support.journal import Growing, interleaved
+from tests.support.screens import show_live, text_of
+from tui.live import budget
+from tui.live.screen import LiveScreen
+from tui.marks import Line
+
+STEPS = {
+    "l.i0": {"state": "known", "width": 0.004, "by_end": 0.004},
+    "l.x": {"state": "withheld", "width": 0.2, "by_end": 0.2},
+    "l.i1": {},
+    "qr100": {"width": 0.0183, "by_end": 0.0114, "seconds": 21},
+}
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Growing]:
+    """A pair of an adaptive run, as if three had gone before."""
+    plan: dict[str, Any] = {"minutes": 10.0, "adaptive": True, "interim_analyses": ON_THE_WAY, "repeats": 9}
+    with interleaved(tmp_path, **plan) as live:
+        data = {"repeats": 5, "text": "decided", "pairs": 3, "pair_s": 104.0, "steps": STEPS}
+        live.journal.add_event("plan", live.hand.at_ns, data, ended_ns=live.hand.at_ns)
+        live.journal.commit()
+        yield live
+
+
+def seen(live: Growing) -> ViewState:
+    with Player(live.run, live.hand.clock) as player:
+        return player.look()
+
+
+def words(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in each) for each in lines]
+
+
+def test_a_line_says_of_this_step_how_wide_it_is_and_what_the_rest_will_buy(live: Growing) -> None:
+    view = seen(live)
+    whole = " qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 2 pairs of 1m44s left"
+    assert words(budget.summary(view, 80)) == [whole]
+    assert words(budget.summary(view, 50)) == [" qr100 ±1.8%, ±1.1% by the end; known 1 of 4"]
+    assert words(budget.summary(replace(view, step=None), 80)) == [" known 1 of 4; 2 pairs of 1m44s left"]
+    assert budget.summary(replace(view, state="finished"), 80) == []
+    assert budget.summary(replace(view, allocation=None), 80) == budget.rows(replace(view, allocation=None)) == []
+
+
+def test_each_step_is_known_withheld_or_so_wide(live: Growing) -> None:
+    assert words(budget.rows(seen(live)))[1:] == [
+        "l.i0       known",
+        "l.x        withheld",
+        "l.i1       not known",
+        "qr100      ±1.8%, ±1.1% by the end",
+    ]
+
+
+def test_the_end_of_the_run_is_that_of_pairs_as_they_will_be(live: Growing) -> None:
+    for side in live.sides:
+        live.journal.end_attempt(side.attempt, live.hand.at_ns + 30 * 10**9, "finished")
+    live.journal.commit()
+    assert seen(live).left_s == pytest.approx(4 * 104.0)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+def test_it_is_on_the_screen(live: Growing, size: tuple[int, int]) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        live.block(1000, 900)
+        screen._tick()
+        await pilot.pause()
+        shown = text_of(pilot)
+        assert "qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 2 pairs of 1m44s left" in shown
+        assert ("l.x        withheld" in shown) == (size[0] > 110)
+        assert shown.splitlines()[-1].startswith(" space")
+
+    show_live(live.run, check, clock=live.hand.clock, size=size)
