@@ -24,7 +24,9 @@ from workloads.base import planned_seconds
 LONGEST = 8  # times its planned length is a step at most
 LEAST_PAIRS = 4  # in all, if there is time: each of two servers is the first as often, and each step has a scatter
 MOST_TRIED = 1000  # pairs to come
-BISECTIONS, ROUNDING = 50, 1e-6  # for lengths in whole seconds
+BISECTIONS, ROUNDING = 30, 1e-5  # for lengths in whole seconds
+MOST_PRIOR = 12.0  # degrees of freedom that other steps lend
+AMONG_STEPS = 2.9  # normal quantile of a verdict among ten steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,9 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
         if room_s < least:
             break
         seconds = _lengths(steps, room_s)
-        widths = [_error(step, tau, count, seconds[name]) for name, step in steps.items() if step.noise is not None]
-        unlike = fixed + len(steps) - len(widths)
-        score = sum(map(math.log, widths)) - unlike * math.log(pairs + count) / 2
+        widths = [_width(step, tau, count, seconds[name]) for name, step in steps.items() if step.noise is not None]
+        unlike = math.log(_student(MOST_PRIOR + pairs + count - 1) / math.sqrt(pairs + count))
+        score = sum(map(math.log, widths)) + (fixed + len(steps) - len(widths)) * unlike
         # Enough pairs before narrow ones; among equals the fewest.
         found = (pairs + count < LEAST_PAIRS, score if pairs + count >= LEAST_PAIRS else -count, count, seconds)
         if best is None or found[:2] < best[:2]:
@@ -122,6 +124,19 @@ def _lengths(steps: Mapping[str, OpenStep], room_s: float) -> dict[str, int]:
         low, high = (middle, high) if sum(at(middle).values()) <= room_s else (low, middle)
     whole = at(high) if sum(at(high).values()) <= room_s else at(low)
     return {name: int(seconds + ROUNDING) for name, seconds in whole.items()}
+
+
+def _width(step: OpenStep, tau: float, count: int, seconds: float) -> float:
+    """In proportion to half the interval at which a step is judged: fewer pairs cost degrees of freedom, too."""
+    error, pairs = _error(step, tau, count, seconds), len(step.lengths_s) + count
+    prior = min(MOST_PRIOR, 2 * pairs * error**2 / tau**2)  # as in engine.analysis.slice_estimates
+    return error * _student(prior + pairs - 1)
+
+
+def _student(degrees: float) -> float:
+    """The quantile of Student's t that belongs to `AMONG_STEPS` of the normal distribution (Cornish and Fisher)."""
+    z = AMONG_STEPS
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
 def _error(step: OpenStep, tau: float, count: int, seconds: float) -> float:

@@ -170,8 +170,10 @@ def simulate(noise: Noise, minutes: float, trials: int, *, replanned: bool) -> F
                 most = max(len(pairs) for pairs in comparison.pairs)
                 for step, each in zip(STEPS, found, strict=True):
                     interval = paired_interval(each)
-                    hit = interval.low is not None and interval.high is not None and (
-                        interval.low <= math.exp(truth[step]) <= interval.high
+                    hit = (
+                        interval.low is not None
+                        and interval.high is not None
+                        and (interval.low <= math.exp(truth[step]) <= interval.high)
                     )
                     figures.hits.append(hit)
                     if len(comparison.pairs[step]) < most:
