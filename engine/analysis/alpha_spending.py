@@ -67,13 +67,13 @@ def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysi
 
 
 def until_the_end(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:
-    """The analyses of an adaptive run that time ended after so many pairs."""
+    """The analyses of an adaptive run that time ended after a number of pairs."""
     done = [(look.pairs, look.level * part / FIRST) for look in on_the_way if look.pairs < pairs]
     return [*done, (pairs, part - sum(spent for _, spent in done))]
 
 
 def level_on_the_way(on_the_way: Sequence[InterimAnalysis], pairs: int) -> float:
-    """The level of an interim analysis of an adaptive run after so many pairs."""
+    """The level of an interim analysis of an adaptive run after a number of pairs."""
     return statistics.spent_level(*((look.pairs, look.level) for look in on_the_way if look.pairs <= pairs))
 
 

@@ -76,7 +76,7 @@ class StoppingRule:
         return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
 
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
-        """Divide the time left, after so many finished pairs, among the steps that are not known."""
+        """Divide the time left, after the pairs that are `done`, among the steps that are not known."""
         manifest = self._manifest
         level = None
         if done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses):
