@@ -49,6 +49,8 @@ NOT_RUN = {
     "demo": TERMINAL,
     "interface --screen history": TERMINAL,
     "watch RUN --cell 3 --step l.i1": TERMINAL,
+    "watch RUN --cell 1": TERMINAL,
+    "top DSN": "this server is made up: tests/engine/run has some",
     "serve RUN": BROWSER,
     "serve --port 0": BROWSER,
     "list builds --newest": NETWORK,

@@ -48,6 +48,7 @@ VOCABULARY = (
           r"\binterim anal"),
     Entry("spill-over CPU", "CPU time that a server used during the slices of another", r"\bspill-over\b"),
     Entry("external server", "a server that pgbed did not start", r"\bexternal servers?\b"),
+    Entry("observation", "servers that run are only watched, without a workload: see bench top", r"\bobserved\b"),
     Entry("remote client", "clients on another host than the server", r"\bremote clients?\b"),
     Entry("stall", "a time in which a role makes (nearly) no progress: under 30 % of its median for 2 s or more",
           r"\b[Ss]talls?\b|\bSTALL\b|\bstalled\b"),

@@ -27,6 +27,7 @@ PAGES = {
     "serve": "how-to/terminal",
     "stop": "how-to/comparisons",
     "tag": "how-to/comparisons",
+    "top": "how-to/running-servers",
     "trend": "how-to/comparisons",
     "watch": "how-to/terminal",
 }

@@ -64,13 +64,23 @@ def record(path: Path) -> EnvironmentRecord:
     except (OSError, ValueError):
         device = None
     probe_us, busy_share = _speed_and_load()
-    state = {"busy_share": busy_share, **_state(device)}
+    found = description()
     return {
-        "cpu": {**_cpu(), "probe_us": probe_us},
+        "cpu": {**found["cpu"], "probe_us": probe_us},
+        "memory": found["memory"],
+        "kernel": found["kernel"],
+        "storage": _storage(path, device),
+        "state": {"busy_share": busy_share, **_state(device)},
+        "host": found["host"],
+    }
+
+
+def description() -> EnvironmentRecord:
+    """The sections that take no time: nothing is measured for them."""
+    return {
+        "cpu": _cpu(),
         "memory": _memory(),
         "kernel": _kernel(),
-        "storage": _storage(path, device),
-        "state": state,
         "host": {
             "name": platform.node(),
             "product": _text("/sys/class/dmi/id/product_name"),

@@ -109,15 +109,23 @@ class Found:
             )
 
 
-def look(name: str, conninfo: str) -> Found:
-    """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
+def look(name: str, conninfo: str, *, only_watched: bool = False) -> Found:
+    """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared.
+
+    One that is `only_watched` may be a standby, and read-only for the role.
+    """
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
         with external_queries.connect(whole) as connection:
-            return _asked(name, connection)
+            return _asked(name, connection, only_watched=only_watched)
     except psycopg.Error as error:
         raise UserError(f"{name}: {one_line(error)}") from None
+
+
+def check_string(name: str, conninfo: str) -> None:
+    """Raise UserError, without quoting it, for what is not a connection string, or has options that are refused."""
+    _parsed(name, conninfo)
 
 
 def without_password(conninfo: str) -> str:
@@ -195,7 +203,7 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     return given
 
 
-def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
+def _asked(name: str, connection: psycopg.Connection[Any], *, only_watched: bool) -> Found:
     version, pgconn = connection.info.server_version, connection.pgconn
     reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
@@ -203,9 +211,9 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     facts = external_queries.row(connection, name, question("external_facts", version) or "", _Facts)
     if facts.backend != str(connection.info.backend_pid):
         raise UserError(f"{name}: a connection pooler is in front of this server: name the server's own address")
-    if facts.standby:
+    if facts.standby and not only_watched:
         raise UserError(f"{name}: a standby, which is read-only: name its primary")
-    if facts.read_only:
+    if facts.read_only and not only_watched:
         raise UserError(f"{name}: transactions of this role are read-only (default_transaction_read_only)")
     completed = {
         option.keyword.decode(): option.val.decode()

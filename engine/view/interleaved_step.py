@@ -93,15 +93,19 @@ class InterleavedSteps:
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
         """Attempts of the same repeat and engine start as `one`, including it; in the order of their subjects."""
-        if self._manifest.interleave != "slices" or one.cell not in self._cells:
+        together = self._manifest.interleave == "slices" or self._manifest.observed
+        if not together or one.cell not in self._cells:
             return [one]
         found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
         return sorted(found.values(), key=self._place)
 
     def sliced(self, steps: AttemptSteps) -> AttemptSteps:
-        """The same steps, with their recorded slices read, if they are sliced; else empty."""
-        if len(steps) < 2:
-            return ()
+        """The same steps, with their recorded slices read, if they are sliced; else empty.
+
+        Servers that are only watched have no slices, but run at the same time.
+        """
+        if len(steps) < 2 or self._manifest.observed:
+            return steps if len(steps) > 1 else ()
         key = _key(steps)
         slices = self._slices.get(key)
         if slices is None or not self._replay:
@@ -113,7 +117,7 @@ class InterleavedSteps:
     def at(
         self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
     ) -> InterleavedStep | None:
-        if not steps:
+        if not steps or self._manifest.observed:
             return None
         slices = self._slices[_key(steps)]
         blocks = slices.blocks_at(at_ns)
@@ -132,12 +136,29 @@ class InterleavedSteps:
         place = [attempt.id for attempt, _ in steps].index(chosen.id)
         return InterleavedStep(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
 
+    def abreast(
+        self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
+    ) -> tuple[tuple[Side, ...], int]:
+        """The servers of an observation, and which of them is chosen."""
+        sides = [
+            Side(cell, self._names[cell.subject], series, _rate(series, at_ns), series.worked_s(at_ns), None, tuple(stalls))
+            for (attempt, _), (series, stalls) in zip(steps, found, strict=True)
+            for cell in (self._cells[attempt.cell],)
+        ]
+        return tuple(sides), [attempt.id for attempt, _ in steps].index(chosen.id) if steps else 0
+
     def _is_pair(self, one: Attempt, other: Attempt) -> bool:
         cells = [self._cells.get(each.cell) for each in (one, other)]
         return all(cells) and len({cell.repeat for cell in cells if cell is not None}) == 1
 
     def _place(self, attempt: Attempt) -> int:
         return self._places[self._cells[attempt.cell].subject]
+
+
+def _rate(series: StepSeries, at_ns: int) -> float | None:
+    primary = series.step.primary_metric
+    rates = series.rates.get(primary.role) if primary is not None else None
+    return rates.at(at_ns) if rates is not None else None
 
 
 def _key(steps: AttemptSteps) -> tuple[int, ...]:

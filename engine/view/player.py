@@ -27,6 +27,7 @@ from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
 from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
 from engine.view.moment import last_second, machine_over, role_means
+from engine.view.observed_server import Abreast, observed_server
 from engine.view.phase import booting, waiting
 from engine.view.progress import SETTLED_S, agreement
 from engine.view.progress import fraction as fraction_of
@@ -119,7 +120,7 @@ class Player:
             return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced)
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
-        if view.series is None or view.timed or view.interleaved is not None:
+        if view.series is None or view.timed or view.interleaved is not None or view.observed is not None:
             return None
         with legible(self.run):
             bases = self._bases.attempts(view.cell, self._attempts.values())
@@ -134,10 +135,10 @@ class Player:
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        if view.interleaved is None:
+        together = view.interleaved or view.abreast
+        if together is None:
             return
-        sides = view.interleaved.sides
-        cell = sides[(view.interleaved.chosen + 1) % len(sides)].cell
+        cell = together.sides[(together.chosen + 1) % len(together.sides)].cell
         self._wanted = cell.subject
         if self._played is not None:
             at_ns = self.position_ns
@@ -169,7 +170,8 @@ class Player:
         attempt, step, sides = self._under_way(attempts[-1])
         view = replace(blank, cell=self._cells.get(attempt.cell))
         if not running and attempt.state == "running":
-            view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
+            how = "" if self.manifest.observed else "; r in Launch resumes the run"
+            view = replace(view, state="died", doing=f"the engine has exited{how}")
         if step is None:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = waiting(self.reader, "starting the server", attempt, attempt.started_ns) if running else view.doing
@@ -203,7 +205,7 @@ class Player:
         going = [each for each in sides if each[0].state != "failed"]
         if going:
             wanted = [each for each in going if self._cells[each[0].cell].subject == self._wanted]
-            attempt, step = (wanted or going[1:] or going)[0]
+            attempt, step = (wanted or (going if self.manifest.observed else going[1:]) or going)[0]
         return attempt, step, sides
 
     def _ended(self) -> str:
@@ -350,10 +352,11 @@ class Player:
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
         over = step.totals if step.ended_ns is not None and at_ns >= step.ended_ns and view.speed is None else None
+        over = None if self.manifest.observed else over  # what it did last says more than a mean
         if over is not None:
             rate, samples = step.rate_per_s, machine_over(over, samples)
             roles = role_means(over, series.roles.values(), kind, step.further)
-        bases = self._bases.attempts(view.cell, self._attempts.values())
+        bases = [] if self.manifest.observed else self._bases.attempts(view.cell, self._attempts.values())
         timed = step.primary_metric is not None and step.primary_metric.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
@@ -363,6 +366,11 @@ class Player:
         before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
         share = series.active_share(newest_ns)
         fraction = fraction_of(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
+        found = [self._stalls(view, each, at_ns) for _, each in sides]
+        if self.manifest.observed:
+            together = self._interleaved.abreast(sides, found, attempt, at_ns)
+            abreast = Abreast(*together, at_ns) if sides else None
+            view = replace(view, observed=observed_server(step, samples), abreast=abreast)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
             view,
@@ -391,9 +399,7 @@ class Player:
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(events),
-            interleaved=self._interleaved.at(
-                sides, [self._stalls(view, each, at_ns) for _, each in sides], attempt, at_ns
-            ),
+            interleaved=self._interleaved.at(sides, found, attempt, at_ns),
         )
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:

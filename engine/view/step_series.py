@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import attrgetter, mul
 from statistics import median
 
+from engine.core.model import OBSERVED
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Count, EventRow, RoleRow, StepRow
 from engine.journal.totals import progress
@@ -79,7 +80,8 @@ class StepSeries:
         self.step = step
         self.roles: dict[int, RoleRow] = {}
         self.rates: dict[str, Series] = {}  # kind of role: rate per second over all connections
-        self.slowest: dict[str, Series] = {}  # kind of role: longest completed service time, in ms
+        # Kind of role: longest completed service time in ms; if a server is only watched, age of the oldest statement.
+        self.slowest: dict[str, Series] = {}
         self.events: list[EventRow] = []
         self.active: dict[str, Series] = {}  # `rates` over active time from 0 instead of the clock
         self.times = Series()  # for timed steps: ms of each transaction, held for its duration
@@ -198,7 +200,8 @@ class StepSeries:
         for count in tick:
             role = self.roles[count.role_id]
             counted[role.kind] = counted.get(role.kind, 0) + progress(role.name, count)
-            slowest_us[role.kind] = max(slowest_us.get(role.kind, 0), count.max_us)
+            longest_us = count.in_flight_ns // 1000 if self.step.kind == OBSERVED else count.max_us
+            slowest_us[role.kind] = max(slowest_us.get(role.kind, 0), longest_us)
         for kind, number in counted.items():
             done = self._done.setdefault(kind, Series())
             done.add(until, length, number + (done.value[-1] if done.value else 0))

@@ -36,6 +36,7 @@ from tui.widgets.wait_strip import legend, strip_of
 ROOMY = (110, 38)  # columns, rows from which there is a second chart and the waits
 TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short or crowded terminal; in a tall one
 SECOND_ROWS = (3, 5)
+MOST_WAITING = 4  # of the roles of a server that is only watched
 
 
 class Charts:
@@ -62,6 +63,8 @@ class Charts:
     LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
     LiveScreen.-interleaved #sides, LiveScreen.-interleaved #closing { display: block; }
     LiveScreen.-interleaved #rates, LiveScreen.-interleaved #times { display: none; }
+    LiveScreen.-abreast #sides { display: block; }
+    LiveScreen.-abreast #rates { display: none; }
     LiveScreen.-heat #heat { display: block; }
     LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
@@ -120,6 +123,10 @@ class Charts:
             lines = view.interleaved.slices.rates if kind == view.primary_role else _active(view.interleaved, kind)
             axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
+        elif view.abreast is not None:
+            points = [side.series.rates.get(kind) for side in view.abreast.sides]
+            axis_of = [shown] * len(points)
+            self.sides.show(_sides(points, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
             timed = kind == view.primary_role and bool(series.times.value)
@@ -131,6 +138,7 @@ class Charts:
         if view.interleaved is not None:
             self.closing.show(_closing(view, view.interleaved, shown, self.closing, self._glyphs))
         elif kind in series.slowest:
+            self.times.word = "max ms" if view.observed is None else "age ms"
             self.times.show(series.slowest[kind], shown, stalls, cross=cross)
         else:
             self.times.clear()
@@ -165,7 +173,7 @@ class Charts:
         self.second.show(points, shown, cross=pointer.cross)
         details.read_waits(view.series.roles, place_of(view))
         rows = self._waits.of(details.waits, shown, self.cells)
-        names = [role.name for role in view.roles if role.name in rows] or list(rows)
+        names = [name for name in waiting(view) if name in rows] or list(rows)
         special = _special(shown, self.cells, (), None, pointer.cross)
         strips = [
             ((f"{name:<{SCALE_CELLS - 1}} "[:SCALE_CELLS], "dim"), *strip_of(rows[name], special)) for name in names
@@ -202,6 +210,11 @@ class Charts:
             over = view.fraction == 1 and view.speed is None
             self._ghost = (key, Ghost(curve.past, Series() if over else curve.ahead(int(axis.at))))
         return self._ghost[1]
+
+
+def waiting(view: ViewState) -> list[str]:
+    """The roles whose waits are shown."""
+    return view.role_names[:MOST_WAITING] if view.observed is not None else view.role_names
 
 
 def fixed_rows(roles: int, *, interleaved: bool, tall: bool, roomy: bool, ample: bool) -> int:

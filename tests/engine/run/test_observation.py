@@ -1,0 +1,177 @@
+"""Real servers that are only watched: two versions side by side, their stalls, a restart, the record and its replay."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from engine.analysis.compare import compare
+from engine.core.clock import Clock
+from engine.core.model import Build, Config
+from engine.journal.reader import JournalReader
+from engine.journal.writer import create_run
+from engine.plan import observation as plan
+from engine.postgres.server import Server
+from engine.postgres.server_activity import ServerActivity
+from engine.report import follow
+from engine.report.document import report
+from engine.run.observation import Observation, Watched, unit_of
+from engine.view.player import Player
+from tests.support.benchcall import wait_for
+from tui.glyphs import SETS
+from tui.live import observed_server as observed_text
+from tui.live import text as live_text
+
+SETTINGS = (("shared_buffers", "32MB"), ("shared_preload_libraries", "pg_stat_statements"))
+
+
+@pytest.fixture(scope="module")
+def pair(build: Callable[[int], Build], new_folder: Callable[[], Path]) -> Iterator[list[Server]]:
+    """Servers of 12 and 17 that count statements, each with a role without rights."""
+    with ExitStack() as stack:
+        found = [
+            stack.enter_context(Server(build(major), Config("counted", SETTINGS, "built in"), new_folder()))
+            for major in (12, 17)
+        ]
+        for server in found:
+            with server.connect("postgres") as connection:
+                connection.execute("CREATE EXTENSION pg_stat_statements; CREATE ROLE stranger LOGIN")
+                connection.execute("CREATE TABLE stock AS SELECT 1 AS id, 0 AS n")
+        yield found
+
+
+def observation(out: Path, opened: ExitStack, dsns: dict[str, str], by: str = "application") -> tuple[Path, Observation]:
+    watched = [
+        Watched(found, opened.enter_context(ServerActivity(found.conninfo, by)))  # type: ignore[arg-type]
+        for found in plan.looked_up(dsns)
+    ]
+    manifest = plan.manifest([each.found for each in watched], by, None)  # type: ignore[arg-type]
+    run = out / manifest.run
+    create_run(run, manifest.record())
+    return run, opened.enter_context(Observation(run, manifest, watched))
+
+
+class Shop:
+    """A client that executes about five hundred statements a second, until it is closed."""
+
+    def __init__(self, dsn: str) -> None:
+        self._connection = psycopg.connect(dsn, application_name="shop", autocommit=True)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._connection.execute("UPDATE stock SET n = n + 1 WHERE id = 1")
+            time.sleep(0.002)
+
+    def __enter__(self) -> Shop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._connection.close()
+
+
+def test_two_versions_are_watched_abreast_and_the_record_replays_a_stall_with_its_cause(
+    pair: list[Server], tmp_path: Path
+) -> None:
+    dsns = {"old": pair[0].dsn("postgres"), "new": pair[1].dsn("postgres")}
+    with ExitStack() as opened:
+        run, watching = observation(tmp_path, opened, dsns)
+        opened.enter_context(Shop(dsns["new"]))
+        watching.watch(2.0)
+        with psycopg.connect(dsns["new"], application_name="report") as report:
+            report.execute("UPDATE stock SET n = 0")
+            watching.watch(4.0)
+            with Player(run) as player:
+                view = player.look()
+                assert view.observed is not None and view.abreast is not None and view.unit == "statements/s"
+                assert [side.name for side in view.abreast.sides] == ["old", "new"]
+                assert view.subject == "old" and view.observed.version.startswith("12.")
+                player.other_side(view)
+                view = player.look()
+                assert view.subject == "new" and view.observed is not None
+                shop = next(role for role in view.observed.roles if role.name == "shop")
+                assert (shop.connections, shop.active, shop.wait) == (1, 1, "Lock:transactionid")
+                (stall,) = view.stalled
+                assert stall.role == "shop"
+                assert "held by pid" in live_text.ages(view)[0][0] and "report, user" in live_text.ages(view)[0][0]
+                assert "! new STALL shop" in follow.line(view)
+            report.rollback()
+        watching.watch(2.5)
+        watching.end()
+        assert "shop" in json.loads(follow.once(run, as_json=True))["observed"][1]["roles"][0]["name"]
+    _check_record(run)
+
+
+def _check_record(run: Path) -> None:
+    with JournalReader(run) as reader:
+        attempts = reader.attempts()
+        assert [attempt.state for attempt in attempts] == ["finished", "finished"]
+        (step,) = reader.steps(attempts[1].id)
+        (stall,) = reader.events(step.id, kinds=("stall",))
+        assert 3 < stall.data["duration_s"] < 6 and stall.data["causes"][0]["name"] == "lock"
+        counts = reader.counts(step.id)
+        assert max(count.statements for count in counts) > 50 and counts[0].t_ns - step.started_ns < 1_500_000_000
+        waits = {wait for second in reader.wait_seconds(step.id) if second.role == "shop" for wait in second.data}
+        assert "Lock:transactionid" in waits
+    now_ns = time.monotonic_ns()
+    with Player(run, Clock(lambda: now_ns, time.time_ns), cell=attempts[1].cell) as player:
+        assert player.seek_stall(1) is not None
+        player.seek(stall.started_ns + 2_500_000_000)
+        view = player.look()
+        assert view.speed is not None and view.stalled and view.observed is not None
+        lines = observed_text.table(view.observed, 80, tall=False, stalled=["shop"], glyphs=SETS["ascii"])
+        assert any(line[0] == ("!", "stall") and "shop" in line[1][0] for line in lines)
+    comparison = compare([run])
+    assert comparison.ratios == () and "only watched" in comparison.answer[0].text
+    assert "held by pid" in report([run], "html")
+
+
+def test_a_role_without_rights_watches_and_a_restart_is_noticed(pair: list[Server], tmp_path: Path) -> None:
+    server = pair[1]
+    dsn = psycopg.conninfo.make_conninfo(server.dsn("postgres"), user="stranger")
+    with ExitStack() as opened:
+        run, watching = observation(tmp_path, opened, {"it": dsn}, by="user")
+        watching.watch(1.5)
+        server.restart()
+
+        def returned() -> bool:
+            watching.watch(0.3)
+            with JournalReader(run) as reader:
+                return any(event.ended_ns is not None for event in reader.events(kinds=("disconnected",)))
+
+        wait_for(returned, "the connection")
+        watching.watch(2.5)
+        with Player(run) as player:
+            view = player.look()
+            assert view.silent_s is None and view.rate_per_s is not None and view.observed is not None
+            assert any("no member of pg_monitor" in note for note in view.observed.notes)
+    with JournalReader(run) as reader:
+        (event,) = reader.events(kinds=("disconnected",))
+        assert "the connection was lost for" in event.data["text"]
+
+
+def test_rates_are_of_transactions_if_one_of_two_does_not_count_statements(
+    pair: list[Server], server: Callable[[int], Server], tmp_path: Path
+) -> None:
+    dsns = {"counts": pair[1].dsn("postgres"), "not": server(16).dsn("ib")}
+    with ExitStack() as opened:
+        run, watching = observation(tmp_path, opened, dsns, by="query")
+        watching.watch(2.0)
+        with JournalReader(run) as reader:
+            for attempt in reader.attempts():
+                (step,) = reader.steps(attempt.id)
+                assert step.plan["primary_metric"]["unit"] == "transactions/s" and reader.counts(step.id)
+    with ExitStack() as opened:
+        activity = opened.enter_context(ServerActivity(dsns["counts"], "query"))
+        assert unit_of([Watched(plan.looked_up({"counts": dsns["counts"]})[0], activity)]) == "statements/s"
