@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,6 +117,8 @@ def _show(
                 else:
                     observation.watch(LEFT_S)
         observation.end()
+        if screen.returncode:
+            sys.exit(screen.returncode)
     else:
         for line in (f"run {run}", *notes):
             terminal.say(line)

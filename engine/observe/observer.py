@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.core.text import visible
@@ -40,6 +40,16 @@ STATEMENTS, TRANSACTIONS = "statements/s", "transactions/s"
 NOTHING = Counted(0, 0, 0.0)
 
 Connect = Callable[[], ServerActivity]
+
+
+@dataclass(slots=True)
+class _Last:
+    """What was counted last, and when; by the server, and by the observer of its own questions."""
+
+    totals: tuple[int, Totals] | None = None
+    counts: tuple[int, StatementCounts] | None = None
+    wal: int | None = None
+    asked: int = 0
 
 
 class Observer:
@@ -74,7 +84,9 @@ class Observer:
         self._looks = self._all_looks = self._statements = self._rows = self._wal_bytes = 0
         self._cpu_ns = self._all_cpu_ns = 0
         self._seen = Seen(())
-        self._forget()
+        self._rates: dict[str, tuple[Counted, int]] = {}  # of roles, with the length of the interval
+        self._missing: tuple[int, int] | None = None  # the journal's event while there is no answer, and its start
+        self._last = _Last(asked=activity.asked)
 
     def begin(self, ordinal: int, name: str, plan: Mapping[str, Any]) -> None:
         """Open the step's record, and look for the first time."""
@@ -152,9 +164,9 @@ class Observer:
         journal, dt_ns, self._ticked_ns = self._journal, max(1, t_ns - self._ticked_ns), t_ns
         totals = activity.totals()
         self._record_events([*self._checkpoints.take(t_ns, totals), *self._vacuums.take(t_ns, self._seen)])
-        before, self._totals = self._totals, (t_ns, totals)
+        before, self._last.totals = self._last.totals, (t_ns, totals)
         transactions = self._record_totals(before, t_ns, totals) if before is not None else None
-        own, self._asked = activity.asked - self._asked, activity.asked
+        own, self._last.asked = activity.asked - self._last.asked, activity.asked
         statements = self._count(activity, t_ns)
         second = transactions if self._unit == TRANSACTIONS else statements
         if second is not None:
@@ -175,7 +187,7 @@ class Observer:
         if statements is None or (self._unit == TRANSACTIONS and not statements.due):
             return None
         now = activity.count()
-        before, self._counts = self._counts, (t_ns, now)
+        before, self._last.counts = self._last.counts, (t_ns, now)
         if before is None:
             return None
         length_ns = max(1, t_ns - before[0])
@@ -187,18 +199,16 @@ class Observer:
     def _begin_counting(self, activity: ServerActivity) -> None:
         t_ns = time.monotonic_ns()
         with suppress(MonitorError):  # the first tick says so
-            self._totals = (t_ns, activity.totals())
-            self._asked = activity.asked
-            self._counts = (t_ns, activity.count()) if activity.statements is not None else None
+            self._last.totals = (t_ns, activity.totals())
+            self._last.asked = activity.asked
+            self._last.counts = (t_ns, activity.count()) if activity.statements is not None else None
 
     # -- the record
 
     def _record_second(self, t_ns: int, dt_ns: int, statements: int, rows: int) -> None:
         total = self._seen.total
         most = _states(total)["wait"] or None
-        second = RoleSecond(
-            self._role, t_ns, dt_ns, statements, rows, total.oldest_ns, 0, NO_SERVICE, wait_event=most
-        )
+        second = RoleSecond(self._role, t_ns, dt_ns, statements, rows, total.oldest_ns, 0, NO_SERVICE, wait_event=most)
         self._journal.add_role_seconds([second])
         self._statements += statements
         self._rows += rows
@@ -231,7 +241,9 @@ class Observer:
         return {"text": self._texts[name]} if self._texts.get(name) else {}
 
     def _read_texts(self, activity: ServerActivity, t_ns: int) -> None:
-        ids = [role.name for role in self._seen.roles if role.name.lstrip("-").isdigit() and role.name not in self._texts]
+        ids = [
+            role.name for role in self._seen.roles if role.name.lstrip("-").isdigit() and role.name not in self._texts
+        ]
         if activity.by == "query" and activity.statements is not None and ids and t_ns >= self._texts_due_ns:
             self._texts_due_ns = t_ns + TEXTS_NS
             found = activity.texts(ids)
@@ -247,10 +259,10 @@ class Observer:
         return Counted(more["commits"] + more["rollbacks"], rows, 0.0), length_ns
 
     def _record_wal(self, t_ns: int, dt_ns: int) -> None:
-        before, self._wal = self._wal, self._seen.wal_bytes
-        if before is not None and self._wal is not None and self._wal >= before:
-            self._wal_bytes += self._wal - before
-            self._journal.add_sample(self.step, t_ns, dt_ns, "wal", {"bytes": self._wal - before})
+        before, self._last.wal = self._last.wal, self._seen.wal_bytes
+        if before is not None and self._last.wal is not None and self._last.wal >= before:
+            self._wal_bytes += self._last.wal - before
+            self._journal.add_sample(self.step, t_ns, dt_ns, "wal", {"bytes": self._last.wal - before})
 
     def _record_events(self, events: Iterable[LogEvent]) -> None:
         for event in events:
@@ -374,12 +386,9 @@ class Observer:
 
     def _forget(self) -> None:
         """Drop what later counts would be compared with."""
-        self._missing: tuple[int, int] | None = None
-        self._totals: tuple[int, Totals] | None = None
-        self._counts: tuple[int, StatementCounts] | None = None
-        self._rates: dict[str, tuple[Counted, int]] = {}
-        self._wal: int | None = None
-        self._asked = self._activity.asked if self._activity is not None else 0
+        self._missing = None
+        self._rates = {}
+        self._last = _Last(asked=self._activity.asked if self._activity is not None else 0)
 
 
 def _states(role: RoleActivity) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Nobody knows here what its clients want, so that little is called a stall:
 
 - connections of a **role** wait for a lock, one of them for `LONG_NS` at least;
-- the **server** executes less than it did (see `engine.observe.stalls`), and a statement that began before is in flight:
+- the **server** executes less than it did (see `engine.observe.stalls`), and a statement in flight began before:
   if none is, its clients want less, and the level begins anew.
 """
 

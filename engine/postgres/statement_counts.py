@@ -105,7 +105,9 @@ class Statements:
         """Raises MonitorError if there is no answer in time."""
         rows = self._monitor.ask_prepared(STATEMENT, patience_s=PATIENCE_S)
         self._read_s = time.monotonic()
-        counts = [(key, Counted(int(calls or 0), int(counted or 0), float(ms or 0))) for key, calls, counted, ms in rows]
+        counts = [
+            (key, Counted(int(calls or 0), int(counted or 0), float(ms or 0))) for key, calls, counted, ms in rows
+        ]
         return StatementCounts(counts[0][1], {key: counted for key, counted in counts[1:] if key is not None})
 
     def texts(self, ids: Iterable[str]) -> dict[str, str]:

@@ -31,17 +31,17 @@ def once(run: Path, *, as_json: bool) -> Visible:
         view = player.look()
         if not as_json:
             return visible(line(view))
-        abreast = [view]
-        for _ in view.abreast.sides[1:] if view.abreast is not None else ():
-            player.other_side(abreast[-1])
-            abreast.append(player.look())
-        return visible_json(record(view, player.notices(), abreast[1:]), allow_nan=True)
+        every = [view]
+        for _ in view.pair.sides[1:] if view.pair is not None else ():
+            player.other_side(every[-1])
+            every.append(player.look())
+        return visible_json(record(view, player.notices(), every[1:]), allow_nan=True)
 
 
-def record(view: ViewState, notices: Sequence[EventRow], abreast: Sequence[ViewState] = ()) -> dict[str, Any]:
+def record(view: ViewState, notices: Sequence[EventRow], others: Sequence[ViewState] = ()) -> dict[str, Any]:
     """The state as JSON; what is unknown is null, 0 or empty. `fraction` is null where work is not counted.
 
-    `abreast` are the states of other servers that are watched at the same time.
+    `others` are the states of further servers that are watched at the same time.
     """
     shown = view.state == "running" and view.cell is not None
     in_step = shown and view.step is not None and not view.doing
@@ -76,7 +76,7 @@ def record(view: ViewState, notices: Sequence[EventRow], abreast: Sequence[ViewS
         ],
         "stalls": [asdict(stall) for stall in (view.stalls if in_step else ())],
         "probes": [asdict(notice) for notice in (notices if shown else ())],
-        "observed": [_observed(each) for each in (view, *abreast) if each.observed is not None],
+        "observed": [_observed(each) for each in (view, *others) if each.observed is not None],
         "decisions": [event_words(each, view.at_ns) for each in view.decisions],
         "allocation": asdict(view.allocation) if view.allocation is not None else None,
         "failures": [{"id": each.id, "cell": each.cell, "reason": each.reason or ""} for each in view.failures],
@@ -147,14 +147,16 @@ def line(view: ViewState) -> str:
 
 def _observed_parts(view: ViewState, server: ObservedServer) -> list[str]:
     parts = [span(view.length_s)]
-    sides = [(side.name, side.rate_per_s) for side in view.abreast.sides] if view.abreast is not None else []
+    sides = [(side.name, side.rate_per_s) for side in view.pair.sides] if view.pair is not None else []
     parts += [
-        f"{name} {rate:,.0f} {view.unit}" for name, rate in sides or [(view.subject, view.rate_per_s)] if rate is not None
+        f"{name} {rate:,.0f} {view.unit}"
+        for name, rate in sides or [(view.subject, view.rate_per_s)]
+        if rate is not None
     ]
     words = ", ".join(observed_server.connection_words(server.total))
     parts.append(f"{view.subject}: {words}" if sides else words)
     parts += _stalls_now("", view.incidents_now, view.at_ns) if not sides else []
-    for side, found in view.abreast.incidents_now() if view.abreast is not None else ():
+    for side, found in view.pair.incidents_now() if view.pair is not None else ():
         parts += _stalls_now(f"{side.name} ", [found], view.at_ns)
     if view.silent_s is not None:
         parts.append(f"? no figures for {span(view.silent_s)}")
@@ -211,7 +213,7 @@ class _News:
         found = []
         step = view.step.name if view.step is not None else ""
         sides = view.interleaved.sides if view.interleaved is not None else ()
-        sides = view.abreast.sides if view.abreast is not None else sides
+        sides = view.pair.sides if view.pair is not None else sides
         known = [(f"{side.name} ", incidents_of(side.stalls)) for side in sides] or [("", view.incidents)]
         for name, incidents in known:
             over = [each for each in incidents if all(stall.ended_ns is not None for stall in each)]

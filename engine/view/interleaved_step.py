@@ -136,12 +136,20 @@ class InterleavedSteps:
         place = [attempt.id for attempt, _ in steps].index(chosen.id)
         return InterleavedStep(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
 
-    def abreast(
+    def pair(
         self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
     ) -> tuple[tuple[Side, ...], int]:
         """The servers of an observation, and which of them is chosen."""
         sides = [
-            Side(cell, self._names[cell.subject], series, _rate(series, at_ns), series.worked_s(at_ns), None, tuple(stalls))
+            Side(
+                cell,
+                self._names[cell.subject],
+                series,
+                _rate(series, at_ns),
+                series.worked_s(at_ns),
+                None,
+                tuple(stalls),
+            )
             for (attempt, _), (series, stalls) in zip(steps, found, strict=True)
             for cell in (self._cells[attempt.cell],)
         ]

@@ -54,7 +54,7 @@ class ObservedServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Abreast:
+class ObservedPair:
     """Servers that are watched at the same time, and the `chosen` one, whose details are shown."""
 
     sides: tuple[Side, ...]

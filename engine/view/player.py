@@ -27,7 +27,7 @@ from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
 from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
 from engine.view.moment import last_second, machine_over, role_means
-from engine.view.observed_server import Abreast, observed_server
+from engine.view.observed_server import ObservedPair, observed_server
 from engine.view.phase import booting, waiting
 from engine.view.progress import SETTLED_S, agreement
 from engine.view.progress import fraction as fraction_of
@@ -135,7 +135,7 @@ class Player:
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        together = view.interleaved or view.abreast
+        together = view.interleaved or view.pair
         if together is None:
             return
         cell = together.sides[(together.chosen + 1) % len(together.sides)].cell
@@ -368,9 +368,9 @@ class Player:
         fraction = fraction_of(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
         found = [self._stalls(view, each, at_ns) for _, each in sides]
         if self.manifest.observed:
-            together = self._interleaved.abreast(sides, found, attempt, at_ns)
-            abreast = Abreast(*together, at_ns) if sides else None
-            view = replace(view, observed=observed_server(step, samples), abreast=abreast)
+            together = self._interleaved.pair(sides, found, attempt, at_ns)
+            pair = ObservedPair(*together, at_ns) if sides else None
+            view = replace(view, observed=observed_server(step, samples), pair=pair)
         goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
         return replace(
             view,

@@ -15,7 +15,7 @@ from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSeco
 from engine.journal.totals import progress, role_place
 from engine.view.events import incidents_of, lasts
 from engine.view.interleaved_step import InterleavedStep
-from engine.view.observed_server import Abreast, ObservedServer
+from engine.view.observed_server import ObservedPair, ObservedServer
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
 
@@ -109,7 +109,7 @@ class ViewState:
     events: tuple[EventRow, ...] = ()
     interleaved: InterleavedStep | None = None  # of a sliced step; all else here is of the chosen side
     observed: ObservedServer | None = None  # a server that is only watched
-    abreast: Abreast | None = None  # two of them; all else here is of the chosen one
+    pair: ObservedPair | None = None  # two of them; all else here is of the chosen one
     external: bool = False  # an external server: only its own statistics are known
     stopping: bool = False  # a stop was requested
     speed: int | None = None  # of a replay; None if live

@@ -63,8 +63,8 @@ class Charts:
     LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
     LiveScreen.-interleaved #sides, LiveScreen.-interleaved #closing { display: block; }
     LiveScreen.-interleaved #rates, LiveScreen.-interleaved #times { display: none; }
-    LiveScreen.-abreast #sides { display: block; }
-    LiveScreen.-abreast #rates { display: none; }
+    LiveScreen.-pair #sides { display: block; }
+    LiveScreen.-pair #rates { display: none; }
     LiveScreen.-heat #heat { display: block; }
     LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
@@ -123,10 +123,10 @@ class Charts:
             lines = view.interleaved.slices.rates if kind == view.primary_role else _active(view.interleaved, kind)
             axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
-        elif view.abreast is not None:
-            points = [side.series.rates.get(kind) for side in view.abreast.sides]
-            axis_of = [shown] * len(points)
-            self.sides.show(_sides(points, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
+        elif view.pair is not None:
+            of_sides = [side.series.rates.get(kind) for side in view.pair.sides]
+            axis_of = [shown] * len(of_sides)
+            self.sides.show(_sides(of_sides, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
             timed = kind == view.primary_role and bool(series.times.value)

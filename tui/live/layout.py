@@ -21,7 +21,7 @@ ROOMY_ONLY = ("live.figure",)
 class Layout:
     """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates.
 
-    Servers that are only watched may be `abreast`.
+    Two servers that are only watched are a `pair`.
     """
 
     columns: int
@@ -29,7 +29,7 @@ class Layout:
     interleaved: bool
     log: bool
     heat: bool
-    abreast: bool = False
+    pair: bool = False
 
     @property
     def wide(self) -> bool:
@@ -61,7 +61,7 @@ class Layout:
         """The classes of the screen. The framework sets some of them too, but only after the first layout."""
         return {
             "-interleaved": self.interleaved,
-            "-abreast": self.abreast,
+            "-pair": self.pair,
             "-roomy": self.roomy,
             "-ample": self.ample,
             "-wide": self.wide,
@@ -70,7 +70,10 @@ class Layout:
 
     def hidden_keys(self, *, replay: bool) -> list[str]:
         """Ids of the bindings that the row of keys leaves out."""
-        hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if self.interleaved or self.abreast else INTERLEAVED_ONLY)}
+        hidden = {
+            *(LIVE_ONLY if replay else REPLAY_ONLY),
+            *(() if self.interleaved or self.pair else INTERLEAVED_ONLY),
+        }
         hidden |= set() if self.roomy else set(ROOMY_ONLY)
         hidden |= set(LESS_WIDE) if self.columns < SIDE_COLUMNS[0][0] else set()
         if not self.wide:

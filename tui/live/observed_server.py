@@ -13,6 +13,7 @@ ROLE_CELLS, LEAST_WAIT = 18, 12
 # Columns after the role and before the wait; rates by role are not known by application.
 COLUMNS = (("conns", 6), ("active", 7), ("in trans", 9), ("calls/s", 8), ("ms/call", 8), ("age s", 7))
 BY_ROLE = ("calls/s", "ms/call")
+ROWS = (("+", "inserted"), ("~", "updated"), ("-", "deleted"))
 
 
 def title(view: ViewState, server: ObservedServer) -> str:
@@ -39,12 +40,11 @@ def table(server: ObservedServer, columns: int, *, tall: bool, stalled: Sequence
     for role in shown:
         values = _values(role)
         text = cut(role.title, name_cells - 1, glyphs).ljust(name_cells)
-        text += "".join(f"{values[name]:>{room}}" for name, room in heads) + f" {role.wait[:wait_cells]}"
+        wait = role.wait.partition(":")[2][:wait_cells]
+        text += "".join(f"{values[name]:>{room}}" for name, room in heads) + f" {wait}"
         lines.append(line(("!", "stall"), (text, "stall")) if role.name in stalled else line(" " + text))
     notes = [f"not visible: {note}" if "not visible" not in note else note for note in server.notes]
-    for note in notes if tall else notes[:1]:
-        lines.append(line((f" {cut(note, columns - 2, glyphs)}", "dim")))
-    return lines
+    return lines + [line((f" {cut(note, columns - 2, glyphs)}", "dim")) for note in (notes if tall else notes[:1])]
 
 
 def _values(role: ObservedRole) -> dict[str, str]:
@@ -61,13 +61,12 @@ def _values(role: ObservedRole) -> dict[str, str]:
 
 def states(server: ObservedServer, checkpoints: Sequence[Span]) -> Line:
     """Checkpoints and vacuums as far as they are to be seen, and what the server does each second."""
-    spans = list(checkpoints)
-    for vacuum in server.vacuums[:2]:
-        spans.append((f" vacuum {vacuum} ", "strong"))
+    spans: list[Span] = [*checkpoints, *((f" vacuum {vacuum} ", "strong") for vacuum in server.vacuums[:2])]
     rates = server.rates
     if "commits" in rates:
-        rows = " ".join(f"{sign}{short(rates[name])}" for sign, name in (("+", "inserted"), ("~", "updated"), ("-", "deleted")))
-        spans.append((f" tx/s {short(rates['commits'])}, {short(rates['rollbacks'])} rolled back  rows/s {rows}", ""))
+        rows = " ".join(f"{sign}{short(rates[name])}" for sign, name in ROWS)
+        undone = f" ({short(rates['rollbacks'])} rolled back)" if rates["rollbacks"] else ""
+        spans.append((f" tx/s {short(rates['commits'] + rates['rollbacks'])}{undone}  rows/s {rows}", ""))
     if server.hit_share is not None:
         spans.append((f"  hit {100 * server.hit_share:.1f}%", ""))
     if "wal_bytes" in rates:
@@ -78,13 +77,13 @@ def states(server: ObservedServer, checkpoints: Sequence[Span]) -> Line:
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:
     """Sign, name and rate of the servers, `>` at the one whose connections are shown."""
     del kind
-    assert view.abreast is not None
-    longest = max(len(side.name) for side in view.abreast.sides)
+    assert view.pair is not None
+    longest = max(len(side.name) for side in view.pair.sides)
     shown: Line = ()
     for cells in range(longest, 0, -1):
         spans: list[Span] = [(f" {view.unit}", "dim")]
-        for place, side in enumerate(view.abreast.sides):
-            chosen = place == view.abreast.chosen
+        for place, side in enumerate(view.pair.sides):
+            chosen = place == view.pair.chosen
             spans += [
                 ("  >" if chosen else "  ", "chosen"),
                 (f"{glyphs.sides[place]} {cut(side.name, cells, glyphs)} ", SIDES[place]),

@@ -172,7 +172,7 @@ class Painter:
             return readout(view, kind, pointer, self.charts.cells, self.charts.ghost, waits)
         window = pointer.words(view) if view.step is not None else ""
         write = live_text.rates if view.interleaved is None else live_text.legend
-        write = observed.legend if view.abreast is not None else write
+        write = observed.legend if view.pair is not None else write
         return write(view, kind, window, glyphs=self._glyphs, columns=columns)
 
 

@@ -141,11 +141,11 @@ class LiveScreen(BenchScreen):
         self.hint("finished: 3 compares" if view.state == "finished" and view.observed is None else "")
         self._cost.measure()
         self._trouble = ""
-        self._draw(self._lay_out(interleaved=view.interleaved is not None, abreast=view.abreast is not None))
+        self._draw(self._lay_out(interleaved=view.interleaved is not None, pair=view.pair is not None))
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
-        layout = self._lay_out(interleaved=self.has_class("-interleaved"), abreast=self.has_class("-abreast"))
+        layout = self._lay_out(interleaved=self.has_class("-interleaved"), pair=self.has_class("-pair"))
         if self._trouble:
             self._show_error(self._trouble)
         elif self.view is not None:
@@ -164,10 +164,10 @@ class LiveScreen(BenchScreen):
         self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
         self.refresh_small()
 
-    def _lay_out(self, *, interleaved: bool, abreast: bool = False) -> Layout:
+    def _lay_out(self, *, interleaved: bool, pair: bool = False) -> Layout:
         """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
         log, heat = self.has_class("-log"), self.has_class("-heat")
-        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, abreast=abreast)
+        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, pair=pair)
         for name, holds in layout.classes.items():
             self.set_class(holds, name)
         self.painter.lay_out(layout)
@@ -304,7 +304,7 @@ class LiveScreen(BenchScreen):
     def action_side(self) -> None:
         """Show the roles, stalls and events of the next interleaved build."""
         player, view = self.player, self.view
-        if player is None or view is None or (view.interleaved or view.abreast) is None:
+        if player is None or view is None or (view.interleaved or view.pair) is None:
             self.notify_line("no build is interleaved with this one now")
             return
         self._try(lambda: player.other_side(view))

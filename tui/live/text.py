@@ -16,7 +16,17 @@ from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
 TREND = 0.005  # smaller changes of a ratio are shown as steady
-WARNINGS = ("disconnected", "drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
+WARNINGS = (
+    "disconnected",
+    "drift",
+    "gap",
+    "probe_gap",
+    "server_error",
+    "lock_wait",
+    "clock_step",
+    "suspended",
+    "server_stopped",
+)
 # The role table: headings and their widths, 80 together. Service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq%", 6), ("wait", 13),
@@ -264,7 +274,7 @@ def ages(view: ViewState) -> Line:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
     if now := view.incidents_now:
         return line((f" ! {incident_words(now[0], view.at_ns)}", "stall"))
-    together = view.interleaved or view.abreast
+    together = view.interleaved or view.pair
     if together is not None and (others := together.incidents_now()):
         side, incident = others[0]
         return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))

@@ -1,4 +1,4 @@
-"""The command `bench top`: refusals are one line before anything is written; what it prints; no password on the disk."""
+"""The command `bench top`: refusals in a line before anything is written; what it prints; no password on the disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from engine.postgres.server import SUPERUSER, Server
 from tests.engine.postgres.test_external_server import _one_row, odd_server
@@ -65,13 +64,13 @@ def test_a_wrong_password_is_refused_and_a_right_one_is_not_written(
     hba.write_text("local all keeper scram-sha-256\n" + before)
     with running.connect("ib") as connection:
         connection.execute("SET password_encryption = 'scram-sha-256'")
-        connection.execute(f"CREATE ROLE keeper LOGIN PASSWORD '{PASSWORD}'")  # type: ignore[arg-type]
+        connection.execute(f"CREATE ROLE keeper LOGIN PASSWORD '{PASSWORD}'")
         connection.execute("SELECT pg_reload_conf()")
         try:
             given = {"host": str(running.socket_dir), "user": "keeper", "dbname": "ib"}
-            wrong = psycopg.conninfo.make_conninfo(**given, password="wrong")  # type: ignore[arg-type]
+            wrong = psycopg.conninfo.make_conninfo(**given, password="wrong")
             assert "local: " in (line := refused(bench, wrong)) and "password authentication failed" in line
-            right = psycopg.conninfo.make_conninfo(**given, password=PASSWORD)  # type: ignore[arg-type]
+            right = psycopg.conninfo.make_conninfo(**given, password=PASSWORD)
             done = bench("top", right, "--json", "--seconds", "1")
             assert done.returncode == 0, done.stderr
         finally:

@@ -20,6 +20,7 @@ from engine.journal.writer import create_run
 from engine.plan import observation as plan
 from engine.postgres.server import Server
 from engine.postgres.server_activity import ServerActivity
+from engine.postgres.statement_counts import By
 from engine.report import follow
 from engine.report.document import report
 from engine.run.observation import Observation, Watched, unit_of
@@ -47,12 +48,11 @@ def pair(build: Callable[[int], Build], new_folder: Callable[[], Path]) -> Itera
         yield found
 
 
-def observation(out: Path, opened: ExitStack, dsns: dict[str, str], by: str = "application") -> tuple[Path, Observation]:
+def observation(out: Path, opened: ExitStack, dsns: dict[str, str], by: By = "application") -> tuple[Path, Observation]:
     watched = [
-        Watched(found, opened.enter_context(ServerActivity(found.conninfo, by)))  # type: ignore[arg-type]
-        for found in plan.looked_up(dsns)
+        Watched(found, opened.enter_context(ServerActivity(found.conninfo, by))) for found in plan.looked_up(dsns)
     ]
-    manifest = plan.manifest([each.found for each in watched], by, None)  # type: ignore[arg-type]
+    manifest = plan.manifest([each.found for each in watched], by, None)
     run = out / manifest.run
     create_run(run, manifest.record())
     return run, opened.enter_context(Observation(run, manifest, watched))
@@ -94,8 +94,8 @@ def test_two_versions_are_watched_abreast_and_the_record_replays_a_stall_with_it
             watching.watch(4.0)
             with Player(run) as player:
                 view = player.look()
-                assert view.observed is not None and view.abreast is not None and view.unit == "statements/s"
-                assert [side.name for side in view.abreast.sides] == ["old", "new"]
+                assert view.observed is not None and view.pair is not None and view.unit == "statements/s"
+                assert [side.name for side in view.pair.sides] == ["old", "new"]
                 assert view.subject == "old" and view.observed.version.startswith("12.")
                 player.other_side(view)
                 view = player.look()
