@@ -80,6 +80,10 @@ def parsed(text: str) -> Label:
         return Label(text.partition("=")[0], "server", text.partition("=")[2], named=True)
     check_named(text)
     name, rest = _halves(text)
+    if "\0" in text:
+        raise UserError(f"'{text}': no name or path holds a null character")
+    if not rest:
+        raise UserError(f"'{text}' names no build: NAME=LABEL, NAME=PATH or NAME=git:PATH@REVISION")
     rest, variants = _variants(rest)
     if rest.startswith("git:"):
         path, at, revision = _repository(rest.removeprefix("git:"))
@@ -97,7 +101,8 @@ def parsed(text: str) -> Label:
     if not all(added):
         raise UserError(f"{text}: a patch is named as LABEL+FILE, an extension as LABEL+NAME or LABEL+NAME=PATH")
     if ":" in base:
-        raise unknown_variant(base.partition(":")[2].partition(":")[0])
+        words = base.split(":")[1:]
+        raise unknown_variant(next(word for word in words if not _SUFFIX.fullmatch(f":{word}")))
     label = Label(
         "",
         "label",

@@ -107,11 +107,18 @@ def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
     check_name(label.name)
     for word in label.variants:
         variant(word)
+    _refuse_repeated(label)
     origin = _origin(label, text, entries)
     if MESON in label.variants and origin is not None and age(origin.version)[0] < FIRST_WITH_MESON:
         raise UserError(f"{text}: PostgreSQL {age(origin.version)[0]} cannot be built by Meson: 16 and later can")
     _check_extensions(label, origin)
     return replace(label, origin=origin)
+
+
+def _refuse_repeated(label: Label) -> None:
+    kinds = ["layout" if LAYOUT.fullmatch(word) else word for word in label.variants]
+    if twice := next((word for at, word in enumerate(label.variants) if kinds[at] in kinds[:at]), None):
+        raise UserError(f"build '{label.name}': :{twice} is a second variant of one kind; leave one out")
 
 
 def _check_extensions(label: Label, origin: CatalogEntry | Source | Build | None) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
+from engine.core.text import user_path
 from engine.host import block_device, subprocesses
 from engine.host.account import unprivileged
 from engine.host.environment import Machine
@@ -129,6 +130,8 @@ def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, s
             raise UserError(f"{option} {text}: must be NAME=VALUE, such as work_mem=64MB")
         if name in RESERVED:
             raise UserError(f"{option} {text}: pgbed sets {name} itself for every server; leave it out")
+        if not _is_text(value):
+            raise UserError(f"{option} {text}: the value is not UTF-8 text")
         pairs.append((name, value.strip()))
     return tuple(pairs)
 
@@ -206,7 +209,7 @@ def _resolve_one(spec: str) -> ConfigSpec:
     built_in = _built_in()
     if spec in built_in:
         return built_in[spec]
-    path = Path(spec)
+    path = user_path(spec)
     if not is_file(spec, Path()):
         raise unknown("config", spec, built_in)
     text = read_text(path, "config file")
@@ -228,7 +231,7 @@ def _from_record(
         raise UserError(f"{where}: unknown key '{key}' in config '{name}'; settings belong under [settings]")
     base = record.get("extends")
     if base is not None and not (isinstance(base, str) and base in known):
-        raise unknown("config", str(base), known)
+        raise UserError(f"{where}: extends: {unknown('config', str(base), known)}")
     settings = list(known[base].settings) if base is not None else []
     inherited = known[base].device if base is not None else ()
     sections: list[tuple[dict[str, int], Any]] = [({}, record.get("settings", {}))]
@@ -265,9 +268,14 @@ def _flat(table: Any, where: str, config: str) -> list[tuple[str, Any]]:
 def _text(value: Any, name: str, where: str) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, (str, int, float)):
+    if isinstance(value, (str, int, float)) and _is_text(str(value)):
         return str(value)
     raise UserError(f"{where}: the value of '{name}' must be text, a number, true or false")
+
+
+def _is_text(value: str) -> bool:
+    """Whether a file for the server can hold it: no byte of the command line that is no text, and no null character."""
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _parse_conf(text: str, path: Path) -> tuple[Setting, ...]:

@@ -157,6 +157,8 @@ def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree
         ("new=git:{0}-shallow@v1~1", "has no revision 'v1~1'; it is a shallow clone: git fetch --unshallow"),
         ("13.16+{0}/nowhere.patch", "there is no patch file"),
         ("17.0-prebuilt:O3", "17.0-prebuilt is prebuilt; only builds that are compiled here can be changed"),
+        ("13.16:O2:O3:O2", "build '13.16-O2-O3-O2': :O2 is a second variant of one kind; leave one out"),
+        ("13.16:layout1:layout2", ":layout2 is a second variant of one kind; leave one out"),
         ("13.16:meson", "PostgreSQL 13 cannot be built by Meson: 16 and later can"),
         ("16.3={0}", "'16.3' is the label of another build: give .* another name"),
     ],

@@ -229,6 +229,7 @@ def test_each_value_of_a_setting_makes_a_config_named_by_it(build: Builds) -> No
 @pytest.mark.parametrize("text, said", [
     ("jit", "must be NAME=VALUE,"), ("jit=on", "must be NAME=VALUE,"), ("jit=on,", "must be NAME=VALUE,"),
     ("jit=on,on", "on is given twice"), ("port=1,2", "--set-each port=1: pgbed sets port itself"), ("=1,2", "must be"),
+    ("jit=\udc80,on", "the value is not UTF-8 text"),
 ])  # fmt: skip
 def test_bad_values_of_a_setting_are_refused(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
@@ -239,9 +240,10 @@ def test_bad_values_of_a_setting_are_refused(text: str, said: str) -> None:
     ("[until.x]\nwork_mem = 1\n", r"\[until\.x\] .* must name a major version"),
     ("until = 3\n", r"must hold tables such as \[until\.13\]"),
     ("work_mem = '4MB'\n", r"unknown key 'work_mem'.*\[settings\]"),
-    ("extends = 'cx99'\n", "unknown config 'cx99'"),
+    ("extends = 'cx99'\n", "mine.toml: extends: unknown config 'cx99'"),
     ("[settings\n", r"mine\.toml:1: "),
     ("[settings]\nwork_mem = [1]\n", "must be text, a number, true or false"),
+    ('[settings]\nwork_mem = "1\\u0000"\n', "must be text, a number, true or false"),
     ("[settings]\n'a b' = 1\n", "'a b' is not a valid name of a setting"),
     ("[from.x]\nwork_mem = 1\n", "must name a major version"),
     ("settings = 3\n", "must be a table"),
