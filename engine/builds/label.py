@@ -101,8 +101,7 @@ def parsed(text: str) -> Label:
     if not all(added):
         raise UserError(f"{text}: a patch is named as LABEL+FILE, an extension as LABEL+NAME or LABEL+NAME=PATH")
     if ":" in base:
-        words = base.split(":")[1:]
-        raise unknown_variant(next(word for word in words if not _SUFFIX.fullmatch(f":{word}")))
+        raise unknown_variant(next(word for word in base.split(":")[1:] if not _SUFFIX.fullmatch(f":{word}")))
     label = Label(
         "",
         "label",
