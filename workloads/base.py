@@ -78,7 +78,9 @@ class Step:
     of its rate, `expected_s` a rough length.
     `sliced` steps may be interleaved: their roles obey the gate (`workloads.client_gate`). By "time" if their length
     is fixed: they then end at the page's END_NS, once that is set. By "work" if their work is fixed, the same
-    for each client: the primary roles then obey the quota as well, and make one statement per round. Clients that are
+    for each client: the primary roles then obey the quota as well, and make one statement per round. "whole" if their
+    statements last longer than slices: these are cut anywhere, clients measure active time (`process.active`) and
+    report `times_s`. With `cut`, so are the statements of a step by time that turn out to last longer. Clients that are
     not `gated` ignore the gate: they and their server processes are stopped between slices, and their launcher reports
     the work of each slice later (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
     other repeat, so that drift within cells cancels out. A client process that serves several roles has `threads`.
@@ -99,7 +101,8 @@ class Step:
     rows_indexed: int = 0
     rate_per_s: float = 0.0
     expected_s: float = 0.0
-    sliced: Literal["", "time", "work"] = ""
+    sliced: Literal["", "time", "work", "whole"] = ""
+    cut: bool = False
     interchangeable: bool = False
     ages: Ages = "page"
     threads: int = 1
@@ -232,7 +235,7 @@ class Launch:
     (`Page.add_time`), and these are shown.
     `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do
     nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
-    `times_s` are the times of each run.
+    `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.
     `work` are named amounts, which must be equal in compared cells.
     `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.plan_tree`, …), `results` what these
     returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner` are

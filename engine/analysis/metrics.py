@@ -147,9 +147,9 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
     database are not a result of such steps.
     """
     found = time_s(kind, totals)
-    if found is None:
-        return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s")) | {"times_s": ()}
     timing = converted(totals.report.get("timing") or {}, Timing, "a step's totals: report: timing")
+    if found is None:
+        return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s")) | {"times_s": timing.times_s}
     used_us = None if timing.user_s is None else 1e6 * (timing.user_s + (timing.system_s or 0.0))
     figures: dict[str, Any] = {
         "time_s": found,

@@ -14,14 +14,14 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from engine.analysis import slice_estimates
+from engine.analysis import repetitions, slice_estimates
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.comparability import steady
 from engine.analysis.slice_estimates import SelfCheck, Slices, Typical
 from engine.analysis.statistics import ALPHA
 from engine.core.model import Subject
 from engine.journal.rows import SliceRow
-from engine.results.comparison import CPU, RATE
+from engine.results.comparison import CPU, PRIMARY_METRICS, RATE
 from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
@@ -47,6 +47,10 @@ def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
     """The log ratio of each interleaved pair; empty if no pair was, or one did nothing in its slices."""
     found = []
     for pair in alike(pairs, step)[0]:
+        times = [repetitions.times_s(cell.steps[step]) for cell in pair]
+        if metric in PRIMARY_METRICS and all(times):
+            found.append(repetitions.log_ratio(*(times if metric == RATE else times[::-1])))
+            continue
         sides = _sides(pair, step, metric)
         if sides is None:
             return []
@@ -88,7 +92,8 @@ def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
     """The pairs that may be pooled, and the others: those without slices, if others were interleaved."""
     by_slices: dict[bool, list[Pair]] = {True: [], False: []}
     for pair in pairs:
-        by_slices[bool(whole_blocks(pair, step))].append(pair)
+        timed = all(repetitions.times_s(cell.steps[step]) for cell in pair)
+        by_slices[timed or bool(whole_blocks(pair, step))].append(pair)
     return (by_slices[True], by_slices[False]) if by_slices[True] else (by_slices[False], [])
 
 

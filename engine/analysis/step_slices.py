@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 
-from engine.analysis import slice_verdicts
+from engine.analysis import repetitions, slice_verdicts, statistics
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.comparability import pair_drift
 from engine.analysis.compare import compared_cells
@@ -18,7 +18,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
-from engine.results.comparison import RATE
+from engine.results.comparison import RATE, TIME
 from engine.results.slice_ratio import ratio_of
 from engine.results.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
 from workloads.base import COUNTED_IN_ROWS
@@ -72,8 +72,14 @@ def _pair(
         ids = [cell.steps[step].id for cell in interleaved]
         started_ns = min(reader.step(id).started_ns for id in ids)
         seconds = machine(reader, base.steps[step].id, ids)
-    ratios = slice_verdicts.log_ratios([pair], step, RATE)
+    judged = base.steps[step].totals.primary_metric
+    metric = TIME if judged is not None and judged.by == "time" else RATE
+    ratios = slice_verdicts.log_ratios([pair], step, metric)
     bounds = within_pair(ratios[0], check.inflation) if ratios else None
+    times = [repetitions.times_s(cell.steps[step]) for cell in pair]
+    if all(times):
+        interval = statistics.paired_interval(repetitions.quotients(*(times if metric == RATE else times[::-1])))
+        bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
     typical = slice_verdicts.typical(pair, step, RATE)
     threads = (run.manifest.environment.get("cpu") or {}).get("threads")
     return SlicedPair(
@@ -97,6 +103,7 @@ def _pair(
             started_ns,
             seconds,
             in_rows=in_rows,
+            timed=all(times),
         ),
         machine=tuple(
             MachineSecond(
@@ -118,7 +125,9 @@ def _blocks(
     seconds: Sequence[MachineInterval],
     *,
     in_rows: bool,
+    timed: bool,
 ) -> tuple[SlicedBlock, ...]:
+    """`timed`: statements last longer than blocks, which have no rate then."""
     found: list[SlicedBlock] = []
     done = [[0, 0], [0, 0]]  # so far, by side: ops in the unit of the step, counted ns
     for number, base, other in whole:
@@ -134,8 +143,8 @@ def _blocks(
                 at_s=(from_ns - started_ns) / 1e9,
                 length_s=(until_ns - from_ns) / 1e9,
                 order=order(number),
-                base=_side(base, in_rows),
-                other=_side(other, in_rows),
+                base=_side(base, in_rows, timed),
+                other=_side(other, in_rows, timed),
                 ratio=_ratio(_rate(base, in_rows), _rate(other, in_rows)),
                 running=_ratio(*(ops * 1e9 / counted_ns if counted_ns else None for ops, counted_ns in done)),
                 others_cpus=others[0] if others else None,
@@ -155,13 +164,13 @@ def _orders(pair: Pair, interleaved: Sequence[CellResult], step: str) -> Callabl
     return lambda block: "".join(letter for _, letter in sorted(turns[block]))
 
 
-def _side(rows: Sequence[SliceRow], in_rows: bool) -> SlicedSide:
+def _side(rows: Sequence[SliceRow], in_rows: bool, timed: bool) -> SlicedSide:
     """Slices count CPU by statements: each statement gets its average rows in the counted parts."""
     statements, cpu_statements = sum(row.ops for row in rows), sum(row.cpu_ops for row in rows)
     per_statement = (_done(rows, in_rows) / statements if statements else 0.0) if in_rows else 1.0
     cpu_ops = cpu_statements * per_statement
     return SlicedSide(
-        rate_per_s=_rate(rows, in_rows),
+        rate_per_s=None if timed else _rate(rows, in_rows),
         server_cpu_us_per_op=sum(row.cpu_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         runq_us_per_op=sum(row.runq_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         spill_over_share=spill_over_share(rows),

@@ -86,11 +86,12 @@ class StepTotals:
     `engine.host.procfs.Task`: read from the device, but written to the page cache. `host` and `device` are differences
     of kernel counters, with the keys of `engine.host.machine_counters`. `observers` are the probes active in any part
     of the step, `probes` their counts by role, see `probes.figures`. `seconds` excludes the pauses of a sliced step,
-    `wall_seconds` includes them: 0 for a step without pauses. In a step `apart` the server took no part. An external
-    server has no `server_*`, host, device, cluster or memory. `background` maps the roles of background workloads to
-    what their rates count. `counters` are perf events by role, where `server` is all server processes without a
-    connection, see `engine.core.perf_events`; `counters_note` says what was not counted, and why. `spill_over_ns` is
-    CPU time used in the step by servers up beside this one, 0 if they stood still; None if there are no others, or in
+    and whatever is between statements that its clients timed one by one; `wall_seconds` includes pauses: 0 for a step
+    without any. In a step `apart` the server took no part. An external server has no `server_*`, host, device, cluster
+    or memory. `background` maps the roles of background workloads to what their rates count. `counters` are perf events
+    by role, where `server` is all server processes without a connection, see `engine.core.perf_events`;
+    `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time used in the step by servers up
+    beside this one, 0 if they stood still; None if there are no others, or in
     slices, each of which has its own. `pages_read` are of 8 kB, by pg_stat_io from the page cache or the device, and
     `read_ms` is the time that this took, if it was tracked (track_io_timing).
     """

@@ -216,7 +216,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Stopping,
         about(
             "Which background processes of a server to stop during other servers' slices: those that were busy, all, "
-            "or none. In steps that are not sliced, busy means all.",
+            "or none. In index builds, and in steps that are not sliced, busy means all.",
             group=SURENESS,
         ),
     ] = "busy"

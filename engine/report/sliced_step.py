@@ -33,6 +33,7 @@ def header(step: SlicedStep) -> list[str]:
 def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
+        *(["statements last longer than blocks: the ratio is that of their times"] if _timed(step) else []),
         *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
         "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
@@ -86,6 +87,10 @@ def _csv_row(block: SlicedBlock) -> Iterable[object]:
     sides = (getattr(side, name) for side in (block.base, block.other) for name in CSV_SIDE)
     last = (block.ratio, block.running, block.others_cpus, block.stolen_cpus)
     return (block.block, block.at_s, block.length_s, block.order, *sides, *last)
+
+
+def _timed(step: SlicedStep) -> bool:
+    return any(pair.ratio is not None and all(block.ratio is None for block in pair.blocks) for pair in step.pairs)
 
 
 def _together(pair: SlicedPair) -> int:

@@ -157,7 +157,8 @@ class CellStep:
 
     `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
     peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
-    means, and `times_s` has each run's time. `work` has amounts done, by name.
+    means, and `times_s` has each run's time; of an index build in slices, that of each repetition. `work` has amounts
+    done, by name.
 
     `latency_*` are quantiles of the response time of the statements that the primary metric counts, and the longest,
     from the intended start where they are rate-limited; null for too few statements.

@@ -68,7 +68,8 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     sliced = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = sliced[0][0], tuple(side for _, side in sliced)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
-    orders = Orders(sides, manifest.slice_ms, seed, "work" if step.sliced == "work" else "time", manifest.stop)
+    cut = step.cut and manifest.stop != "none"
+    orders = Orders(sides, manifest.slice_ms, seed, step.sliced or "time", manifest.stop, cut)
     narrowing = None
     if scatter is not None:
         from engine.slices.precision import PrecisionRule  # loads scipy

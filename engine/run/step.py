@@ -34,7 +34,7 @@ from engine.run import client_step
 from engine.run.clients import launched
 from engine.run.control import Commands
 from engine.run.statements import StepStatements
-from engine.run.step_totals import reads_of, totals_of
+from engine.run.step_totals import reads_of, timed, totals_of
 from engine.run.stop import StepFailed, Stop
 from engine.slices.hold import used_ns
 from engine.slices.recorder import SliceRecord
@@ -193,6 +193,7 @@ class StepRunner:
                 self.journal.add_sizes(sampler.step, sizes)
                 totals = replace(
                     totals_of(step, sampler, self.server.inside, sizes, self._wal_last - self._wal_first, self._end_ns),
+                    **timed(step, self._report),
                     database_bytes=pgstat.database_bytes(self.monitor),
                     observers=observers,
                     probes=probed,
@@ -290,7 +291,7 @@ class StepRunner:
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
             check = partial(client_step.check_clients, page, launcher, self._blame)
             client_step.await_ready(page, launcher, step.preparation_s, check, self._check)
-            if step.sliced and inside:
+            if client_step.may_be_sliced(step, self.manifest.stop) and inside:
                 side = client_step.side_of(step, page, self.cell.subject, inside.pid, self.monitor.backend_pid)
                 self.sliced, self._page = (step, side), page
                 yield Phase.READY

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.core.record import converted
 from engine.host import disk
-from engine.journal.totals import StepTotals
+from engine.journal.totals import StepTotals, Timing
 from engine.observe.sampler import StepSampler
 from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
@@ -25,6 +26,12 @@ def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict
     counters = differences["io"].values()
     read_bytes, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("read_bytes", "read_ms"))
     return {"pages_read": round(read_bytes / PAGE_BYTES), "read_ms": read_ms if read_ms or not read_bytes else None}
+
+
+def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:
+    """The length of a step that its clients timed, if its primary metric is a rate: what is between is not of it."""
+    times_s = converted(report.get("timing", {}), Timing, "its report: timing").times_s
+    return {"seconds": sum(times_s)} if times_s and step.primary_metric and step.primary_metric.by == "rate" else {}
 
 
 def totals_of(

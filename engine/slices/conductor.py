@@ -9,12 +9,17 @@ when the time is over, wherever they are, and so do their backends; what was don
 By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
 role of the primary metric makes as many rounds in all slices of a block, so that tables are of one size at its end:
 for steps that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
+Whole, for statements that last longer than slices: all processes of a server but the postmaster get SIGSTOP when its
+time is over, and its clients see only active time. Slices alternate until each server has done its work; one that is
+done keeps its turns, idle, so that the others run under the same conditions to their end. By time, too, statements
+that may be `cut` are whole if in the first block they last longer than slices.
 
     python -m engine.slices.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
 
 Each slice of a complete block is a line of JSON on standard output, the fields of `Slice`; the first block is not
-recorded, nor is what is left at the end when a role has done its work. It ends when a primary role has ended (by work:
-when all roles have), when STOP is set, or when the engine goes; whatever it stopped continues, and all gates are open.
+recorded, nor is what is left at the end when a role has done its work (whole: every slice is). It ends when a primary
+role has ended (by work: when all roles have; whole: when all primary ones have), when STOP is set, or when the engine
+goes; whatever it stopped continues, and all gates are open.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -43,6 +49,7 @@ EARLY_NS = 10_000_000  # start of the counted part, which should not be slower t
 END_POLL_S = 0.02  # between checks whether a role has ended, or the step is over
 SLOW_STATEMENT_US = 1000  # with a longer median there is no warm part: the first statement would never count
 QUIET_PATIENCE_S = 300.0
+LATE_S = 0.01  # between checks for processes that a server that is held has started since
 REMEMBERED = 16  # slices that determine the next ones' rounds
 
 
@@ -52,8 +59,9 @@ class Orders(msgspec.Struct, frozen=True):
     sides: tuple[Side, ...]
     slice_ms: float
     seed: SliceSeed
-    by: Literal["time", "work"] = "time"
+    by: Literal["time", "work", "whole"] = "time"
     stop: Stopping = "busy"
+    cut: bool = False
 
 
 class Slice(NamedTuple):
@@ -65,7 +73,8 @@ class Slice(NamedTuple):
     slice; `switch_ns` is the time from its end until the next gate could open. In work mode, `imbalance_ns` is how long
     some primary roles had made their rounds and others had not. `early_ns` and `early_ops` are of the beginning of the
     counted part; 0 if statements are slow. For clients without a gate, `ops` and `cpu_ops` come later: the counts at
-    the end of `turn`, less those at the end of the turn before (`workloads.slice_times`).
+    the end of `turn`, less those at the end of the turn before (`workloads.slice_times`). Slices of whole statements
+    have no `ops`: their clients tell the active time of each.
     """
 
     block: int
@@ -93,7 +102,7 @@ class Conductor:
         self.orders = orders
         self._unsent: deque[bytes] = deque()
         self._warm_ns: int | None = None  # decided by the first block, which is not counted
-        self._by_work = orders.by == "work"
+        self._by_work, self._whole = orders.by == "work", orders.by == "whole"
         self._rounds = 1  # of a slice: by work
         self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and their imbalance
         self._servers = []
@@ -109,7 +118,10 @@ class Conductor:
         """Interleave the servers until no work is left. Raises TimeoutError if a server does not become idle."""
         try:
             if self._await_start():
-                self._conduct()
+                if not self._whole:
+                    self._conduct()
+                if self._whole:  # from the beginning, or since statements turned out to last longer than slices
+                    self._conduct_whole()
                 if self._by_work:
                     self._finish()
         finally:
@@ -120,16 +132,34 @@ class Conductor:
             self._send(last=True)
 
     def _conduct(self) -> None:
-        subjects = [side.subject for side in self.orders.sides]
+        subjects = [server.side.subject for server in self._servers]
         for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
             first = self._warm_ns is None
+            if first and self.orders.cut:  # one statement of each is enough to see how long they are
+                block = replace(block, order=block.order[: len(subjects)])
             slices = self._measure() if first and self._by_work else self._block(block, subjects)
             if slices is None:
+                return
+            if first and self.orders.cut and self._median_us() > 1000 * self.orders.slice_ms:
+                self._whole = True
                 return
             if first:
                 self._warm_ns = self._warm_part()
             else:
                 self._unsent.extend(msgspec.json.encode(slice) + b"\n" for slice in slices)
+                self._send()
+
+    def _conduct_whole(self) -> None:
+        subjects = [server.side.subject for server in self._servers]
+        for server in self._servers:
+            server.whole = True
+            server.hold()
+        for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
+            for place, subject in enumerate(block.order):
+                if self._over():
+                    return
+                slice = self._cut_slice(block, place, subjects.index(subject))
+                self._unsent.append(msgspec.json.encode(slice) + b"\n")
                 self._send()
 
     def _block(self, block: Block, subjects: Sequence[Subject]) -> list[Slice] | None:
@@ -188,9 +218,11 @@ class Conductor:
         """The uncounted start of each slice; 0 if counts come from a log, which may sample too coarsely for it."""
         if not all(server.gated for server in self._servers):
             return 0
+        return 0 if self._median_us() > SLOW_STATEMENT_US else WARM_NS
+
+    def _median_us(self) -> int:
         counts = histogram.merge(server.service() for server in self._servers)
-        median_us = histogram.quantile_us(counts, 0.5) or 0
-        return 0 if median_us > SLOW_STATEMENT_US else WARM_NS
+        return histogram.quantile_us(counts, 0.5) or 0
 
     def _await_start(self) -> bool:
         """Wait, with the gates shut, until every step has begun."""
@@ -207,6 +239,8 @@ class Conductor:
         return True
 
     def _over(self) -> bool:
+        if self._whole:
+            return all(server.finished for server in self._servers) or self._given_up()
         return any(server.ended for server in self._servers) or self._given_up()
 
     def _given_up(self) -> bool:
@@ -264,17 +298,18 @@ class Conductor:
         )  # fmt: skip
 
     def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
-        """Run one turn of a server whose clients ignore the gate: all of it counts, and its counts come later."""
+        """Run one turn of a server that is stopped wherever it is: all of it counts, and its counts come later."""
         server = self._servers[side]
         before = server.processes.used_ns()
         spill_over_ns = server.spill_over_ns(before)
         opened_ns = server.open()
-        turn = slice_times.begun(server.page) - 1
-        server.work_until(opened_ns + block.slice_ns)
-        client_gate.shut(server.page)
+        turn = -1 if self._whole else slice_times.begun(server.page) - 1
+        work = self._hold_others if self._whole else SlicedServer.work_until
+        work(server, opened_ns + block.slice_ns)
         halted_ns = server.halt()
         server.used = server.processes.used_ns()
-        server.stop(self.orders.stop, before)
+        if not self._whole:
+            server.stop(self.orders.stop, before)
         cpu_ns, runq_ns = server.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,
@@ -291,6 +326,14 @@ class Conductor:
             imbalance_ns=0,
             turn=turn,
         )  # fmt: skip
+
+    def _hold_others(self, server: SlicedServer, until_ns: int) -> None:
+        """Let one server work until then, also one that is done; stop what others' postmasters start meanwhile."""
+        others = [each for each in self._servers if each is not server]
+        while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self._given_up():
+            time.sleep(min(left_ns / 1e9, LATE_S))
+            for other in others:
+                other.hold()
 
     def _next_ends(self, server: SlicedServer, after_ns: int) -> list[Count]:
         """Each primary role at its first statement's end after this time, or when it has finished."""

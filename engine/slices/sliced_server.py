@@ -1,7 +1,8 @@
 """A server as the conductor sees it: its gate, its clients' counts, its processes' usage, and which are stopped.
 
 Clients that know no gate are stopped themselves, and then their backends, in the middle of their work: a backend left
-running would do its client's work in others' slices, or uncounted. They continue in reverse order.
+running would do its client's work in others' slices, or uncounted. They continue in reverse order. Of a server whose
+statements outlast slices, such as index builds, everything is stopped but the postmaster: parallel workers, too.
 """
 
 from __future__ import annotations
@@ -74,11 +75,14 @@ class Processes:
         self._children = Path(f"/proc/{postmaster}/task/{postmaster}/children")
         self._files: dict[int, int] = {}
 
+    def pids(self) -> set[int]:
+        with suppress(OSError):  # its clients notice its end, and give up the step
+            return {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
+        return set()
+
     def used_ns(self) -> dict[int, tuple[int, int]]:
         """CPU time and run-queue wait by process; empty once the server has ended."""
-        pids = set()
-        with suppress(OSError):  # its clients notice its end, and give up the step
-            pids = {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
+        pids = self.pids()
         for pid in self._files.keys() - pids:
             os.close(self._files.pop(pid))
         for pid in pids - self._files.keys():
@@ -97,13 +101,15 @@ class SlicedServer:
     """A server under the conductor: its usage at the end of its last slice, and its stopped processes.
 
     `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
-    pidfds of those that know no gate, initially stopped: a reused pid is not mistaken for them.
+    pidfds of those that know no gate, initially stopped: a reused pid is not mistaken for them. A `whole` server is
+    stopped in the middle of its statements, with all its processes.
     """
 
     side: Side
     page: Page
     processes: Processes
     quota: int = UNLIMITED
+    whole: bool = False
     used: dict[int, tuple[int, int]] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
     clients: list[int] = field(init=False, default_factory=list)
@@ -122,7 +128,7 @@ class SlicedServer:
         was_shut = bool(self.page.words[Control.PAUSED_SINCE_NS])
         opened_ns = client_gate.open_now(self.page)
         client_gate.allow(self.page, self.quota)
-        if self.gated:
+        if self.gated and not self.whole:
             return opened_ns
         if was_shut:
             slice_times.begin(self.page, opened_ns)
@@ -135,14 +141,30 @@ class SlicedServer:
         return not self.side.clients
 
     def halt(self) -> int:
-        """Stop clients that ignore the gate, and their backends; return when the clients stopped."""
+        """Stop clients that ignore the gate and their backends or, if it is whole, all of it; return when."""
+        ended = self.whole and self.finished  # a pause after its end would count as one before it
+        if not ended:
+            client_gate.shut(self.page)
         self._send_clients(signal.SIGSTOP)
         halted_ns = time.monotonic_ns()
-        for pid in filter(None, self.side.backends):
-            self._stop(pid)
-        client_gate.pause(self.page, halted_ns)
-        slice_times.end(self.page, halted_ns)
+        if self.whole:
+            halted_ns = self.hold() or halted_ns
+        else:
+            for pid in filter(None, self.side.backends):
+                self._stop(pid)
+        if not ended:
+            client_gate.pause(self.page, halted_ns)
+            slice_times.end(self.page, halted_ns)
         return halted_ns
+
+    def hold(self) -> int:
+        """Stop all processes but the postmaster, backends first; return when, or 0 if all had been stopped."""
+        held_ns = 0
+        while new := self.processes.pids() - set(self.stopped):  # the postmaster starts what it was asked for before
+            for pid in sorted(new, key=lambda pid: (pid in self.side.backends, pid), reverse=True):
+                self._stop(pid)
+                held_ns = held_ns or time.monotonic_ns()
+        return held_ns
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
         """Stop background processes: those busy in the slice since `before`, or all."""
@@ -184,6 +206,10 @@ class SlicedServer:
     @property
     def given_up(self) -> bool:
         return bool(self.page.words[Control.STOP])
+
+    @property
+    def finished(self) -> bool:
+        return all(self.page.word(slot, Word.STATE) >= State.DONE for slot in self.side.primary_slots)
 
     @property
     def ended(self) -> bool:

@@ -75,8 +75,8 @@ class Lane:
 
     def rate_per_s(self, blocks: int) -> float | None:
         """Operations per second of counted time; None if none was counted."""
-        counted_ns = sum(self.counted_ns[:blocks])
-        return sum(self.done[:blocks]) * SECOND_NS / counted_ns if counted_ns else None
+        counted_ns, done = sum(self.counted_ns[:blocks]), sum(self.done[:blocks])
+        return done * SECOND_NS / counted_ns if counted_ns and done else None
 
 
 class SliceSeries:
@@ -145,6 +145,8 @@ class SliceSeries:
     def _draw(self, side: int) -> None:
         """Add points to a line once they are long enough."""
         lane, points = self.lanes[side], self.rates[side]
+        if not any(lane.done):  # statements last longer than slices
+            return
         done = counted_ns = 0
         from_ns = points.until[-1] if points.until else 0
         for block in range(self._drawn[side], len(lane.done)):

@@ -32,7 +32,8 @@ from workloads.launcher import Team, run
 from workloads.options import Clients, about, given
 from workloads.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
-ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)"}
+ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)",
+         "long": b"SELECT count(*) FROM generate_series(1, 600000)"}  # fmt: skip
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     questions: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)], about("Questions that each client asks.", metavar="N")
     ] = 1000
-    answer: Annotated[Literal["one", "two", "late"], about("What is asked for.")] = "one"
+    answer: Annotated[Literal["one", "two", "late", "long"], about("What is asked for.")] = "one"
 
 
 class Toy:

@@ -15,12 +15,13 @@ ROW_WRITTEN_BYTES = 375
 # WAL of one row: 218 in l.i0 without indexes; with full-page images of three indexes' leaves many times that.
 ROW_WAL_LOADED_BYTES = 400
 ROW_WAL_WRITTEN_BYTES = 4000
+ROW_WAL_INDEXED_BYTES = 100  # of each further build
 CLUSTER_BYTES = 64 << 20  # a fresh cluster with its first WAL segments, log included
 SLACK = 1.15  # the WAL limit is a soft one, and a run that fills the disk at the very end has failed
 
 
 def expected_seconds(step: Step, clients: int) -> float:
-    work = step.rows_indexed or step.rows
+    work = step.rows_indexed * step.builds or step.rows
     return max(step.seconds, work * clients / ROUGH_ROWS_PER_S.get(step.kind, 1e12))
 
 
@@ -36,6 +37,7 @@ def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> i
         live += 0 if step.deletes else rows
         replaced += rows if step.deletes else 0
         made += rows * (ROW_WAL_LOADED_BYTES if step.kind in ("load", "index") else ROW_WAL_WRITTEN_BYTES)
+        made += step.rows_indexed * clients * (step.builds - 1) * ROW_WAL_INDEXED_BYTES
     grown = min(live, replaced) * (ROW_WRITTEN_BYTES - ROW_LOADED_BYTES)
     data = live * ROW_LOADED_BYTES + grown
     return int((CLUSTER_BYTES + data + min(made, max_wal_bytes)) * SLACK)

@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start an unused thread per core
 
 import sys
+from statistics import fmean
 
 import msgspec
 from psycopg.pq import abc
@@ -16,10 +17,13 @@ from workloads.base import Role, role_kind
 from workloads.counter_page import Page
 from workloads.insert import row_values
 from workloads.insert.coupling import Partners
-from workloads.insert.roles import ROLES, RoleContext
+from workloads.insert.index_builds import index
+from workloads.insert.roles import RoleContext, delete, insert, query, transaction
 from workloads.insert.spec import StepSpec, places, role_list
 from workloads.launcher import Team, run
 from workloads.process import Gates
+
+ROLES = {role.__name__: role for role in (insert, delete, query, index, transaction)}
 
 
 def main() -> int:
@@ -32,16 +36,27 @@ def main() -> int:
     row_values.tables(form.price_type)
     partners = partners_of(roles, form.drains)
     place_of = places(roles)
+    report_fd = os.memfd_create("report")
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
-        context = RoleContext(spec, role, page, slot, connection, gates, place_of[role], partners[role.client], text)
+        place, coupled = place_of[role], partners[role.client]
+        context = RoleContext(spec, role, page, slot, connection, gates, place, coupled, text, report_fd)
         ROLES[role_kind(role.name)](context)
 
     def ended(role: Role) -> None:
         for wake_fd in (partners[role.client].wake_insert, partners[role.client].wake_delete):
             os.eventfd_write(wake_fd, 1)
 
-    return run(Team("ib", roles, page, spec.dsn, work, ended), parent_pid)
+    code = run(Team("ib", roles, page, spec.dsn, work, ended), parent_pid)
+    if told := os.pread(report_fd, os.fstat(report_fd).st_size, 0):
+        sys.stdout.buffer.write(msgspec.json.encode({"timing": {"times_s": times_of_all(told)}}))
+    return code
+
+
+def times_of_all(told: bytes) -> list[float]:
+    """The time of each repetition, as the mean of the clients: each line has one client's times."""
+    clients = [msgspec.json.decode(line, type=list[float]) for line in told.splitlines()]
+    return [fmean(each) for each in zip(*clients, strict=True)]
 
 
 def partners_of(roles: tuple[Role, ...], drains: bool) -> dict[int, Partners]:

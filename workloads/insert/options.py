@@ -77,6 +77,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         about("Rounds between two lookups of the lowest key.", metavar="N", unset="the generation's", rare=True),
     ] = None
     indexes: Annotated[int, Meta(ge=0, le=3), about("Secondary indexes that l.x builds.", metavar="N", rare=True)] = 3
+    index_builds: Annotated[
+        Annotated[int, Meta(ge=1, le=100)],
+        about(
+            "How often l.x builds them: before each time they are dropped, and there is a checkpoint. In slices, small "
+            "tables are indexed up to four times.",
+            metavar="N",
+            rare=True,
+        ),
+    ] = 1
     query_workers: Annotated[
         int, Meta(ge=1, le=32), about("Query connections of each client.", metavar="N", rare=True)
     ] = 1

@@ -58,6 +58,7 @@ class RoleContext:
     place: int
     partners: Partners
     text: bytes  # the run's buffer of random characters
+    report_fd: int  # a file that takes a line of JSON of each client
 
     @property
     def table(self) -> str:
@@ -334,25 +335,6 @@ def _point_queries(context: RoleContext) -> None:
             record(began_ns, ended_ns, result.ntuples, 0)
 
 
-def index(context: RoleContext) -> None:
-    """Build the client's indexes one after another, once its inserts are done."""
-    statements = ddl.create_indexes(context.form, context.table, context.options.indexes)
-    words, base = context.page.words, context.page.slot(context.slot)
-    inserts = context.page.slot(context.partners.insert_slot) + Word.STATE
-    rows_indexed = context.spec.step.rows_indexed
-    # Never paired: the server chooses the parallel workers of a build.
-    context.gates.await_start(context.page, context.slot)
-    wait_for(context.page, lambda: words[inserts] >= State.DONE, context.partners.wake_delete)
-    record = recorder(context.page, context.slot, 0)
-    for number, sql in enumerate(statements, 1):
-        check_stop(context.page)
-        words[base + Word.IN_FLIGHT_NS] = began_ns = clock()
-        execute(context.connection, sql.encode())
-        record(began_ns, clock(), 0, 0)
-        # Counted once although several indexes are built; in parts, to show progress.
-        words[base + Word.ROWS] = rows_indexed * number // len(statements)
-
-
 def transaction(context: RoleContext) -> None:
     """Hold a transaction open with a snapshot taken, commit, and repeat until the streams end."""
     ended = _streams_ended(context)
@@ -371,6 +353,3 @@ def transaction(context: RoleContext) -> None:
             sleep_until(page, min(active(page) + 1_000_000_000, until_ns))
         with untimed(page, context.slot):
             execute(context.connection, b"COMMIT")
-
-
-ROLES = {role.__name__: role for role in (insert, delete, query, index, transaction)}

@@ -11,7 +11,7 @@ from workloads.insert.steps import Step
 
 class StepSpec(msgspec.Struct, frozen=True):
     """One step to run. `page_fd` is the inherited descriptor of the counters page, with a slot for each role of
-    `role_list`, in that order. `seed` is the plan's.
+    `role_list`, in that order. `seed` is the plan's. `checkpoint`: the role may do one.
     """
 
     page_fd: int
@@ -20,6 +20,7 @@ class StepSpec(msgspec.Struct, frozen=True):
     options: Options
     seed: int
     repeat: int
+    checkpoint: bool = True
 
 
 # The busiest roles first, so that those of different clients get CPUs of their own.

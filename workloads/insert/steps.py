@@ -98,7 +98,7 @@ class Step:
     or query. Rows and rates are per client. `rate_per_s` 0 is unlimited. `query` is None, "range" or "point".
     `rows_indexed` counts, for kind index, the rows that the build covers. `seconds` is the nominal length of a query
     step or the longest pause; a query step ends when its rows are done. `background_vacuum`: g22's vacuums are started
-    in the background before the step.
+    in the background before the step. `builds` is how often kind index builds all indexes.
     """
 
     name: str
@@ -111,6 +111,7 @@ class Step:
     rows_indexed: int = 0
     seconds: float = 0
     background_vacuum: bool = False
+    builds: int = 1
 
     @property
     def rounds(self) -> int:

@@ -6,8 +6,10 @@ Its record has `generation` and `scale`, the published form and size; `options`,
 
 from __future__ import annotations
 
+import math
 import sys
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +23,8 @@ from workloads.insert.options import Options, recorded
 from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
-from workloads.options import given
+from workloads.names import UnknownName
+from workloads.options import checked, given
 from workloads.presets import preset
 
 PRIMARY_METRICS = {
@@ -30,11 +33,15 @@ PRIMARY_METRICS = {
     "write": PrimaryMetric("insert", "rows/s"),
     "query": PrimaryMetric("query", "queries/s"),
 }
-SLICED: dict[str, Literal["time", "work"]] = {"load": "work", "write": "work", "query": "time"}
+SLICED: dict[str, Literal["time", "work", "whole"]] = {
+    "load": "work", "index": "whole", "write": "work", "query": "time",
+}  # fmt: skip
 
 
 # Per server in a quick query step: eight for two. More time would narrow the result less than more pairs do.
 SLICED_QUICK_S = 4
+# Builds in slices, per server: until they have taken so long, by a rough estimate, or are so many.
+SLICED_BUILDS_S, MOST_BUILDS = 5.0, 4
 
 
 class InsertBenchmark:
@@ -61,6 +68,7 @@ class InsertBenchmark:
                 rows_written=options.rows_written,
                 query_seconds=options.query_seconds,
             )
+        steps = tuple(replace(step, builds=options.index_builds) if step.kind == "index" else step for step in steps)
         record, why = self._record(options, scale, steps), _own_server(options)
         return Plan(record, named.settings, named.probes, own_server=why) if named else Plan(record, own_server=why)
 
@@ -92,7 +100,8 @@ class InsertBenchmark:
             raise ValueError("--scale io: the write-back of one server would go on in the slices of the others")
         sized = scale not in (None, "quick") or any(entries.get(name) is not None for name in ("rows", "preset"))
         usual = {} if sized else {"query_seconds": SLICED_QUICK_S}
-        return {**usual, **entries, "placement": "paired"}
+        chosen = {name: value for name, value in entries.items() if value is not None}
+        return {**usual, "index_builds": _sliced_builds(chosen), **chosen, "placement": "paired"}
 
     def steps(self, record: Record) -> tuple[AnyStep, ...]:
         options = recorded(record)
@@ -103,7 +112,8 @@ class InsertBenchmark:
         return maintenance(options.form, options.clients, _own(step.record), server_major)
 
     def launch(self, record: Record, step: AnyStep, place: Place) -> Launch:
-        spec = StepSpec(place.page_fd, place.dsn, _own(step.record), recorded(record), place.seed, place.repeat)
+        options, own = recorded(record), _own(step.record)
+        spec = StepSpec(place.page_fd, place.dsn, own, options, place.seed, place.repeat, place.checkpoint)
         return Launch((sys.executable, "-m", "workloads.insert.launch"), msgspec.json.encode(spec).decode())
 
     def relations(self, record: Record, role: Role) -> frozenset[str]:
@@ -150,6 +160,18 @@ class InsertBenchmark:
         return Listing(rows, columns, tuple(notes), {name: describe(name) for name in names})
 
 
+def _sliced_builds(entries: Record) -> int:
+    """How often indexes are built in slices; once if the rows are a preset's, or the entries are refused elsewhere."""
+    with suppress(UnknownName, ValueError):
+        options = checked(Options, entries, texts=True)
+        if options.preset is None:
+            size = options.rows or options.scale or DEFAULT_SCALE
+            *_, step = plan_steps(options.generation, size, options.clients, ("l.x",))
+            builds = math.ceil(SLICED_BUILDS_S / max(1e-3, estimates.expected_seconds(step, options.clients)))
+            return max(1, min(MOST_BUILDS, builds))
+    return 1
+
+
 def _own_server(options: Options) -> str:
     return "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
 
@@ -172,7 +194,7 @@ def _step(step: Step, options: Options) -> AnyStep:
         roles=roles,
         connections=len(roles) + lookups + others,
         work=step.rows * clients,
-        rows_indexed=step.rows_indexed * clients,
+        rows_indexed=step.rows_indexed * step.builds * clients,
         rate_per_s=float(step.rate_per_s * clients),
         expected_s=estimates.expected_seconds(step, clients),
     )

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
@@ -46,7 +46,10 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers."""
+    """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers.
+
+    `sql` is the statement that the command asks the cell's server for, if it does nothing else.
+    """
 
     command: list[str]
     empty: list[str]
@@ -54,6 +57,7 @@ class Prepared:
     environment: dict[str, str]
     done: Callable[[], float] = lambda: 0.0
     work: dict[str, float] = field(default_factory=dict)
+    sql: str = ""
 
 
 def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
@@ -143,11 +147,7 @@ def _index(spec: Spec, check: Check) -> list[Prepared]:
     with Session(spec.dsn, check) as session:
         _table(session, "indexed", spec.options.table_rows)
         session.run("SELECT sum(k) FROM indexed", "CHECKPOINT")
-    empty = _asking(spec, "SELECT 1")
-    return [
-        _against_cell(spec, _asking(spec, f"CREATE INDEX indexed_k_{number} ON indexed (k)"), empty)
-        for number in _numbers(spec)
-    ]
+    return [_statement(spec, f"CREATE INDEX indexed_k_{number} ON indexed (k)") for number in _numbers(spec)]
 
 
 def _vacuum(spec: Spec, check: Check) -> list[Prepared]:
@@ -157,7 +157,7 @@ def _vacuum(spec: Spec, check: Check) -> list[Prepared]:
             _table(session, table, spec.options.table_rows)
             session.run(f"CREATE INDEX ON {table} (k)", f"DELETE FROM {table} WHERE id % 10 = 0")
         session.run("CHECKPOINT")
-    return [_against_cell(spec, _asking(spec, f"VACUUM {table}"), _asking(spec, "SELECT 1")) for table in tables]
+    return [_statement(spec, f"VACUUM {table}") for table in tables]
 
 
 def _dump(spec: Spec, check: Check) -> list[Prepared]:
@@ -197,6 +197,10 @@ def _table(session: Session, name: str, rows: int) -> None:
 def _against_cell(spec: Spec, command: list[str], empty: list[str], **more: str) -> Prepared:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
+
+
+def _statement(spec: Spec, sql: str) -> Prepared:
+    return replace(_against_cell(spec, _asking(spec, sql), _asking(spec, "SELECT 1")), sql=sql)
 
 
 def _asking(spec: Spec, sql: str) -> list[str]:

@@ -22,7 +22,8 @@ class Task:
     """A task. `apart` ones make clusters of their own. Times are rough, in seconds on a small machine.
 
     `takes_s` is the time of one run; those `apart` are prepared before each run, others once for all runs.
-    `bytes` is the growth of the cell's cluster, or the size of its own. `needs` see `workloads.base.Step`.
+    `bytes` is the growth of the cell's cluster, or the size of its own. `needs` see `workloads.base.Step`. A `statement`
+    on the cell's server may be cut, and run in slices.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Task:
     bytes: Callable[[Options], int] = lambda _: EMPTY_CLUSTER
     needs: tuple[str, ...] = ()
     apart: bool = False
+    statement: bool = False
     provider: str = ""
 
     @property
@@ -52,11 +54,11 @@ TASKS = (
          bytes=lambda options: options.runs * options.pgbench_scale * SCALE, needs=("pgbench",)),
     Task("index", "CREATE INDEX on a loaded table", lambda options: 0.1 + options.table_rows / 1e6,
          lambda options: 1.0 + options.table_rows / 2e5,
-         lambda options: options.table_rows * (ROW + INDEX_ROW * (options.runs - 1))),
+         lambda options: options.table_rows * (ROW + INDEX_ROW * (options.runs - 1)), statement=True),
     Task("vacuum", "VACUUM of a table with an index, a tenth of its rows deleted",
          lambda options: 0.1 + options.table_rows / 3e6, 
          lambda options: 1.0 + options.runs * options.table_rows / 1.5e5,
-         lambda options: options.runs * options.table_rows * ROW),
+         lambda options: options.runs * options.table_rows * ROW, statement=True),
     Task("dump", "pg_dump of a schema, by one pg_dump for all", lambda options: 0.3 + options.dump_tables / 400,
          lambda options: 1.0 + options.dump_tables / 50, lambda options: options.dump_tables * DUMPED_TABLE,
          needs=("pg_dump",)),

@@ -17,7 +17,7 @@ import numpy as np
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
-from workloads import seeds
+from workloads import client_gate, seeds
 from workloads.base import Role
 from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
 from workloads.counter_page import Control, Page, State, Word
@@ -30,6 +30,8 @@ from workloads.own.values import Values, draw
 from workloads.process import Gates, RecordFn, await_slice, check_stop, clock, recorder, sleep_until, untimed
 
 GATE, PAUSED_NS, END_NS, STOP = int(Control.GATE), int(Control.PAUSED_NS), int(Control.END_NS), int(Control.STOP)
+PAUSED_SINCE_NS, TURNS = int(Control.PAUSED_SINCE_NS), int(Control.TURNS)
+MOST_TIMES = 1000  # of statements that outlast slices
 MEMORY_BYTES = 2 << 30  # of a client: a result that outgrows it fails, not the machine
 
 
@@ -119,11 +121,10 @@ class Step:
             times = self._plan(usable, start_ns, record)
             medians = {name: median(values) for name, values in times.items() if values}
             return {**execution.report(every), "planning": medians}
-        if usable:
-            self._execute(usable, start_ns, record)
+        times_s = self._execute(usable, start_ns, record) if usable else []
         # Without a statement that works on this build, the server rests as long as the others measure.
         sleep_until(self.page, start_ns + self._length_ns())
-        return execution.report(every)
+        return execution.report(every) | ({"timing": {"times_s": times_s}} if times_s else {})
 
     def _prepared(self, number: int) -> Prepared:
         statement, options = self.spec.statements[number], self.spec.options
@@ -139,13 +140,17 @@ class Step:
             digested=options.check_results,
         )  # fmt: skip
 
-    def _execute(self, every: list[Prepared], start_ns: int, record: RecordFn) -> None:
-        """Execute until the step ends. A statement that fails is left out from then on."""
+    def _execute(self, every: list[Prepared], start_ns: int, record: RecordFn) -> list[float]:
+        """Execute until the step ends. A statement that fails is left out from then on.
+
+        Times are without pauses. They are returned if statements were cut, as those that outlast slices are.
+        """
         words, connection, page, slot = self.page.words, self.connection, self.page, self.slot
         in_flight = page.slot(slot) + Word.IN_FLIGHT_NS
         chosen = self._order(every)
         most_bytes = self.spec.options.max_result * 1_000_000
         place = ended_ns = 0
+        times_s: list[float] = []
         while ended_ns < start_ns + self._length_ns() + words[PAUSED_NS]:
             check_stop(page)
             one = every[chosen[place % len(chosen)]]
@@ -158,6 +163,7 @@ class Step:
             words[in_flight] = began_ns = clock()
             if not words[GATE]:
                 began_ns = await_slice(page, slot)
+            paused_ns = words[PAUSED_NS]
             try:
                 rows = self._once(one, values, most_bytes)
             except SqlError as error:
@@ -167,14 +173,19 @@ class Step:
                 connection.exec_(b"ROLLBACK")
                 every = [each for each in every if each.usable]
                 if not every:
-                    return
+                    return []
                 chosen = self._order(every)
                 continue
             ended_ns = clock()
+            if words[PAUSED_NS] != paused_ns or words[PAUSED_SINCE_NS]:
+                began_ns = ended_ns - (client_gate.active_ns(page, ended_ns) - began_ns + paused_ns)
+            if len(times_s) < MOST_TIMES:
+                times_s.append((ended_ns - began_ns) / 1e9)
             record(began_ns, ended_ns, rows, 0)
             if undone:
                 with untimed(page, slot):
                     execute(connection, b"ROLLBACK")
+        return times_s if words[TURNS] else []
 
     def _once(self, one: Prepared, values: Values, most_bytes: int) -> int:
         if one.large:

@@ -129,6 +129,7 @@ class Own:
                     connections=options.clients + 1,
                     expected_s=float(step["seconds"]),
                     sliced="" if any(SLEEP.search(each.sql) for each in _run_in(step, known)) else "time",
+                    cut=step["kind"] == ROLE,
                     interchangeable=True,
                     preparation_s=TRIED_S * len(_run_in(step, known)),
                 )

@@ -114,6 +114,8 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
         return
     for pair in found.pairs:
         known = [block.ratio for block in pair.blocks if block.ratio is not None]
+        if not known:  # its statements last longer than blocks
+            continue
         yield {
             "subject": pair.subject,
             "run": pair.run,

@@ -26,5 +26,5 @@ def test_short_slices_are_said_to_be_warm_up_for_more_of_their_time() -> None:
     (line,) = said[20.0]
     assert "2 ms of each slice are not counted, 10% of the time; from 40 ms on it is 5% at most" in line
     assert interleaving.notices(Request(builds=("12.11", "16.3"), interleave="cells", slice_ms=20.0), steps) == ()
-    cut = [Step("select.c1", "transactions", {}, sliced="time", gated=False)]
+    cut = [Step("select.c1", "transactions", {}, sliced="time", gated=False), Step("l.x", "index", {}, sliced="whole")]
     assert interleaving.notices(Request(builds=("12.11", "16.3"), interleave="slices", slice_ms=20.0), cut) == ()

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -177,6 +178,21 @@ def launcher(bench: Bench) -> int:
     engine = bench.engine_pid()
     children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
     return next(int(pid) for pid in children if b"micro.launch" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def test_statements_run_in_slices_by_themselves(bench: Bench, labels: tuple[str, str]) -> None:
+    words = ("--workload", "micro", "--tasks", "index,vacuum", "-o", "table_rows=60000", "--slice-ms", "20")
+    done = bench("run", "--pg", ",".join(labels), *words, "--repeats", "1", "--set", "shared_buffers=32MB", "--plain")
+    assert done.returncode == 0, done.stderr + done.stdout
+    nothing_left(bench)
+    compared = bench.comparison()
+    assert compared["design"] == "slices of 20 ms"
+    for cell in compared["cells"]:  # type: ignore[attr-defined]
+        assert len(cell["times_s"]) == 4 and cell["slices"] > 0 and cell["user_s"] is None
+        assert cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 4)
+    (ratio,) = (each for each in bench.ratios() if (each["step"], each["metric"]) == ("index", "time_s"))
+    old, new = (cell["times_s"] for cell in compared["cells"] if cell["step"] == "index")  # type: ignore[attr-defined]
+    assert ratio["ratio"] == pytest.approx(geometric_mean(two / one for one, two in zip(old, new, strict=True)))
 
 
 def nothing_left_of_all(bench: Bench) -> None:

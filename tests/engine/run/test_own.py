@@ -31,6 +31,8 @@ GROUP BY r.name;
 SELECT any_value(id) FROM regions;
 -- name: version
 SELECT version();
+-- name: outlasts_slices
+SELECT count(*) FROM generate_series(1, 1500000);
 """
 
 
@@ -66,6 +68,16 @@ def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
     assert settings in " ".join(told.split())
     assert "statistics target of public.orders.customer_id as default became 7" in " ".join(told.split())
     assert "One execution, its planning apart" in told
+
+
+def test_a_statement_that_outlasts_slices_is_cut_and_has_the_time_of_its_own_server(bench: Bench) -> None:
+    cells = json.loads(bench("compare", "--json").stdout)["cells"]
+    assert {cell["step"] for cell in cells if cell["times_s"]} == {"outlasts_slices"}
+    for cell in (cell for cell in cells if cell["times_s"]):
+        assert len(cell["times_s"]) == cell["ops"] > 1
+        assert cell["slices"] > len(cell["times_s"]) and cell["rate_per_s"] == pytest.approx(
+            cell["ops"] / sum(cell["times_s"])
+        )
 
 
 def test_plans_stand_side_by_side(bench: Bench) -> None:

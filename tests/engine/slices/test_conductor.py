@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +18,14 @@ import pytest
 
 from engine.core.model import Subject
 from engine.host.account import Account
+from engine.host.procfs import children
 from engine.postgres.server import DATABASE, Server
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.sliced_server import Side
 from tests.support.benchcall import wait_for
+from workloads import slice_times
 from workloads.counter_page import Control, Page, State, Word
 
 QUESTIONS = 10**8
@@ -31,15 +33,15 @@ ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def asking(server: Server, account: Account, clients: int, questions: int) -> Iterator[Page]:
-    """Clients that ask SELECT 1 of a server, at the barrier."""
+def asking(server: Server, account: Account, clients: int, questions: int, answer: str) -> Iterator[Page]:
+    """Clients that ask SELECT 1 or something `long` of a server, at the barrier."""
     page = Page.create(clients)
     spec = {
         "dsn": server.dsn(DATABASE),
         "page_fd": page.fd,
         "clients": clients,
         "questions": questions,
-        "answer": "one",
+        "answer": answer,
     }
     launcher = subprocess.Popen(
         [sys.executable, "-m", "tests.support.toy"],
@@ -65,14 +67,15 @@ def asking(server: Server, account: Account, clients: int, questions: int) -> It
 def driven(
     servers: list[Server],
     account: Account,
-    by: Literal["time", "work"] = "time",
+    by: Literal["time", "work", "whole"] = "time",
     clients: int = 1,
     questions: Sequence[int] = (QUESTIONS, QUESTIONS),
+    answer: str = "one",
 ) -> Iterator[tuple[list[Page], SliceStream]]:
     """Clients at work on servers that are driven in slices of 20 ms, or about as long."""
     with ExitStack() as stack:
         pages = [
-            stack.enter_context(asking(server, account, clients, asked))
+            stack.enter_context(asking(server, account, clients, asked, answer))
             for server, asked in zip(servers, questions, strict=True)
         ]
         slots = tuple(range(clients))
@@ -88,6 +91,13 @@ def driven(
         for page in pages:
             page.words[Control.START_NS] = time.monotonic_ns()
         yield pages, conductor
+
+
+def state(pid: int) -> str:
+    """A process's state; empty once it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def collected(conductor: SliceStream, count: int) -> list[Slice]:
@@ -191,18 +201,53 @@ def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
             wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
 
 
+def test_whole_statements_are_cut_and_only_one_server_runs_at_a_time(pair: list[Server], account: Account) -> None:
+    with driven(pair, account, by="whole", questions=(2, 6), answer="long") as (pages, conductor):
+        found = collected(conductor, 4)
+        for _ in range(5):
+            os.kill(conductor.process.pid, signal.SIGSTOP)
+            wait_for(lambda: state(conductor.process.pid) == "T", "the conductor to stop")
+            running = [server for server in pair if {state(pid) for pid in children(server.pid)} - {"T"}]
+            assert len(running) <= 1
+            assert "T" not in {state(server.pid) for server in pair}, "a postmaster must obey its death signal"
+            os.kill(conductor.process.pid, signal.SIGCONT)
+        wait_for(lambda: all(page.word(0, Word.STATE) == State.DONE for page in pages), "the work to be done")
+        wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
+        found += conductor.slices()
+        assert not {state(pid) for server in pair for pid in children(server.pid)} & {"T"}
+        for earlier, later in itertools.pairwise(found):
+            assert later.opened_ns >= earlier.opened_ns + earlier.counted_ns, "one was open while the other was"
+        for block in range(found[-1].block):
+            order = [each.side for each in found if each.block == block]
+            assert order == order[::-1] and sorted(order) == [0, 0, 1, 1], "turns are kept to the end"
+        for side, (page, questions) in enumerate(zip(pages, (2, 6), strict=True)):
+            own = [each for each in found if each.side == side]
+            assert page.word(0, Word.STATEMENTS) == questions < len(own), "statements are cut"
+            assert sum(each.spill_over_ns for each in own) < 0.05 * sum(each.cpu_ns for each in own)
+            # Its own time is that of its slices up to its end: nothing of the other's, nor of the turns it idled.
+            ended_ns = page.word(0, Word.ENDED_NS)
+            active_ns = slice_times.active_ns(page, ended_ns) - page.words[Control.START_NS]
+            in_slices_ns = sum(max(0, min(each.counted_ns, ended_ns - each.opened_ns)) for each in own)
+            assert abs(active_ns - in_slices_ns) < 0.05 * in_slices_ns + 5e6
+        idle = [each for each in found if each.side == 0 and each.opened_ns > pages[0].word(0, Word.ENDED_NS)]
+        assert len(idle) > 2 and not any(each.stopped == 0 for each in idle), "one that is done still has its turns"
+
+
+@pytest.mark.parametrize(("by", "answer"), [("time", "one"), ("whole", "long")])
 def test_a_conductor_that_is_killed_is_a_failed_step_and_leaves_nobody_stopped(
-    pair: list[Server], account: Account
+    pair: list[Server], account: Account, by: Literal["time", "whole"], answer: str
 ) -> None:
-    with driven(pair, account) as (_, conductor):
+    with driven(pair, account, by=by, answer=answer) as (_, conductor):
         collected(conductor, 8)
-        children = Path(f"/proc/{pair[0].pid}/task/{pair[0].pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGSTOP)
+        both = [pid for server in pair for pid in children(server.pid)]
+        if by == "time":
+            os.kill(both[0], signal.SIGSTOP)
         os.kill(conductor.process.pid, signal.SIGKILL)
         with pytest.raises(ConductorError, match="the conductor ended with code -9"):
             wait_for(lambda: conductor.slices() is None, "the failure")
-    stats = [Path(f"/proc/{pid}/stat") for pid in children]
-    assert "T" not in [stat.read_text().rpartition(")")[2].split()[0] for stat in stats if stat.exists()]
+        if by == "whole":
+            assert "T" in {state(pid) for pid in both}, "one of them was stopped"
+    assert "T" not in {state(pid) for pid in both}
 
 
 def test_a_step_that_is_stopped_ends_the_conductor(pair: list[Server], account: Account) -> None:

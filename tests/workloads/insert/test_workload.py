@@ -104,6 +104,27 @@ def test_options_may_be_given_as_text() -> None:
     assert checked(Options, given(options)) == options
 
 
+@pytest.mark.parametrize(
+    ("entries", "builds"),
+    [
+        ({}, 4), ({"clients": "2"}, 2), ({"rows": "1000"}, 4), ({"scale": "cached"}, 1), ({"rows": 900_000}, 2),
+        ({"index_builds": 3}, 3), ({"index_builds": None}, 4), ({"preset": "planner-delete"}, 1), ({"scale": "big"}, 1),
+    ],
+)  # fmt: skip
+def test_small_tables_are_indexed_several_times_in_slices(entries: dict[str, object], builds: int) -> None:
+    assert WORKLOAD.sliced_options(entries)["index_builds"] == builds
+
+
+def test_each_further_build_takes_time_and_space() -> None:
+    def planned(builds: int) -> tuple[float, int, int]:
+        record = WORKLOAD.plan(Options(steps=("l.x",), index_builds=builds)).record
+        *_, step = WORKLOAD.steps(record)
+        return step.expected_s, step.rows_indexed, WORKLOAD.expected_bytes(record, 10**12)
+
+    (one_s, one_rows, one_bytes), (four_s, four_rows, four_bytes) = planned(1), planned(4)
+    assert (four_s, four_rows) == (4 * one_s, 4 * one_rows) and one_bytes < four_bytes < 2 * one_bytes
+
+
 def test_a_spec_survives_json() -> None:
     for form in GENERATIONS:
         for step in plan_steps(form, "io", 2):

@@ -59,6 +59,14 @@ def test_programs_that_are_missing_or_too_old_are_refused() -> None:
         MICRO.steps(record | {"steps": [{"name": "restart"}]})
 
 
-def test_it_cannot_be_driven_in_slices() -> None:
-    with pytest.raises(ValueError, match="one-shot timings cannot be interleaved"):
-        MICRO.sliced_options({})
+@pytest.mark.parametrize("names", [(), ("index", "start"), "plan"])
+def test_programs_cannot_be_driven_in_slices(names: str | tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="one-shot timings cannot be interleaved, except index and vacuum"):
+        MICRO.sliced_options({"steps": names})
+
+
+def test_statements_can_and_are_then_repeated() -> None:
+    assert MICRO.sliced_options({"steps": ("vacuum",), "runs": None})["runs"] == 4
+    assert MICRO.sliced_options({"steps": "index,vacuum", "runs": 2})["runs"] == 2
+    sliced = [step.name for step in MICRO.steps(MICRO.plan(Options()).record) if step.sliced]
+    assert sliced == ["index", "vacuum"]

@@ -1,0 +1,41 @@
+"""Statements that last longer than slices, such as index builds, done a few times in each cell: their times compared.
+
+Both servers are driven in turns until each has done its work, and each has its active time; blocks have no ratio of
+their own, since nothing is known of a statement before it ends. What there is instead are repetitions: the first of one
+server is compared with the first of the other, and so on. The mean of their log ratios is that of a pair of clusters,
+their scatter its error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, variance
+from typing import Annotated
+
+from msgspec import Meta
+
+from engine.analysis.run_results import StepResult
+from engine.core.record import converted
+from engine.results.slice_ratio import LogRatio
+
+LEAST = 3  # repetitions for an error
+Seconds = Annotated[float, Meta(gt=0, le=1e9)]
+
+
+def times_s(step: StepResult) -> tuple[Seconds, ...]:
+    """The active times of an interleaved step's repetitions; empty if its clients did not time any."""
+    timing = step.totals.report.get("timing") if step.slices else None
+    found = timing.get("times_s", ()) if isinstance(timing, dict) else ()
+    return converted(found, tuple[Seconds, ...], "a step's totals: report: timing: times_s")
+
+
+def quotients(base: Sequence[float], other: Sequence[float]) -> list[float]:
+    """How many times as fast the other server was, by repetition."""
+    return [ours / theirs for ours, theirs in zip(base, other, strict=False)]
+
+
+def log_ratio(base: Sequence[float], other: Sequence[float]) -> LogRatio:
+    """ln(other's speed / base's) of a pair; the variance is None for fewer than `LEAST` repetitions."""
+    logs = [math.log(quotient) for quotient in quotients(base, other)]
+    return LogRatio(fmean(logs), variance(logs) / len(logs) if len(logs) >= LEAST else None, len(logs))

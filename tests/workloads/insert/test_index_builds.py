@@ -1,0 +1,58 @@
+"""Indexes that are built again and again, on a real server: what is sent, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.support.ibdatabase import Database
+from tests.support.steprun import run_step
+from workloads.counter_page import Word
+from workloads.insert.launch import times_of_all
+from workloads.insert.options import Options
+from workloads.insert.steps import plan_steps
+
+NAMES = ("marketsegment", "registersegment", "pdc")
+SETTINGS = "SELECT count(*) FROM pg_class WHERE reloptions::text LIKE '%autovacuum%'"
+
+
+def test_each_build_begins_with_a_table_without_indexes_and_nothing_to_write(
+    database: Callable[[int | str], Database],
+) -> None:
+    target = database(16)
+    load, index = plan_steps("g24b", 1000, selected=("l.x",))
+    run_step(target.dsn, load, "g24b")
+    target.log_statements()
+    done = run_step(target.dsn, replace(index, builds=3), "g24b")
+    sent = [text.split(" ON ")[0] for text in target.logged() if not text.startswith("INSERT")]
+    build = [f"CREATE INDEX pi1_{name}" for name in NAMES]
+    before = [
+        "ALTER TABLE pi1 SET (autovacuum_enabled = off)",
+        f"DROP INDEX IF EXISTS {', '.join(f'pi1_{name}' for name in NAMES)}",
+        "CHECKPOINT",
+    ]
+    assert sent == [*before, *build] * 3 + ["ALTER TABLE pi1 RESET (autovacuum_enabled)"]
+    builder = done[1, "index"]
+    assert done.exit_code == 0 and builder[Word.STATEMENTS] == 9 and builder[Word.ROWS] == 3 * index.rows_indexed
+    assert builder[Word.SERVICE_NS] < done.seconds * 1e9, "what is between builds is not of them"
+    assert target.one(SETTINGS) == 0
+    assert target.one("SELECT count(*) FROM pg_index WHERE indrelid = 'pi1'::regclass") == 4
+
+
+def test_partitions_are_left_alone_by_autovacuum_unless_the_user_decides(
+    database: Callable[[int | str], Database],
+) -> None:
+    target = database(16)
+    load, index = plan_steps("g24b", 1000, selected=("l.x",))
+    for suffix, changed in (("", True), ("WITH (AUTOVACUUM_ENABLED = off)", False)):
+        options = Options(partitions=(2, 1000), create_suffix=suffix, indexes=1)
+        run_step(target.dsn, load, "g24b", options=options)
+        target.log_statements()
+        assert run_step(target.dsn, replace(index, builds=2), "g24b", options=options).exit_code == 0
+        altered = [text for text in target.logged() if text.startswith("ALTER TABLE pi1_p1 ")]
+        assert bool(altered) == changed
+        assert target.one(SETTINGS) == (0 if changed else 2)
+
+
+def test_the_time_of_a_repetition_is_the_mean_of_its_clients() -> None:
+    assert times_of_all(b"[1.0,2.0]\n[3.0,2.0]\n") == [2.0, 2.0]
