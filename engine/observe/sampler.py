@@ -172,8 +172,9 @@ class StepSampler:
     @property
     def _may_ask(self) -> bool:
         """Not while its backends may be stopped: one stopped in a status update would make the one that asks spin."""
-        words = self._page.words if self._page is not None else ()
-        return not words or not words[Control.PAUSED_SINCE_NS] or not (self._connections.asked or words[Control.TURNS])
+        if self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]:
+            return True
+        return not (self._connections.asked or self._page.words[Control.TURNS])
 
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns

@@ -152,7 +152,7 @@ class Conductor:
     def _conduct_whole(self) -> None:
         subjects = [server.side.subject for server in self._servers]
         for server in self._servers:
-            server.whole = True
+            server.whole, server.background = True, server.processes.pids() - set(server.side.backends)
             server.hold()
         for block in blocks(subjects, self.orders.seed, self.orders.slice_ms):
             for place, subject in enumerate(block.order):

@@ -22,6 +22,7 @@ from engine.core.model import Stopping, Subject
 from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
+DEVICE_POLL_S, DEVICE_PATIENCE_NS = 200e-6, 1_000_000_000  # a slower device answers in others' slices
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it
 
 
@@ -102,7 +103,7 @@ class SlicedServer:
 
     `quota` is how many rounds of the step each role of the primary metric may begin, once its gate opens. `clients` are
     pidfds of those that know no gate, initially stopped: a reused pid is not mistaken for them. A `whole` server is
-    stopped in the middle of its statements, with all its processes.
+    stopped in the middle of its statements, with all its processes; `background` are those that no client needs.
     """
 
     side: Side
@@ -110,6 +111,7 @@ class SlicedServer:
     processes: Processes
     quota: int = UNLIMITED
     whole: bool = False
+    background: set[int] = field(default_factory=set)
     used: dict[int, tuple[int, int]] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
     clients: list[int] = field(init=False, default_factory=list)
@@ -148,7 +150,7 @@ class SlicedServer:
         self._send_clients(signal.SIGSTOP)
         halted_ns = time.monotonic_ns()
         if self.whole:
-            halted_ns = self.hold() or halted_ns
+            halted_ns = self._when_idle(self.hold() or halted_ns)
         else:
             for pid in filter(None, self.side.backends):
                 self._stop(pid)
@@ -158,13 +160,33 @@ class SlicedServer:
         return halted_ns
 
     def hold(self) -> int:
-        """Stop all processes but the postmaster, backends first; return when, or 0 if all had been stopped."""
+        """Stop all processes but the postmaster, those at work first; return when, or 0 if all had been stopped."""
         held_ns = 0
         while new := self.processes.pids() - set(self.stopped):  # the postmaster starts what it was asked for before
-            for pid in sorted(new, key=lambda pid: (pid in self.side.backends, pid), reverse=True):
+            for pid in sorted(new, key=lambda pid: (pid not in self.background, pid), reverse=True):
                 self._stop(pid)
                 held_ns = held_ns or time.monotonic_ns()
         return held_ns
+
+    def _when_idle(self, held_ns: int) -> int:
+        """When the last process at work has stopped: one that waits for a device does so only once that has answered.
+
+        It goes on waiting while others run, which must not make its time shorter: until then it is still its turn.
+        """
+        until_ns = held_ns + DEVICE_PATIENCE_NS
+        while any(self._waits_for_device(pid) for pid in self.stopped if pid not in self.background):
+            held_ns = time.monotonic_ns()
+            if held_ns > until_ns:
+                break
+            time.sleep(DEVICE_POLL_S)
+        return held_ns
+
+    @staticmethod
+    def _waits_for_device(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"D"
+        except (OSError, IndexError):
+            return False
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
         """Stop background processes: those busy in the slice since `before`, or all."""

@@ -52,7 +52,7 @@ def drop_indexes(generation: Generation, table: str, count: int = 3) -> str:
     return f"DROP INDEX IF EXISTS {', '.join(f'{table}_{name}' for name, _ in generation.indexes[:count])}"
 
 
-def autovacuum(table: str, change: str, partition_rows: tuple[int, int] | tuple[()] = ()) -> list[str]:
+def autovacuum(table: str, change: str, partition_rows: tuple[int, ...] = ()) -> list[str]:
     """Statements that change autovacuum's setting of a table: `SET (autovacuum_enabled = off)`, RESET (…)."""
     tables = [f"{table}_p{part}" for part in range(partition_rows[0])] if partition_rows else [table]
     return [f"ALTER TABLE {each} {change}" for each in tables]

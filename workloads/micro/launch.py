@@ -122,6 +122,7 @@ def _cut(spec: Spec, page: Page, check: Callable[[], None], tasks: Sequence[Prep
     """The statements themselves, in slices, by the time that the server has had: programs would work in others' turns."""
     record = recorder(page, 0, 1)
     times_s: list[float] = []
+    ended_ns = clock()
     with untimed(page, 0):
         session = Session(spec.dsn, check)
     with session:
