@@ -84,7 +84,11 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
 
 def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
     warm = WARM_NS / 1e6 / request.slice_ms
-    if not request.sliced or warm <= MAX_WARM or not any(step.sliced in ("time", "work") and step.gated for step in steps):
+    if (
+        not request.sliced
+        or warm <= MAX_WARM
+        or not any(step.sliced in ("time", "work") and step.gated for step in steps)
+    ):
         return ()
     least_ms = WARM_NS / 1e6 / MAX_WARM
     return (

@@ -60,7 +60,8 @@ class SlicedPair:
 
     `low` and `high` bound `ratio` with 95 % confidence, for these two clusters only; `typical` is the trimmed mean of
     the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index builds do, blocks
-    have no rates, and `ratio` is that of the statements' times. `left_out` says why a pair is not part of the comparison.
+    have no rates, and `ratio` is that of the statements' times. `left_out` says why a pair is not part of the
+    comparison.
     """
 
     run: str

@@ -75,8 +75,8 @@ def main() -> int:
                 print(f"round {number + 1}, {tree.name}: {found}; load {os.getloadavg()[0]:.1f}", flush=True)
     for tree in (old, new):
         print(
-            f"{tree.name}: median half width {median(tree.halves):.2%}, {tree.held} of {len(tree.halves)} intervals hold "
-            f"1, pairs scatter by {stdev(tree.logs):.2%}"
+            f"{tree.name}: median half width {median(tree.halves):.2%}, {tree.held} of {len(tree.halves)} intervals "
+            f"hold 1, pairs scatter by {stdev(tree.logs):.2%}"
         )
     print(f"width now to before: {median(new.halves) / median(old.halves):.2f}")
     return 0

@@ -119,7 +119,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
 
 
 def _cut(spec: Spec, page: Page, check: Callable[[], None], tasks: Sequence[Prepared]) -> dict[str, Any]:
-    """The statements themselves, in slices, by the time that the server has had: programs would work in others' turns."""
+    """The statements themselves, in slices, by their server's own time: programs would work in others' turns."""
     record = recorder(page, 0, 1)
     times_s: list[float] = []
     ended_ns = clock()
