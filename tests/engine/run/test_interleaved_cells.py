@@ -166,9 +166,9 @@ def test_what_is_stopped_between_slices_is_what_was_asked_for(bench: Bench, pair
 
 
 def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Bench, label: str) -> None:
-    """The one sorts in memory, the other in files."""
-    plan = ("--rows", "60000", "--steps", "l.i0,l.x", "--repeats", "3", "--set", "shared_buffers=32MB")
-    planted = ("--set-each", "maintenance_work_mem=64MB,1MB", "--slice-ms", "20")
+    """The other one compresses the pages that it writes to its WAL."""
+    plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "3", "--set", "shared_buffers=32MB")
+    planted = ("--set-each", "wal_compression=off,on", "--slice-ms", "20")
     done = bench("--pg", label, *plan, *planted, "--interleave", "slices")
     assert done.returncode == 0, done.stderr
     rate = next(ratio for ratio in bench.ratios() if (ratio["step"], ratio["metric"]) == ("l.x", "rate_per_s"))
