@@ -1,9 +1,8 @@
 """Statements that last longer than slices, such as index builds, done a few times in each cell: their times compared.
 
-Both servers are driven in turns until each has done its work, and each has its active time; blocks have no ratio of
-their own, since nothing is known of a statement before it ends. What there is instead are repetitions: the first of one
-server is compared with the first of the other, and so on. The mean of their log ratios is that of a pair of clusters,
-their scatter its error.
+Servers are interleaved until each has done its work, and each has its active time; blocks have no ratio of their own,
+since nothing is known of a statement before it ends. Repetitions have one: the first of a server is compared with the
+first of the other, and so on. The mean of their log ratios is that of a pair of clusters, their scatter its error.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class SlicedServer:
     def _when_idle(self, held_ns: int) -> int:
         """When the last process at work has stopped: one that waits for a device does so only once that has answered.
 
-        It goes on waiting while others run, which must not make its time shorter: until then it is still its turn.
+        Its device would answer while others run, which must not make its time shorter: until then it is its turn.
         """
         until_ns = held_ns + DEVICE_PATIENCE_NS
         while any(self._waits_for_device(pid) for pid in self.stopped if pid not in self.background):
