@@ -11,6 +11,9 @@ LIMIT_PERCENT = 5.0
 FIRST_US = 3.0
 MORE_US = 1.8
 SLOW_US = 10.0  # extra cost of a hit that the kernel must single-step
+STACKS_HZ = 99  # samples of whole stacks, per CPU
+LEAVES_PER_STACK = 5  # samples of the function alone, which cost little: see `leaf_hz`
+FEW_CPUS = 16
 WINDOW_NS = 10_000_000_000
 PERIOD_NS = 60_000_000_000
 AFTER_STALL_NS = 5_000_000_000
@@ -53,6 +56,11 @@ def estimate(
     slow = f", {slow_per_s:.0f}/s of them single-stepped" if slow_hits else ""
     text = f"probes: {probe} would cost about {percent:.0f} % of this run ({hits_per_s:.0f}/s{slow}); not started. "
     return Estimate(percent, False, text + "Raise --probe-budget to start it.")
+
+
+def leaf_hz(cpus: int) -> int:
+    """How often the function that runs on a CPU is sampled: what is printed and read each second must not grow on."""
+    return STACKS_HZ * (LEAVES_PER_STACK if cpus <= FEW_CPUS else 1)
 
 
 def in_window(t_ns: int, began_ns: int) -> bool:

@@ -149,6 +149,18 @@ def fold(
     return folded
 
 
+def functions(
+    leaves: Iterable[Stack], role_of: Callable[[int], str], space_of: Callable[[int], Space | None]
+) -> dict[str, dict[str, int]]:
+    """Samples by role and function that ran; the arguments are those of `fold`. Kernel functions are marked."""
+    found: dict[str, dict[str, int]] = {}
+    for leaf in leaves:
+        names = frames_of(leaf, space_of(leaf.pid))
+        counts, name = found.setdefault(role_of(leaf.pid), {}), names[-1] if names else UNKNOWN
+        counts[name] = counts.get(name, 0) + leaf.count
+    return found
+
+
 def lines(folded: Mapping[str, int]) -> str:
     return "".join(f"{line} {count}\n" for line, count in sorted(folded.items()))
 

@@ -18,7 +18,7 @@ from typing import Any
 from probes import buckets
 from probes.errors import visible
 from probes.frames import MAP_KEYS, Frame, Quality, Stack
-from probes.table import BY_ID, OTHER, WAITS, Field, Probe
+from probes.table import BY_ID, OTHER, WAITS, Field, Kind, Probe
 
 Maps = dict[str, Any]
 PartKey = tuple[int, int | None]  # tid, and the second key if the map has one
@@ -159,7 +159,7 @@ class Reader:
         if last is None:
             self._quality = replace(self._origin, lost_events=self._quality.lost_events)
             return None
-        stacks = self._stacks(maps)
+        stacks, leaves = self._stacks(maps, "stacks", "waits"), self._stacks(maps, "leaves")
         fullest, keys = max(
             ((name, _key_count(_mapping(maps, name))) for name in maps), key=lambda x: x[1], default=("", 0)
         )
@@ -181,6 +181,7 @@ class Reader:
             stacks,
             {pid: group for pid, group in processes.items() if group in (1, 2)},
             quality,
+            leaves,
         )
 
     def _begin_histograms(self) -> None:
@@ -237,8 +238,8 @@ class Reader:
                     counts = histograms.setdefault(field.name, {}).setdefault(pid, {})
                     counts[bucket] = counts.get(bucket, 0) + value - before
 
-    def _stacks(self, maps: Maps) -> tuple[Stack, ...]:
-        fields = [field for field in self.probe.fields if field.kind in ("stacks", "waits")]
+    def _stacks(self, maps: Maps, *kinds: Kind) -> tuple[Stack, ...]:
+        fields = [field for field in self.probe.fields if field.kind in kinds]
         found = []
         for field in fields:
             for key, count in _mapping(maps, field.source).items():

@@ -78,7 +78,7 @@ class Frame:
     """One frame of one probe: events of the `dt_ns` before `t_ns`, on the journal's clock.
 
     `records`: pid -> field of the table -> value. `histograms`: field -> pid -> bucket -> count. `groups`: pid -> 1 for
-    a server process, 2 for a client.
+    a server process, 2 for a client. `leaves` are samples of server processes of their own, as stacks of one frame.
     """
 
     probe: str
@@ -89,6 +89,7 @@ class Frame:
     stacks: tuple[Stack, ...] = ()
     groups: Mapping[int, int] = field(default_factory=dict)
     quality: Quality = Quality()
+    leaves: tuple[Stack, ...] = ()
 
 
 def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, dict[str, Any]]:

@@ -214,6 +214,7 @@ def prepare(wanted: argparse.Namespace, version: tuple[int, int] = (0, 17)) -> s
         tracking=not wanted.untracked,
         owner=owner,
         bpftrace=version,
+        cpus=os.cpu_count() or 1,
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from probes import budget
 from probes.attach_points import Attachment
 from probes.errors import ProbeError
 from probes.table import BY_ID, Probe
@@ -48,13 +49,14 @@ def script(
     tracking: bool = True,
     owner: int = 0,
     bpftrace: tuple[int, int] = (0, 17),
+    cpus: int = 1,
 ) -> str:
     """Render a probe's script, ready to run.
 
     `groups` are the initial threads: tid -> SERVER, CLIENT or LAUNCHER. Without `tracking` (tracepoints cannot be
     read) every server that runs the binary is counted. An `owner` other than root: only that user's processes are
     read, even if a thread's number has been reused by another user's. `bpftrace` is the version that the script is
-    for. Raises ProbeError for a path or symbol that a script cannot hold.
+    for, `cpus` how many the machine has. Raises ProbeError for a path or symbol that a script cannot hold.
     """
     found = attachments or {}
     entry = BY_ID[probe]
@@ -75,6 +77,9 @@ def script(
         "PLAN_POPPED": "8" if stacked and ends and ends[0].at_return else "0",
         # Addresses, not names. Before raw stacks, BPFTRACE_NO_USER_SYMBOLS did this; newer versions ignore it.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
+        "USER_LEAF": "ustack(raw, 1)" if bpftrace >= RAW_STACKS else "ustack(1)",
+        "LEAF_HZ": str(budget.leaf_hz(cpus)),
+        "LEAVES_PER_STACK": str(budget.leaf_hz(cpus) // budget.STACKS_HZ),
     }
     if probe == "phases":
         blocks = (
@@ -85,7 +90,7 @@ def script(
     maps = source("frame.bt") + _texts(entry) + (source("groups.bt") + source("forget.bt") if tracking else "")
     printed = _printed(entry)
     scratch = {"@g", *(name for name, _ in MAP_KEY.findall(COMMENT.sub("", maps)))} - set(printed)
-    peaks = [field.source for field in entry.fields if field.kind in ("peak", "stacks", "waits")]
+    peaks = [field.source for field in entry.fields if field.kind in ("peak", "stacks", "leaves", "waits")]
     values |= {
         "TYPES": _types(maps),
         "PRINT": " ".join([*(f"print({name});" for name in printed), *(f"clear({name});" for name in peaks)]),

@@ -144,6 +144,7 @@ class ProbeSession:
             tracking=self._tracking,
             owner=os.geteuid(),
             bpftrace=parse_version(bpftrace) or (0, 17),
+            cpus=os.cpu_count() or 1,
         )
         self._expected = len(script_text.attach_points(script))
         self._reader = Reader(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["count", "peak", "histogram", "stacks", "waits"]
+Kind = Literal["count", "peak", "histogram", "stacks", "leaves", "waits"]
 PHASES = ("parse", "analyze", "plan", "execute")
 WAITS = ("runq", "asleep", "disk")  # kinds of waits whose stacks are taken, by their numbers in `offcpu`
 OTHER = -1  # as `Field.part`: every second key that no other field of that map names
@@ -40,9 +40,9 @@ class Field:
     """One figure per process and frame.
 
     `source` is the script's map, keyed by tid, or by tid and `part`. A `count` is cumulative and divided by `divisor`;
-    a `peak` is of the frame; a `histogram` has power-of-two buckets; `stacks` and `waits` are of the frame, by
-    stack, and waits also by kind (`WAITS`). `since` is the map of start times of open intervals, which count as well;
-    if parts share it, `since_part` maps to their parts.
+    a `peak` is of the frame; a `histogram` has power-of-two buckets; `stacks`, `leaves` (of one frame, the innermost)
+    and `waits` are of the frame, by stack, and waits also by kind (`WAITS`). `since` is the map of start times of open
+    intervals, which count as well; if parts share it, `since_part` maps to their parts.
     """
 
     name: str
@@ -210,7 +210,11 @@ PROBES: tuple[Probe, ...] = (
         question="What are server and client processes doing when they are on a CPU?",
         needs=("bpftrace", "frame pointers in the binary for more than the innermost function"),
         cost="1 %",
-        fields=(_count("samples", "@samples"), Field("stacks", "@stacks", "stacks")),
+        fields=(
+            _count("samples", "@samples"),
+            Field("stacks", "@stacks", "stacks"),
+            Field("leaves", "@leaves", "leaves"),
+        ),
     ),
     Probe(
         id="offcpu",

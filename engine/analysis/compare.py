@@ -29,7 +29,8 @@ def compare(
     verdicts, if this is not the only analysis of these runs. Only `steps` are judged, by default all. Raises UserError
     if a path is not a run, if workloads differ, or if there is no such base.
     """
-    from engine.analysis import attribution, verdicts  # loads scipy, which only those who compare should pay for
+    # They load scipy, which only those who compare should pay for.
+    from engine.analysis import attribution, function_costs, verdicts
     from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
@@ -76,6 +77,7 @@ def compare(
         result_differences=different,
         plan_changes=statement_plans.plan_changes(cells, ratios),
         planning=statement_plans.planning(cells),
+        functions=function_costs.function_costs(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     return replace(comparison, published=publication.tables(comparison, cells.runs[0].manifest))

@@ -30,6 +30,13 @@ LEAST = 10  # samples of both sides: fewer show nothing among thousands of frame
 ALONE = 2.0
 MANY = 1e6  # degrees of freedom of a known variance
 UNLIKE = 0.05  # p-value below which a frame's own scatter is used
+# Functions that a later version renamed: each would be gone under one name and new under the other.
+RENAMED: Mapping[str, str] = {
+    "pg_analyze_and_rewrite": "pg_analyze_and_rewrite_fixedparams",
+    "pg_analyze_and_rewrite_params": "pg_analyze_and_rewrite_withcb",
+    "parse_analyze": "parse_analyze_fixedparams",
+    "CommitTransactionCommandInternal": "CommitTransactionCommand",
+}
 
 Folded = Mapping[str, int]
 

@@ -302,6 +302,11 @@ def t_tails(t: float, degrees: float) -> float:
     return 2 * float(special.stdtr(degrees, -abs(t)))
 
 
+def t_quantile(confidence: float, degrees: float) -> float:
+    """Half the width of a two-sided interval with this confidence, in standard errors, by Student's t."""
+    return _t(confidence, degrees)
+
+
 def f_tail(f: float, between: float, within: float) -> float:
     """Upper tail probability of Fisher's F."""
     return float(special.fdtrc(between, within, f))

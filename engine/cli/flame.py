@@ -12,6 +12,7 @@ from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import find_cell, find_run
 from engine.report.console import echo, echo_json
+from engine.results.function_cost import FunctionChange
 
 
 @click.command()
@@ -63,15 +64,19 @@ def flame(
     one = find_cell(folder, cell) if cell is not None else None
     subject = graphs.subject_of(folder, label) if one is None else graphs.subject_of_cell(folder, one)
     base, new = graphs.profile(folder, subject, step, role, one, offcpu=offcpu), None
+    changes: tuple[FunctionChange, ...] = ()
     if other is not None:
         inside = other in graphs.labels(folder)
         second = folder if inside else find_run(other, out)
         wanted = other if inside else base.label if base.label in graphs.labels(second) else None
-        new = graphs.profile(second, graphs.subject_of(second, wanted), step, role, offcpu=offcpu)
+        other_subject = graphs.subject_of(second, wanted)
+        new = graphs.profile(second, other_subject, step, role, offcpu=offcpu)
+        if inside and not offcpu:
+            changes = graphs.function_changes(folder, subject, other_subject, step)
     if as_json:
-        echo_json(asdict(graphs.graph(step, role, base, new)), indent=None)
+        echo_json(asdict(graphs.graph(step, role, base, new, changes)), indent=None)
         return
-    text = graphs.page(step, role, base) if new is None else graphs.page(step, role, new, base)
+    text = graphs.page(step, role, base) if new is None else graphs.page(step, role, new, base, changes)
     to = to or Path(
         f"{folder.name}-{step}-{role}{'-offcpu' if offcpu else ''}{'-diff' if new else ''}.html".replace("/", "_")
     )

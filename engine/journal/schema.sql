@@ -146,9 +146,11 @@ CREATE TABLE probe_frame (
     probe TEXT NOT NULL,
     role TEXT NOT NULL,
     data TEXT NOT NULL,                    -- JSON: processes; the probe's fields (probes/table.py); histograms as pairs
-                                           -- (power-of-two bucket of us, count); stacks: phases {phase: samples}
+                                           -- (power-of-two bucket of us, count); stacks: phases {phase: samples},
+                                           -- functions {function that ran: samples}
     quality TEXT NOT NULL,                 -- JSON: what of probes.frames.Quality is not as it should be; attach; mode
-                                           -- of a probe that is not there all the time (window, budget, stalls)
+                                           -- of a probe that is not there all the time (window, budget, stalls);
+                                           -- stacks: leaf_hz, samples of functions in a second of a CPU
     PRIMARY KEY (step_id, t_ns, probe, role)
 ) WITHOUT ROWID;
 

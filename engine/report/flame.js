@@ -2,11 +2,12 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const element = id => document.getElementById(id);
 const number = value => (data.offcpu ? value / 1000 : value).toLocaleString("en", { maximumFractionDigits: 1 });
 const unit = data.offcpu ? " ms" : " samples";
+const named = d => d.data.mark ? d.data.name + " " + d.data.mark : d.data.name;
 let chart;
 
 function label(d, total) {
   const share = 100 * d.value / total;
-  const text = d.data.name + ": " + number(d.value) + unit + ", " + share.toFixed(2) + " %";
+  const text = named(d) + ": " + number(d.value) + unit + ", " + share.toFixed(2) + " %";
   if (!data.differential) return text;
   return text + ", change " + (d.delta > 0 ? "+" : "") + number(d.delta) + " (" +
     (d.delta > 0 ? "+" : "") + (100 * d.delta / total).toFixed(2) + " % of all)";
@@ -22,6 +23,7 @@ function draw(index) {
     .sort(true)
     .transitionDuration(0)
     .resetHeightOnZoom(true)
+    .getName(named)
     .label(d => label(d, tree.value))
     .setDetailsElement(element("details"));
   if (data.differential) {

@@ -18,15 +18,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.analysis import run_results, stack_changes
+from engine.analysis import function_costs, run_results, stack_changes
 from engine.analysis.run_results import CellResult, RunResult
-from engine.analysis.stack_changes import CellStacks
+from engine.analysis.stack_changes import RENAMED, CellStacks
 from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.text import Visible, visible, visible_json, visible_record
 from engine.journal.manifest import read_manifest
 from engine.report.policy import policy
 from engine.results.flame import FlameGraph, Sampled
+from engine.results.function_cost import FunctionChange
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
 
@@ -34,14 +35,7 @@ LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMa
 STYLE = "d3-flamegraph.css"
 
 MAIN_LOOP = "PostgresMain"
-# Functions that a later version renamed: each would be gone under one name and new under the other.
-RENAMED: Mapping[str, str] = {
-    "pg_analyze_and_rewrite": "pg_analyze_and_rewrite_fixedparams",
-    "pg_analyze_and_rewrite_params": "pg_analyze_and_rewrite_withcb",
-    "parse_analyze": "parse_analyze_fixedparams",
-    "CommitTransactionCommandInternal": "CommitTransactionCommand",
-}
-
+MARKED = "Functions with a figure cost so much more or less CPU time per operation, in all processes of the server"
 GREY = "Grey has not changed by more than chance: of what is coloured one in twenty has not, either"
 
 Node = dict[str, Any]
@@ -210,6 +204,29 @@ def changed(base: Profile, new: Profile, of: Callable[[Mapping[str, int]], Count
     return stack_changes.changed(before, after, of, timed=new.offcpu)
 
 
+def function_changes(run: Path, base: Subject, other: Subject, step: str) -> tuple[FunctionChange, ...]:
+    """The functions of two subjects of a run that cost more or less for certain; none of or against a control."""
+    from engine.analysis.compare import compared_cells
+
+    names = read_manifest(run).names
+    if base.control or other.control:
+        return ()
+    cells = replace(compared_cells([run], names.get(base, base.name)), steps=(step,))
+    found = function_costs.function_costs(cells)
+    return next((costs.changes for costs in found if costs.subject == cells.names[other]), ())
+
+
+def marked(node: Node, changes: Collection[FunctionChange]) -> Node:
+    """The tree with the effect of each certain function beside its name."""
+    effects = {change.name: change.effect for change in changes}
+    return _marked(node, effects) if effects else node
+
+
+def _marked(node: Node, effects: Mapping[str, str]) -> Node:
+    mark = {"mark": effects[node["name"]]} if node["name"] in effects else {}
+    return {**node, "children": [_marked(child, effects) for child in node["children"]], **mark}
+
+
 def scale(base: Profile, new: Profile) -> tuple[float, str]:
     """The factor for the first profile's samples, and what it makes equal."""
     if base.statements and new.statements:
@@ -218,7 +235,9 @@ def scale(base: Profile, new: Profile) -> tuple[float, str]:
     return new.samples / base.samples, f"as shares of all {whole}"
 
 
-def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> FlameGraph:
+def graph(
+    step: str, role: str, base: Profile, new: Profile | None = None, changes: Sequence[FunctionChange] = ()
+) -> FlameGraph:
     alike = new is not None and new.label == base.label  # from two runs
     sides = [
         Sampled(each.name if alike else each.label or each.name, each.samples, each.statements)
@@ -235,7 +254,7 @@ def graph(step: str, role: str, base: Profile, new: Profile | None = None) -> Fl
         for of in (stack_changes.frames, stack_changes.functions)
     )
     return FlameGraph(
-        step, role, sides[0], other, factor, compared, is_flat(base, new), lines, base.offcpu, certain, own
+        step, role, sides[0], other, factor, compared, is_flat(base, new), lines, base.offcpu, certain, own, (*changes,)
     )
 
 
@@ -246,7 +265,9 @@ def is_flat(*profiles: Profile | None) -> bool:
     return all(sum(not name.endswith("_[k]") and name not in aside for name in names) <= 1 for names in lines)
 
 
-def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Visible:
+def page(
+    step: str, role: str, new: Profile, base: Profile | None = None, changes: Sequence[FunctionChange] = ()
+) -> Visible:
     scripts = [*map(vendored, LIBRARY), _own("flame.js")]
     if base is None:
         title = f"{role} in {step}: {new.name}"
@@ -257,11 +278,11 @@ def page(step: str, role: str, new: Profile, base: Profile | None = None) -> Vis
         title = f"{role} in {step}: {new.name} against {base.name}"
         note = (
             f"{counted(new)} against {counted(base)}, compared {how}. Red takes more than in {base.name}, blue "
-            f"less; the paler, the less has changed. {GREY}"
+            f"less; the paler, the less has changed. {GREY}{f'. {MARKED}' if changes else ''}"
         )
         graphs = [
-            {"label": f"as wide as in {new.name}; orange is new", "tree": as_new},
-            {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": as_base},
+            {"label": f"as wide as in {new.name}; orange is new", "tree": marked(as_new, changes)},
+            {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": marked(as_base, changes)},
         ]
     if is_flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"

@@ -14,6 +14,7 @@ from typing import Literal, Self
 
 from engine.core.model import Build, Subject, baseline
 from engine.results.cell_step import CellStep
+from engine.results.function_cost import FunctionCosts
 from engine.results.plan_change import PlanChange, PlanningRatio
 from engine.results.published import PublishedTable
 from engine.results.setting_difference import SettingDifference
@@ -246,7 +247,8 @@ class Comparison:
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 50 ms` in steps that allow it. `route`
     is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
     differs. Of statements, `result_differences` are sentences about those that fail or return something else on one
-    build, `plan_changes` those with another plan, `planning` their planning times.
+    build, `plan_changes` those with another plan, `planning` their planning times. `functions` says of
+    each step and subject that was sampled which functions cost more or less for certain.
     """
 
     base: str
@@ -277,6 +279,7 @@ class Comparison:
     result_differences: tuple[str, ...] = ()
     plan_changes: tuple[PlanChange, ...] = ()
     planning: tuple[PlanningRatio, ...] = ()
+    functions: tuple[FunctionCosts, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -333,6 +336,9 @@ class Comparison:
     def attribution(self, subject: str, step: str) -> Attribution | None:
         """What makes the difference in time per operation, if the rates differ."""
         return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
+
+    def function_costs(self, subject: str, step: str) -> FunctionCosts | None:
+        return next((each for each in self.functions if (each.subject, each.step) == (subject, step)), None)
 
     def plan_change(self, subject: str, step: str) -> PlanChange | None:
         """The change of the plan of a step that is one statement."""

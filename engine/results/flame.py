@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.results.function_cost import FunctionChange
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -25,6 +27,9 @@ class FlameGraph:
     `certain` are the frames (written as in `stacks`) and `certain_functions` the functions, by their own samples, that
     changed by more than chance: see `engine.analysis.stack_changes`. `innermost_only`: the binaries keep no frame
     pointers, so a stack is only the function that ran.
+
+    `functions` are those whose CPU time per operation of the step differs for certain, over all processes of the server
+    and from more samples than those of stacks.
     """
 
     step: str
@@ -38,3 +43,4 @@ class FlameGraph:
     offcpu: bool = False
     certain: tuple[str, ...] = ()
     certain_functions: tuple[str, ...] = ()
+    functions: tuple[FunctionChange, ...] = ()

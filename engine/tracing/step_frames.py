@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.journal.rows import ProbeFrame
-from probes import figures, folding
+from probes import budget, figures, folding
 from probes.frames import Frame, Quality, by_role
 
 FULLISH_PERCENT = 50  # from this fill level a map's name is recorded
 BREAK_NS = 100_000_000  # a larger gap between frames means a restart or a new attachment
 LASTING = ("monitor", "client")  # roles named by the engine that outlive the step
+LEAF_HZ = budget.leaf_hz(os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
@@ -64,9 +66,13 @@ class ProbedStep:
         roles = dict(self.roles)
         roles |= {pid: "observer" for pid, group in frame.groups.items() if group == 2 and pid not in roles}
         quality = _quality(frame.quality) | ({"mode": mode} if mode else {})
+        if frame.probe == "stacks":
+            quality["leaf_hz"] = LEAF_HZ
         records = by_role(frame, roles)
         for role, found in self._phases(frame, roles, space).items():
             records.setdefault(role, {})["phases"] = found
+        for role, counts in self._functions(frame, roles, space).items():
+            records.setdefault(role, {})["functions"] = counts
         own = set(self.roles.values()).difference(LASTING)
         for role, record in records.items():
             share = 1.0 if role in own else within_ns / frame.dt_ns
@@ -108,6 +114,13 @@ class ProbedStep:
             return {}
         connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
         return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
+
+
+    def _functions(
+        self, frame: Frame, roles: Mapping[int, str], space: folding.Space | None
+    ) -> dict[str, dict[str, int]]:
+        """Samples of the frame by role and by the function that ran, of server processes."""
+        return folding.functions(frame.leaves, lambda pid: roles.get(pid, "server"), lambda _: space)
 
 
 def _quality(quality: Quality) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Sums:
             for name, value in frame.data.items():
                 if isinstance(value, list):
                     add_pairs(self.histograms.setdefault(name, {}), value)
-                elif isinstance(value, dict):
+                elif name == "phases" and isinstance(value, dict):
                     for part, count in value.items():
                         figures[f"phase {part}"] = figures.get(f"phase {part}", 0) + count
                 elif isinstance(value, (int, float)):

@@ -21,9 +21,9 @@ from engine.report.export import export
 from engine.report.render import print_comparison, to_json
 from engine.tracing import planstats, selection
 from engine.tracing.selection import Choice
-from engine.tracing.step_frames import ProbedStep
+from engine.tracing.step_frames import LEAF_HZ, ProbedStep
 from probes import figures
-from probes.frames import Frame, Quality
+from probes.frames import Frame, Quality, Stack
 from tests.support.journal import make_run
 
 NO_FAULT = Quality()
@@ -183,6 +183,22 @@ def test_only_good_frames_cover_a_step_and_a_row_says_its_mode() -> None:
     list(step.add(frame(3, {7: {"n": 1}}), "", None))
     step.conclude()
     assert record["mode"] == ""
+
+
+def test_a_row_has_the_functions_of_its_role_and_how_often_they_were_sampled() -> None:
+    step = ProbedStep(1, 0, {7: "query", 8: "monitor"}, (), busy=True)
+    counts = ((7, "a", 2), (9, "b", 3), (8, "c", 1))
+    leaves = tuple(Stack(pid, (16,), (name,), count) for pid, name, count in counts)
+    one = Frame("stacks", 10**9, 10**9, {7: {"samples": 1}}, {}, leaves=leaves)
+    rows = {row.role: row for row in step.add(one, "", None)}
+    assert {role: row.data["functions"] for role, row in rows.items()} == {
+        "query": {"a_[k]": 2},
+        "server": {"b_[k]": 3},
+        "monitor": {"c_[k]": 1},
+    }
+    assert {row.quality["leaf_hz"] for row in rows.values()} == {LEAF_HZ}
+    step.conclude()
+    assert "functions" not in step.totals["query"]["stacks"], "a step's totals would grow by hundreds of names"
 
 
 def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:

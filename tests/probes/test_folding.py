@@ -53,6 +53,19 @@ def test_addresses_become_a_folded_line(binary: elf.Elf) -> None:
     assert folding.phase_samples(folded) == {"delete": {"plan": 5}}
 
 
+def test_a_sample_counts_for_the_function_that_ran(binary: elf.Elf) -> None:
+    known = folding.space(maps_of(binary), complete=False)
+    planner, main = (inside(binary, name) for name in ("standard_planner", "main"))
+    leaves = [
+        Stack(9, (planner,), (), 3),
+        Stack(9, (planner + 1,), (), 2),
+        Stack(9, (main,), ("schedule",), 4),
+        Stack(7, (), (), 1),
+    ]
+    found = folding.functions(leaves, lambda pid: {9: "query", 7: "server"}[pid], lambda _: known)
+    assert found == {"query": {"standard_planner": 5, "schedule_[k]": 4}, "server": {folding.UNKNOWN: 1}}
+
+
 def test_a_stack_ends_at_the_first_address_outside_code(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=True)
     user = (inside(binary, "standard_planner"), 0x7FFE00000010, inside(binary, "main"))

@@ -79,6 +79,20 @@ def test_recorded_run_queue_waits_are_in_histogram_and_count_alike(version: str)
     assert sum(counts.values()) == total(found, "n") > 0
 
 
+def test_samples_of_functions_are_kept_apart_from_those_of_stacks() -> None:
+    """A sample in the kernel has the user's frame, too; the keys of 0.23 have a backslash and an n."""
+    leaves = {"7,\n    0x10\n,\n": 3, "7,\\n    0x20\\n,\\n    do_sys_poll+19\\n": 2}
+    first = burst(1, {"@group": {"7": 1}})
+    stacks = {"7,\n    0x10\n    0x30\n,\n": 1}
+    second = burst(2, {"@group": {"7": 1}, "@samples": {"7": 1}, "@stacks": stacks, "@leaves": leaves})
+    (found,) = Reader("stacks").feed((ready() + first + second).encode())
+    assert [(leaf.user, leaf.kernel, leaf.count) for leaf in found.leaves] == [
+        ((0x10,), (), 3),
+        ((0x20,), ("do_sys_poll",), 2),
+    ]
+    assert [(stack.user, stack.count) for stack in found.stacks] == [((0x10, 0x30), 1)]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_stacks_have_addresses_and_kernel_names(version: str) -> None:
     found = Reader("stacks").feed((STREAMS / f"stacks.{version}.jsonl").read_bytes())

@@ -86,7 +86,7 @@ def test_nothing_is_deleted_from_what_is_printed_but_of_the_dead_and_not_while_i
     for one in forgetting:
         # A thread's buckets cannot be deleted: whole histograms are emptied, by bpftrace itself.
         deleted = set(re.findall(r"delete\((@\w+)\[", one))
-        assert printed - {"@stacks", "@max_us"} - histograms <= deleted and not histograms & deleted
+        assert printed - {"@stacks", "@leaves", "@max_us"} - histograms <= deleted and not histograms & deleted
         text = text.replace(one, "")
     begin = text[: text.index("ready")]
     assert not printed & set(re.findall(r"delete\((@\w+)\[", text.removeprefix(begin)))
@@ -113,6 +113,13 @@ def test_the_rule_of_the_stack_is_only_for_where_it_was_verified() -> None:
 def test_user_stacks_are_addresses_in_every_version() -> None:
     assert "ustack, kstack" in script_text.script("stacks", GROUPS)
     assert "ustack(raw), kstack" in script_text.script("stacks", GROUPS, bpftrace=(0, 27))
+    assert "ustack(raw, 1), kstack(1)" in script_text.script("stacks", GROUPS, bpftrace=(0, 27))
+
+
+@pytest.mark.parametrize(("cpus", "hz", "one_in"), [(2, 495, 5), (16, 495, 5), (64, 99, 1)])
+def test_many_cpus_are_sampled_less_often_and_stacks_of_all_alike(cpus: int, hz: int, one_in: int) -> None:
+    text = script_text.script("stacks", GROUPS, cpus=cpus)
+    assert f"profile:hz:{hz} /" in text and f"rand % {one_in} == 0" in text and hz // one_in == 99
 
 
 def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:

@@ -32,6 +32,7 @@ PER_OP = (
     "written_kb_per_op",
     "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
 )  # fmt: skip
+MOST_FUNCTIONS = 3
 STRENGTH = {"worse": 0, "better": 0, "?": 1, "~": 2, " ": 2, "=": 3}  # by sign
 LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconclusive"),
           ("?", "verdict withheld"))  # fmt: skip
@@ -111,6 +112,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
     lines = [
         *_plan_lines(comparison, row.step, subject.name, columns),
         *_cause_lines(comparison, row.step, subject.name),
+        *_function_lines(comparison, row.step, subject.name),
         *_stall_lines(comparison, row.step, base, subject.name, columns),
     ]
     phases = _phases(comparison, row.step, base, subject.name, glyphs)
@@ -261,6 +263,14 @@ def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
     perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in attribution.of(attribution.not_known))
     unclear = f", perhaps {perhaps}" if perhaps else ""
     return [*lines, line((f"{attribution.unexplained_text:>5} unexplained{unclear}", "dim"))]
+
+
+def _function_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
+    costs = comparison.function_costs(subject, step)
+    found = costs.changes[:MOST_FUNCTIONS] if costs is not None else ()
+    return [
+        line((f"{change.change_text} ", "strong"), change.name, (f"  {change.bounds_text}", "dim")) for change in found
+    ]
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:

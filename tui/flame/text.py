@@ -91,7 +91,9 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
     mark, sign = certain_mark(change, glyphs, certain=frame.certain)
     text = f"{sign}{signed(change)}{'' if frame.certain else NO_MORE}"
     told_change = f"  base {percent(frame.base / whole)}, other {percent(frame.other / whole)}: "
-    return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""))]
+    effect = next((each.effect for each in graph.functions if each.name == frame.name), "")
+    per_operation = (f"; {effect} of CPU per operation, in all", "strong") if effect else ""
+    return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""), per_operation)]
 
 
 def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:

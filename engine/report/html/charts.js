@@ -10,6 +10,7 @@ const MARKS = {
 const OTHER_MARK = ["!", "var(--pale)"];
 const signColour = sign => sign === "better" ? "var(--better)" : sign === "worse" ? "var(--worse)" : "var(--same)";
 // Grey where nothing changed by more than chance, unless it was searched for.
+const named = d => d.data.mark ? `${d.data.name} ${d.data.mark}` : d.data.name;
 const beyondChance = (d, own) => d.highlight || d.data.certain ? flamegraph.colorMapper.differentialColorMapper(d, own) : "rgb(220,220,220)";
 const arrow = sign => ({ better: "▲ ", worse: "▼ " })[sign] ?? (sign.trim() ? sign + " " : "");
 const digits = d3.format(".4~g");
@@ -156,7 +157,7 @@ const drawings = {
     node.append(drawn, details);
     const percent = value => (100 * value / tree.value).toFixed(1) + " %";
     const chart = flamegraph().width(width).cellHeight(17).minFrameSize(1).sort(true).transitionDuration(0).resetHeightOnZoom(true)
-      .label(d => `${d.data.name}: ${number(d.value)} ${given.unit}, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
+      .getName(named).label(d => `${named(d)}: ${number(d.value)} ${given.unit}, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
       .setDetailsElement(details);
     if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(beyondChance);
     d3.select(drawn).datum(structuredClone(tree)).call(chart);

@@ -5,7 +5,7 @@ Stacks sampled on the CPUs come first, then time off them, where the probe `offc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from engine.journal.totals import role_place
 from engine.report import flame
 from engine.report.flame import Node, Profile
 from engine.results.comparison import Comparison
+from engine.results.function_cost import FunctionChange
 from engine.tracing import stacks
 
 LEAST = 0.002  # of all samples: narrower frames could not be seen and are left out
@@ -48,7 +49,7 @@ def _flames(comparison: Comparison, there: Any, offcpu: bool) -> Iterable[tuple[
                 for subject in comparison.subjects
                 if (profile := _profile(there, known, subject.subject, subject.name, step, role, offcpu)) is not None
             }
-            yield step, _drawn(comparison, profiles, role)
+            yield step, _drawn(comparison, profiles, step, role)
 
 
 def _has_stacks(run: Path, offcpu: bool) -> bool:
@@ -65,7 +66,7 @@ def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: s
     return flame.profile_of(name, cells, name, offcpu=offcpu) if any(cell.folded for cell in cells) else None
 
 
-def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> Iterable[dict[str, Any]]:
+def _drawn(comparison: Comparison, profiles: dict[str, Profile], step: str, role: str) -> Iterable[dict[str, Any]]:
     for name, profile in profiles.items():
         base = profiles.get(comparison.baseline_of(name))
         unit = OFF_CPU if profile.offcpu else SAMPLES
@@ -77,17 +78,20 @@ def _drawn(comparison: Comparison, profiles: dict[str, Profile], role: str) -> I
                    "note": f"n = {flame.counted(profile)}{_only(profile)}"}  # fmt: skip
             continue
         as_new, as_base, how = flame.difference(base, profile)
+        costs = None if profile.offcpu else comparison.function_costs(name, step)
+        changes = costs.changes if costs is not None else ()
         yield {
             "role": role,
             "title": f"{head}: {name} against {base.name}",
             "differential": True,
             "unit": unit,
             "note": f"n = {_amount(profile)} against {_amount(base)}, compared {how}; red takes more than in "
-                    f"{base.name}, blue less. {flame.GREY}{_only(profile, base)}",
-            "functions": functions(base, profile),
+                    f"{base.name}, blue less. {flame.GREY}{f'. {flame.MARKED}' if changes else ''}"
+                    f"{_only(profile, base)}",
+            "functions": functions(base, profile, changes),
             "graphs": [
-                {"label": f"as wide as in {name}", "tree": pruned(as_new)},
-                {"label": f"as wide as in {base.name}", "tree": pruned(as_base)},
+                {"label": f"as wide as in {name}", "tree": flame.marked(pruned(as_new), changes)},
+                {"label": f"as wide as in {base.name}", "tree": flame.marked(pruned(as_base), changes)},
             ],
         }  # fmt: skip
 
@@ -96,16 +100,22 @@ def _amount(profile: Profile) -> str:
     return flame.counted(profile).removesuffix(" on CPU")
 
 
-def functions(base: Profile, new: Profile | None) -> list[list[Any]]:
-    """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first."""
+def functions(
+    base: Profile, new: Profile | None, changes: Collection[FunctionChange] = ()
+) -> list[list[Any]]:
+    """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first.
+
+    Of those whose change per operation is known, that is said instead.
+    """
     own = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
     if new is None:
         return [[name, count, None, ""] for name, count in sorted(own[0].items(), key=_most)[:NAMED]]
     own = [stack_changes.functions(flame.under_one_name(side.folded)) for side in (base, new)]
     scale, certain = flame.scale(base, new)[0], flame.changed(base, new, stack_changes.functions)
     words = {name: "more" if own[1][name] > own[0][name] * scale else "less" for name in certain}
+    words |= {change.name: change.effect for change in changes}
     most = {name: max(own[0][name], own[1][name]) for name in (*own[0], *own[1])}
-    ordered = sorted(most.items(), key=lambda each: (each[0] not in certain, *_most(each)))
+    ordered = sorted(most.items(), key=lambda each: (each[0] not in words, *_most(each)))
     return [[name, own[0][name], own[1][name], words.get(name, "")] for name, _ in ordered[:NAMED]]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from engine.report.tables import (
     counters,
+    functions,
     groups,
     performance,
     published,
@@ -45,6 +46,7 @@ TABLES: tuple[TableFunction, ...] = (
     published.ratios,
     performance.BACKGROUND,
     time_parts.attribution,
+    functions.tested,
     time_parts.waits,
     time_parts.SCHEDULING,
     counters.counters,
@@ -69,6 +71,7 @@ BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
     published.ratios,
     performance.BACKGROUND,
     time_parts.attribution,
+    functions.changes,
     settings.important,
     statements.planning,
 )
