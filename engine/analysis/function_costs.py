@@ -58,13 +58,23 @@ LEAST_WINDOWS = 8  # of a pair: with fewer, chance alone is its error
 LEAST = 10  # samples of both sides: with fewer, nothing can be certain among hundreds of functions
 MANY = 1e6  # degrees of freedom of a known variance
 UNLIKE = 0.05  # p-value below which a function's own scatter between pairs is used
-SPOILT = ("lost_events", "missed_frames")  # of a frame: part of its samples is missing
-FULL_PERCENT = 100
-MOST_HZ = 1_000_000
 NOT_OF_THE_STEP = ("monitor", "observer")
 
 Floats = npt.NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """Of a frame: samples in a second of a CPU (0 if unknown), and what is missing."""
+
+    leaf_hz: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    lost_events: Count = 0
+    missed_frames: Count = 0
+    map_keys_pct: Count = 0
+
+    @property
+    def whole(self) -> bool:
+        return not self.lost_events and not self.missed_frames and self.map_keys_pct < 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +297,12 @@ def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSa
     with JournalReader(run.path) as reader:
         rows = [row for row in reader.probe_frames(step.id) if row.probe == PROBE]
         row_of_step = reader.step(step.id)
-    frames = frames_of(rows, (*NOT_OF_THE_STEP, *step.totals.background), f"{run.path / 'journal.db'}: step {step.name}")
-    rates = {row.quality.get("leaf_hz") for row in rows}
-    hz = rates.pop() if len(rates) == 1 else None
-    if not frames or not isinstance(hz, int) or not 0 < hz <= MOST_HZ:
+    where = f"{run.path / 'journal.db'}: step {step.name}: frame"
+    frames = frames_of(rows, (*NOT_OF_THE_STEP, *step.totals.background), where)
+    rates = {converted(row.quality, Quality, where).leaf_hz for row in rows}
+    if not frames or len(rates) != 1 or 0 in rates:  # a run of a version that did not sample functions
         return None
+    (hz,) = rates
     if step.slices:
         times_ns, done = progress(step.slices, _per_statement(step))
     else:
@@ -309,7 +320,7 @@ def frames_of(
     spoilt = set()
     for row in rows:
         frame = (row.t_ns - row.dt_ns, row.t_ns)
-        if any(row.quality.get(each) for each in SPOILT) or row.quality.get("map_keys_pct", 0) >= FULL_PERCENT:
+        if not converted(row.quality, Quality, where).whole:
             spoilt.add(frame)
         counts = found.setdefault(frame, Counter())
         if row.role not in left_out:
