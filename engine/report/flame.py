@@ -213,7 +213,7 @@ def function_changes(run: Path, base: Subject, other: Subject, step: str) -> tup
         return ()
     cells = replace(compared_cells([run], names.get(base, base.name)), steps=(step,))
     found = function_costs.function_costs(cells)
-    return next((costs.changes for costs in found if costs.subject == cells.names[other]), ())
+    return next((costs.changes for costs in found if costs.subject == cells.names.get(other)), ())
 
 
 def marked(node: Node, changes: Collection[FunctionChange]) -> Node:

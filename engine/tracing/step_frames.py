@@ -115,7 +115,6 @@ class ProbedStep:
         connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
         return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
 
-
     def _functions(
         self, frame: Frame, roles: Mapping[int, str], space: folding.Space | None
     ) -> dict[str, dict[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -41,10 +42,11 @@ def samples_of(slices: Sequence[Slice], rows: Sequence[ProbeFrame]) -> CellSampl
 
 def in_parts(sides: Sequence[CellSamples], names: Sequence[str]) -> list[PairWindows]:
     """One pair of clusters cut into as many parts as a verdict needs pairs."""
-    ends = np.linspace(sides[0].times_ns[0], sides[0].times_ns[-1], PARTS + 1)
+    known = [frame for side in sides for frame in side.within()]
+    ends = np.linspace(min(frame[0] for frame in known), max(frame[1] for frame in known), PARTS + 1)
     cut = [
         [replace(side, frames=[each for each in side.frames if began <= each[0] < ended]) for side in sides]
-        for began, ended in zip(ends[:-1], ends[1:], strict=True)
+        for began, ended in itertools.pairwise(ends)
     ]
     return [windows for base, other in cut if (windows := pair_windows(base, other, names)) is not None]
 
@@ -61,9 +63,7 @@ def test_a_function_planted_in_a_real_server_is_named_and_no_other_costs_as_much
         servers = stack.enter_context(servers_up([each for each, _ in sides], ROWS))
         spaces = [folding.space(Path(f"/proc/{each.pid}/maps").read_text(), complete=False) for each in servers]
         duet = stack.enter_context(interleaved(servers, query_step(ROWS), SLICE_MS, SliceSeed(1, 1, "planted")))
-        targets = [
-            Target(each.pid, Path(f"/proc/{each.pid}/exe").readlink(), each.build.major) for each in servers
-        ]
+        targets = [Target(each.pid, Path(f"/proc/{each.pid}/exe").readlink(), each.build.major) for each in servers]
         sessions = [stack.enter_context(ProbeSession(each, "stacks", command=helpers[0])) for each in targets]
         assert all(each.wait_baseline() for each in sessions), [each.messages for each in sessions]
         steps = [ProbedStep(1, 1, {}, (), busy=True) for _ in servers]

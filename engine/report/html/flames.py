@@ -100,9 +100,7 @@ def _amount(profile: Profile) -> str:
     return flame.counted(profile).removesuffix(" on CPU")
 
 
-def functions(
-    base: Profile, new: Profile | None, changes: Collection[FunctionChange] = ()
-) -> list[list[Any]]:
+def functions(base: Profile, new: Profile | None, changes: Collection[FunctionChange] = ()) -> list[list[Any]]:
     """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first.
 
     Of those whose change per operation is known, that is said instead.

@@ -45,7 +45,7 @@ def simulated(
             done = chance.uniform(0.8, 1.2, windows) * per_window / PER_OP
             rates = PER_OP * RATES
             for place, change in planted.items() if side else ():
-                rates = rates + PER_OP * change * (PLACES == place)
+                rates = rates + PER_OP * change * (place == PLACES)
             cluster = np.exp(chance.normal(0, 0.005))
             counts.append(chance.poisson(rates[:, None] * done * disturbed * cluster).astype(float))
             ops.append(done)
