@@ -13,6 +13,7 @@ from engine.run.stop import StepFailed
 from workloads.base import Maintenance
 
 CHECKPOINT = "CHECKPOINT"
+AVAILABLE = "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_buffercache'"
 EVICT_TRIES = 50  # a background process may be writing a buffer
 POLL_S = 0.02  # between checks whether statements have ended, outside measurement
 
@@ -38,10 +39,15 @@ class StepStatements:
             self._conclude(sent)
 
     def evict(self, sql: str | None) -> bool:
-        """Evict the workload's relations from shared buffers by this SQL; False without any, which is before 17."""
+        """Evict the workload's relations from shared buffers by this SQL.
+
+        False without any, which is before 17, and for a build that comes without the extension that evicts.
+        """
         if sql is None:
             return False
         with self._server.connect() as connection:
+            if connection.execute(AVAILABLE).fetchone() is None:
+                return False
             connection.execute("CREATE EXTENSION IF NOT EXISTS pg_buffercache")
             for _ in range(EVICT_TRIES):
                 (left,) = connection.execute(sql).fetchone() or (0,)

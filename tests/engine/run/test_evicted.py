@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
 
 from engine.core.model import Build
+from engine.postgres import pgstat
+from engine.run.statements import StepStatements
 from tests.support.benchcall import Bench, nothing_left
+from tests.support.ibdatabase import Database
 
 SMALL = ("--workload", "oltp", "--rows", "2000", "--tests", "point-query", "--seconds", "1", "--repeats", "1")
 
@@ -22,3 +30,17 @@ def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
     cells = [cell for cell in every if cell["step"] == "point-query"]
     reads = {cell["build"]: cell["pages_read_per_op"] * cell["ops"] for cell in cells}
     assert all(reads[label] > 20 for label in labels.split(",")), f"a table that was just loaded: {reads}"
+
+
+def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(database: Callable[..., Database]) -> None:
+    made, sql = database(18), pgstat.question("evict", 180000)
+
+    def connected() -> psycopg.Connection[Any]:
+        return psycopg.connect(made.dsn, autocommit=True)
+
+    with ExitStack() as opened:
+        statements = StepStatements(SimpleNamespace(connect=connected), lambda: None, str, opened)  # type: ignore[arg-type]
+        made.run(f"ALTER DATABASE {made.name} SET extension_control_path = '/nonexistent'")
+        assert not statements.evict(sql)
+        made.run(f"ALTER DATABASE {made.name} RESET extension_control_path")
+        assert statements.evict(sql)
