@@ -22,6 +22,7 @@ from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
 from engine.host.account import own_folder
+from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
 from engine.plan.request import Request
@@ -273,7 +274,9 @@ def run(
         start.print_prospect(prospect, folder, screen)
     elif dry_run or not detach:
         echo_json(prospect.record())
-    if not dry_run:
+    if dry_run:
+        housekeeping.forget_data(folder / prospect.manifest.run)
+    else:
         code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs, yes=yes)
         if as_json and detach:
             echo_json({"folder": str(folder / prospect.manifest.run), **prospect.record()})

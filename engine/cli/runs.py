@@ -54,7 +54,8 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
         if not sys.stdin.isatty():
             raise UserError("nothing was removed: without a terminal, --yes must confirm")
         for folder in folders:
-            echo(f"{folder}  {size(disk.occupied_bytes(folder))}", err=True)
+            taken = sum(map(disk.occupied_bytes, (folder, housekeeping.data_of(folder))))
+            echo(f"{folder}  {size(taken)}", err=True)
         many = f"these {len(folders)} runs" if len(folders) > 1 else "this run"
         if not click.confirm(f"Remove {many} for good?", err=True):
             raise UserError("nothing was removed")

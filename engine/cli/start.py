@@ -24,6 +24,7 @@ from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
+from engine.journal.housekeeping import data_kept
 from engine.journal.run_lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
@@ -120,25 +121,26 @@ def start(
     Raises UserError if there is too little space, or the folder cannot be written.
     """
     run = out / prospect.manifest.run
-    database_path(run)  # before anything is written: SQLite cannot handle every file system's paths
-    account = unprivileged()
-    for build in prospect.manifest.builds:
-        check_places(None if build.external else build, account, run, socket_base(account))
-    try:
-        make_passable(out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
-    own_folder(out)  # again, now that it exists
-    if prospect.manifest.external is None:
-        disk.check(out, prospect.estimate.needed_bytes)
-    if prospect.manifest.rebooting:
-        resume_unit.check_free(run)
-        resume_unit.check_code()
-        agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
-    # Checked before anything is written; the engine takes the lock for good.
-    with host_lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
-        pass
-    create_run(run, prospect.manifest.record())
+    with data_kept(run):
+        database_path(run)  # before anything is written: SQLite cannot handle every file system's paths
+        account = unprivileged()
+        for build in prospect.manifest.builds:
+            check_places(None if build.external else build, account, run, socket_base(account))
+        try:
+            make_passable(out)
+        except OSError as error:
+            raise UserError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
+        own_folder(out)  # again, now that it exists
+        if prospect.manifest.external is None:
+            disk.check(out, prospect.estimate.needed_bytes)
+        if prospect.manifest.rebooting:
+            resume_unit.check_free(run)
+            resume_unit.check_code()
+            agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
+        # Checked before anything is written; the engine takes the lock for good.
+        with host_lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
+            pass
+        create_run(run, prospect.manifest.record())
     connections = prospect.connections
     return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs, connections=connections)
 

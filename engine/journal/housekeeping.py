@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
@@ -16,6 +17,7 @@ from engine.host.procfs import processes_in
 from engine.journal.run_lock import held, is_locked
 
 TAGS = "tags.json"
+DATA = ".data"  # beside the runs
 WORD_MAX = 40
 TAGS_MAX = 20
 # Characters one cell wide on every terminal that separate neither lists nor a filter's words.
@@ -70,6 +72,35 @@ def _keep(run: Path, tags: tuple[str, ...]) -> tuple[str, ...]:
     return tags
 
 
+def data_of(run: Path) -> Path:
+    """The folder of files that are made for a run's workload while it is planned, before the run has a folder."""
+    return run.parent / DATA / run.name
+
+
+@contextmanager
+def data_kept(run: Path) -> Iterator[Path]:
+    """Remove the run's data folder again if no run comes of it: none would be left to delete."""
+    try:
+        yield data_of(run)
+    except BaseException:
+        if not (run / "manifest.json").exists():
+            with suppress(OSError):
+                forget_data(run)
+        raise
+
+
+def forget_data(run: Path) -> int:
+    """Remove the data folder of a run, if it has one; return the bytes freed. Raises OSError."""
+    folder = data_of(run)
+    if not folder.is_dir() or folder.is_symlink():
+        return 0
+    freed = disk.occupied_bytes(folder)
+    shutil.rmtree(folder)
+    with suppress(OSError):  # other runs have some, too
+        folder.parent.rmdir()
+    return freed
+
+
 def removable(run: Path, out: Path) -> Path:
     """The folder of a run directly below `out`. Raises UserError for others, and while it is in use."""
     if run.is_symlink():
@@ -91,7 +122,7 @@ def removable(run: Path, out: Path) -> Path:
 
 
 def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: None) -> int:
-    """Remove a run's folder, the manifest last, to be repeatable; return the bytes freed. Raises UserError."""
+    """Remove a run's data and folder, the manifest last, to be repeatable; return the bytes freed. Raises UserError."""
     run = removable(run, out)
     with held(run):
         freed = disk.occupied_bytes(run)
@@ -99,6 +130,7 @@ def delete(run: Path, out: Path, progress: Callable[[str], None] = lambda _: Non
             progress(f"{left.parent.name} has left its database on an external server: {_text(left)}")
         progress(f"removing {run}")
         try:
+            freed += forget_data(run)
             last = ("cells", "manifest.json")
             for entry in sorted(run.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1):
                 if entry.is_dir() and not entry.is_symlink():

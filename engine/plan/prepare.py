@@ -22,6 +22,7 @@ from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PROBED, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
+from engine.journal import housekeeping
 from engine.observe.stalls import StallRule
 from engine.plan import (
     counter_check,
@@ -131,18 +132,20 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     left_out = features.lacking(design.steps, builds, missing)
     if left_out:
         notices += missing_steps.sentences(left_out)
-    records = {load.name: recorded(load, programs, left_out, labels, out / ".data") for load in design.loads}
-    for load in design.loads:
-        notices += load.plan.notices
-        features.check_demands(records[load.name].get("demands", ()), builds)
-    named = [(load.workload, records[load.name]) for load in design.loads]
-    route, client_host = routes.decide(request, named, progress)
+    # Blocks begin at the same second on several machines.
+    run = "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX))))
+    with housekeeping.data_kept(out / run) as data:
+        records = {load.name: recorded(load, programs, left_out, labels, data) for load in design.loads}
+        for load in design.loads:
+            notices += load.plan.notices
+            features.check_demands(records[load.name].get("demands", ()), builds)
+        named = [(load.workload, records[load.name]) for load in design.loads]
+        route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
         notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
     adaptive = is_adaptive(asked, request)
     manifest = Manifest(
-        # Blocks begin at the same second on several machines.
-        run="-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX)))),
+        run=run,
         created=created.isoformat(timespec="seconds"),
         engine=version(),
         seed=request.seed,

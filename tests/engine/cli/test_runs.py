@@ -196,6 +196,25 @@ def test_a_removal_that_was_cut_short_can_be_repeated(out: Path) -> None:
     assert not (out / "one").exists()
 
 
+def test_data_that_were_made_for_a_run_go_with_it_and_no_others(out: Path) -> None:
+    made(out, "two")
+    for name in ("one", "two"):
+        (folder := housekeeping.data_of(out / name)).mkdir(parents=True)
+        (folder / "a.dump").write_text("rows")
+    housekeeping.delete(out / "one", out)
+    assert [folder.name for folder in (out / ".data").iterdir()] == ["two"]
+    housekeeping.delete(out / "two", out)
+    assert list(out.iterdir()) == []
+
+
+def test_data_of_a_run_that_does_not_begin_are_not_kept(out: Path) -> None:
+    for name, kept in (("new", False), ("one", True)):
+        with pytest.raises(KeyboardInterrupt), housekeeping.data_kept(out / name) as folder:
+            folder.mkdir(parents=True)
+            raise KeyboardInterrupt
+        assert folder.exists() == kept
+
+
 # -- watching
 
 

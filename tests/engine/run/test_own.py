@@ -10,6 +10,7 @@ import pytest
 
 from engine.core.model import Build
 from tests.support.benchcall import Bench
+from tests.support.ibdatabase import Database
 
 APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
 OLD, NEW = 14, 17
@@ -109,3 +110,18 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
                  str(folder / "s.sql"), "--plain")  # fmt: skip
     assert done.returncode == 2 and why in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not list(bench.out.glob("*/manifest.json"))
+
+
+def test_the_dump_of_a_template_is_made_for_its_run_and_not_for_a_dry_one(
+    bench: Bench, labels: tuple[str, str], database: Callable[..., Database], new_folder: Callable[[], Path]
+) -> None:
+    source = database(OLD)
+    source.run("CREATE TABLE t AS SELECT 1 AS x")
+    (statements := new_folder() / "s.sql").write_text("-- name: a\nSELECT x FROM t")
+    done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--template", source.dsn, "--statements",
+                 str(statements), "--dry-run", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)["manifest"]
+    path = Path(manifest["workload"]["data"]["path"])
+    assert path.parent == bench.out / ".data" / manifest["run"] and manifest["workload"]["data"]["major"] == OLD
+    assert not path.parent.exists()
