@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -32,7 +33,10 @@ TRAILER = b"-- PostgreSQL database dump complete"
 FROM_VERSION = re.compile(r"[Dd]umped from database version:? +([0-9]+)")
 LIST_S = 60
 # Entries of an archive's list: "215; 3079 16391 EXTENSION - pgcrypto".
-EXTENSION = re.compile(r"^\d+; \d+ \d+ EXTENSION - (\S+)", re.M)
+EXTENSION = re.compile(r"\d+; \d+ \d+ EXTENSION - ")
+HAS_ROWS = re.compile(r"\d+; \d+ \d+ (TABLE DATA|BLOB)")
+# What the last rows are followed by, in bytes that are 0: a block of length 0, the end of a tar archive.
+ENDS = {"custom": 5, "tar": 1024}
 # Commands of a dump that need a superuser, or roles of another server: what they say does not change a plan.
 LEFT_OUT = (
     ("create", "extension"),
@@ -53,7 +57,8 @@ RESTRICT = re.compile(rb"\\(un)?restrict [A-Za-z0-9]+\s*")
 class Data(msgspec.Struct, frozen=True, kw_only=True):
     """`path` is absolute; `rows_from` is the second file of a schema. `bytes` and `digest` are those of all files.
 
-    `extensions` and `major` (of the server that was dumped; 0: unknown) are known once the files have been surveyed.
+    `extensions`, the `schemas` of those that name one, and `major` (of the server that was dumped; 0: unknown) are
+    known once the files have been surveyed.
     """
 
     path: str
@@ -62,6 +67,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     digest: str = ""
     extensions: tuple[str, ...] = ()
+    schemas: dict[str, str] = {}
     major: int = 0
     template: str = ""  # the database that it is a dump of, made for this run
 
@@ -159,7 +165,7 @@ def change(data: Data) -> str:
 
 def surveyed(data: Data, pg_restore: str) -> Data:
     """With its extensions, and the version of the server that it came from. Raises ValueError in one line."""
-    extensions: dict[str, None] = {}
+    extensions: dict[str, str] = {}
     majors = [0]
     try:
         if not data.template:  # the engine gives that to the user
@@ -173,42 +179,81 @@ def surveyed(data: Data, pg_restore: str) -> Data:
                 head = bytes(text[:HEAD_BYTES]).decode(errors="replace")
                 majors += [int(major) for major in FROM_VERSION.findall(head)]
                 for command in sql_commands(text, path):
-                    extensions |= dict.fromkeys(_extension(command))
+                    extensions |= _extension(command)
     except OSError as error:
         raise ValueError(f"{data.path}: {error.strerror}") from None
-    return msgspec.structs.replace(data, extensions=tuple(extensions), major=max(majors))
+    return _with_extensions(data, extensions, max(majors))
 
 
 def _of_archive(data: Data, pg_restore: str) -> Data:
+    listed = _said_by(pg_restore, data, "--list")
+    entries = listed.splitlines()
+    if any(map(HAS_ROWS.match, entries)) and _last(data, ENDS.get(data.format, 0)).strip(b"\0"):
+        raise ValueError(f"--dump {data.path}: it is cut short: the end of its last rows is missing")
+    extensions: dict[str, str] = {}
+    if named := [line for line in entries if EXTENSION.match(line)]:
+        with tempfile.NamedTemporaryFile("w", suffix=".list") as file:
+            file.write("\n".join(named))
+            file.flush()
+            text = _said_by(pg_restore, data, f"--use-list={file.name}", "--file=-")
+        for command in sql_commands(text.encode(), Path(data.path)):
+            extensions |= _extension(command)
+    major = FROM_VERSION.search(listed)
+    return _with_extensions(data, extensions, int(major.group(1)) if major else 0)
+
+
+def _last(data: Data, count: int) -> bytes:
+    if not count:
+        return b""
+    with Path(data.path).open("rb") as file:
+        file.seek(-count, os.SEEK_END)
+        return file.read()
+
+
+def _said_by(pg_restore: str, data: Data, *arguments: str) -> str:
     try:
-        listed = subprocess.run(
-            [pg_restore, "--list", data.path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        done = subprocess.run(
+            [pg_restore, *arguments, data.path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", timeout=LIST_S, check=False, env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ValueError(f"{pg_restore} cannot list {data.path}: {error}") from None
-    if listed.returncode:
-        why = " ".join(listed.stderr.split()).removeprefix("pg_restore: error: ")
+    if done.returncode:
+        why = " ".join(done.stderr.split()).removeprefix("pg_restore: error: ")
         if "unsupported version" in why:
             why = f"a newer pg_dump made it than {pg_restore} can read ({why}); set pg_restore in config.toml"
         raise ValueError(f"--dump {data.path}: cut short, damaged, or not by pg_dump: {why}" if "newer" not in why
                          else f"--dump {data.path}: {why}")  # fmt: skip
-    major = FROM_VERSION.search(listed.stdout)
-    return msgspec.structs.replace(
-        data,
-        extensions=tuple(dict.fromkeys(EXTENSION.findall(listed.stdout))),
-        major=int(major.group(1)) if major else 0,
-    )
+    return done.stdout
 
 
-def _extension(command: Command) -> Iterator[str]:
-    if command.words[:2] == ("create", "extension"):
-        names = [token for token in command.tokens if token.kind in ("word", "quoted")]
-        rest = [token.text.decode(errors="replace") for token in names[2:]]
-        if [word.lower() for word in rest[:3]] == ["if", "not", "exists"]:
-            rest = rest[3:]
-        if rest:
-            yield rest[0].strip('"')
+def _with_extensions(data: Data, extensions: dict[str, str], major: int) -> Data:
+    schemas = {name: schema for name, schema in extensions.items() if schema}
+    return msgspec.structs.replace(data, extensions=tuple(extensions), schemas=schemas, major=major)
+
+
+def _extension(command: Command) -> dict[str, str]:
+    """The extension that a command creates, and the schema that it is put into, if one is named."""
+    if command.words[:2] != ("create", "extension"):
+        return {}
+    name, *rest = _named(command)
+    schema = rest[rest.index("schema") + 1 :] if "schema" in rest else []
+    return {name: schema[0] if schema else ""} if name else {}
+
+
+def _named(command: Command) -> list[str]:
+    """What follows the first two words: names, without quotation marks, and further words."""
+    found = [token.text.decode(errors="replace") for token in command.tokens if token.kind in ("word", "quoted")][2:]
+    names = [text[1:-1].replace('""', '"') if text[0] == '"' else text.lower() for text in found]
+    return (names[3:] if names[:3] == ["if", "not", "exists"] else names) or [""]
+
+
+def made_before(command: Command, data: Data) -> bool:
+    """Whether it creates a schema that is there already: that of an extension, or `public`."""
+    if command.words[:2] != ("create", "schema"):
+        return False
+    name, *rest = _named(command)
+    return name in ("public", *data.schemas.values()) and rest[:1] in ([], ["authorization"])
 
 
 class mapped:

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
 from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
-from workloads.own.data import Data, Mapped, change, left_out, mapped, sql_commands
+from workloads.own.data import Data, Mapped, change, left_out, made_before, mapped, sql_commands
 from workloads.own.spec import APP, PRISTINE, Spec
 from workloads.own.sql import Command
 from workloads.process import die_with_parent
@@ -25,9 +25,11 @@ LOOK_S = 0.02
 UNKNOWN_PARAMETER = "42704"  # of SET: a newer pg_dump sets what an older server does not know
 COPY_IN = int(pq.ExecStatus.COPY_IN)
 FAILED = re.compile(r"pg_restore: error: (?:could not execute query: )?(?:ERROR:\s*)?(.*)")
-# A newer pg_dump sets what an older server does not know. The same error of rows or of an index would be a loss.
-HARMLESS = re.compile(r"pg_restore: error: could not execute query: ERROR:\s+unrecognized configuration parameter .*\n"
-                      r"Command was: SET ")  # fmt: skip
+# A newer pg_dump sets what an older server does not know; the same error of rows or of an index would be a loss. And
+# schemas of extensions are made before.
+HARMLESS = re.compile(r"pg_restore: error: could not execute query: ERROR:\s+"
+                      r"(unrecognized configuration parameter .*\nCommand was: SET |"
+                      r"schema .* already exists\nCommand was: CREATE SCHEMA )")  # fmt: skip
 IGNORED = re.compile(r"errors ignored on restore: (\d+)")
 LEAVE = ("--no-owner", "--no-privileges", "--no-comments", "--no-security-labels", "--no-publications",
          "--no-subscriptions", "--no-tablespaces")  # fmt: skip
@@ -75,10 +77,18 @@ def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
 
 def _prepare(session: abc.PGconn, data: Data) -> None:
     for name in data.extensions:
-        quoted = name.replace('"', '""')
-        execute(session, f'CREATE EXTENSION IF NOT EXISTS "{quoted}" CASCADE'.encode())
+        into, schema = "", data.schemas.get(name, "")
+        if schema:
+            into = f" WITH SCHEMA {_quoted(schema)}"
+            if not schema.startswith("pg_"):
+                execute(session, f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)} AUTHORIZATION {APP}".encode())
+        execute(session, f"CREATE EXTENSION IF NOT EXISTS {_quoted(name)}{into} CASCADE".encode())
     # Before 15 everybody may create in it; from 15 on only the database's owner.
     execute(session, f"GRANT ALL ON SCHEMA public TO {APP}".encode())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _archive(spec: Spec, dsn: str, check: Check) -> None:
@@ -131,7 +141,7 @@ def _scripts(data: Data, dsn: str, check: Check) -> None:
                 try:
                     for command in sql_commands(text, path):
                         check()
-                        if not left_out(command):
+                        if not left_out(command) and not made_before(command, data):
                             _run(connection, command, text, path, check)
                     if connection.transaction_status != pq.TransactionStatus.IDLE:
                         raise ValueError(

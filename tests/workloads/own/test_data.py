@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from workloads.own import data
-from workloads.own.data import left_out, of_dump, of_schema, sql_commands, surveyed
+from workloads.own.data import Data, left_out, made_before, of_dump, of_schema, sql_commands, surveyed
 
 DUMP = b"""--
 -- PostgreSQL database dump
@@ -11,7 +11,8 @@ DUMP = b"""--
 -- Dumped from database version 13.16
 \\restrict abc
 SET transaction_timeout = 0;
-CREATE EXTENSION IF NOT EXISTS "uuid-ossp" WITH SCHEMA public;
+CREATE SCHEMA "My ext";
+CREATE EXTENSION IF NOT EXISTS "uuid-ossp" WITH SCHEMA "My ext";
 CREATE EXTENSION hstore;
 COPY public.t (a) FROM stdin;
 CREATE EXTENSION never;
@@ -44,6 +45,7 @@ def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Pa
     (file := folder / "a.sql").write_bytes(DUMP)
     found = surveyed(of_dump(str(file)), "")
     assert found.format == "sql" and found.major == 13 and found.extensions == ("uuid-ossp", "hstore")
+    assert found.schemas == {"uuid-ossp": "My ext"}
     assert found.bytes == len(DUMP) and len(found.digest) == 64 and not data.change(found)
     file.write_bytes(DUMP + b"\n")
     assert "has changed since the run was planned" in data.change(found)
@@ -51,11 +53,28 @@ def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Pa
 
 def test_commands_that_need_a_superuser_are_left_out_and_rows_are_found() -> None:
     kept = [command for command in sql_commands(DUMP, Path("a.sql")) if not left_out(command)]
-    assert [command.words[0] for command in kept] == ["set", "copy", "copy"]
+    assert [command.words[0] for command in kept] == ["set", "create", "copy", "copy"]
+    kept.pop(1)
     begin, end = (token.place for token in kept[1].tokens if token.kind == "rows")
     assert DUMP[begin:end] == b"CREATE EXTENSION never;\nit's\n"
     begin, end = (token.place for token in kept[2].tokens if token.kind == "rows")
     assert begin == end
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ('CREATE SCHEMA "My ext"', True),
+        ("CREATE SCHEMA IF NOT EXISTS ext AUTHORIZATION me", True),
+        ("CREATE SCHEMA public", True),
+        ("CREATE SCHEMA EXT CREATE TABLE t (id int)", False),
+        ("CREATE SCHEMA app", False),
+        ("CREATE TABLE ext (id int)", False),
+    ],
+)
+def test_schemas_of_extensions_are_made_before(text: str, before: bool) -> None:
+    (command,) = sql_commands(text.encode(), Path("a.sql"))
+    assert made_before(command, Data(path="", format="sql", schemas={"a": "My ext", "b": "ext"})) == before
 
 
 @pytest.mark.parametrize(

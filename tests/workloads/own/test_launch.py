@@ -104,6 +104,17 @@ def test_data_are_restored_by_a_role_that_is_no_superuser(empty: Database, data:
         assert connection.execute("SELECT reltuples FROM pg_class WHERE relname = 't'").fetchone() == (1000,)
 
 
+def test_extensions_are_put_into_the_schemas_that_the_dump_names(empty: Database, data: Path) -> None:
+    data.write_text(
+        "CREATE SCHEMA ext;\nCREATE EXTENSION IF NOT EXISTS hstore WITH SCHEMA ext;\n"
+        "CREATE TABLE t AS SELECT ext.hstore('a', 'b') AS x;"
+    )
+    found = run(empty.dsn, data)
+    assert not isinstance(found, str), found
+    where = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'hstore'"
+    assert empty.one(where) == "ext" and empty.one("SELECT count(*) FROM t") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -224,20 +235,23 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
 ) -> None:
     source, programs = database(13), build(13).bin
     with psycopg.connect(source.dsn, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION hstore")
-        connection.execute("CREATE TABLE t AS SELECT hstore('n', n::text) AS x FROM generate_series(1, 99) n")
+        connection.execute("CREATE SCHEMA ext")
+        connection.execute("CREATE EXTENSION hstore SCHEMA ext")
+        connection.execute("CREATE TABLE t AS SELECT ext.hstore('n', n::text) AS x FROM generate_series(1, 99) n")
         connection.execute("CREATE FUNCTION f(int) RETURNS int LANGUAGE internal AS 'int4up'")
     for form in ("custom", "tar"):
         subprocess.run([programs / "pg_dump", f"--format={form}", f"--file={folder / form}", source.dsn], check=True)
     pg_restore = str(programs / "pg_restore")
-    for form in ("custom", "tar"):
+    for form, short in (("custom", 20), ("tar", 600)):
         found = surveyed(of_dump(str(folder / form)), pg_restore)
         assert found.format == form and found.major == 13 and set(found.extensions) == {"hstore", "pgstattuple"}
-    whole = (folder / "custom").read_bytes()
-    (folder / "cut").write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(ValueError, match="cut short, damaged, or not by pg_dump"):
-        surveyed(of_dump(str(folder / "cut")), pg_restore)
+        assert found.schemas["hstore"] == "ext"
+        whole = (folder / form).read_bytes()
+        for size, why in ((len(whole) // 3, "cut short, damaged, or not by pg_dump"), (len(whole) - short, "the end of")):
+            (folder / "cut").write_bytes(whole[:size])
+            with pytest.raises(ValueError, match=why):
+                surveyed(of_dump(str(folder / "cut")), pg_restore)
     told = run(empty.dsn, folder / "custom", pg_restore=pg_restore)
     assert "custom cannot be restored: permission denied for language internal" in told
     with psycopg.connect(empty.dsn) as connection:  # it goes on after an error
-        assert connection.execute("SELECT count(*), max(x -> 'n') FROM t").fetchone() == (99, "99")
+        assert connection.execute("SELECT count(*), max(x OPERATOR(ext.->) 'n') FROM t").fetchone() == (99, "99")

@@ -13,6 +13,12 @@ ROWS = """pg_restore: from TOC entry 3; 0 7 TABLE DATA t postgres
 pg_restore: error: COPY failed for table "t": ERROR:  unrecognized configuration parameter "app.tenant"
 CONTEXT:  PL/pgSQL function tenant() line 1 at RETURN
 """
+SCHEMA = """pg_restore: from TOC entry 6; 2615 16393 SCHEMA ext postgres
+pg_restore: error: could not execute query: ERROR:  schema "ext" already exists
+Command was: CREATE SCHEMA ext;
+
+
+"""
 CHECK = """pg_restore: error: could not execute query: ERROR:  unrecognized configuration parameter "app.tenant"
 Command was: CREATE INDEX i ON public.t USING btree (public.tenant());
 """
@@ -28,6 +34,7 @@ def ignored(count: int) -> str:
         ("", 0, ""),
         (SETS + ignored(1), 1, ""),
         (SETS * 5 + ignored(1), 1, ""),
+        (SETS + SCHEMA + ignored(2), 1, ""),
         (SETS + ROWS + ignored(2), 1, 'COPY failed for table "t": ERROR:  unrecognized configuration parameter'),
         (SETS + CHECK + ignored(2), 1, 'unrecognized configuration parameter "app.tenant"'),
         (CHECK + ROWS + ignored(2), 1, "(and 1 more error)"),
@@ -36,6 +43,6 @@ def ignored(count: int) -> str:
         ("", -9, "ended with code -9"),
     ],
 )
-def test_only_a_setting_that_the_server_does_not_know_is_no_loss(told: str, code: int, why: str) -> None:
+def test_only_an_unknown_setting_and_a_schema_that_is_there_are_no_loss(told: str, code: int, why: str) -> None:
     found = failure(told, code)
     assert why in found and bool(found) == bool(why) and "\n" not in found
