@@ -162,7 +162,8 @@ class Plan:
     with `sweep`, such as {"clients": 8}, differ in that number only, and are shown as a table by it. For each foreign
     program in `programs`, the engine adds to the record's table `programs`: `path`, `version` as the program prints it,
     and `digest` of the file. `own_server` says why pgbed must start the server; empty if an external server will do.
-    `notices` are lines for the plan's author.
+    `notices` are lines for the plan's author. `pairs` of clusters do in slices, unless the author says otherwise; 0 is
+    the usual number.
     """
 
     record: dict[str, Any]
@@ -171,6 +172,7 @@ class Plan:
     programs: tuple[str, ...] = ()
     own_server: str = ""
     notices: tuple[str, ...] = ()
+    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,9 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
         raise UserError(f"--until-known analyses pairs of slices{because}")
     if request.minutes and request.repeats is None and not request.until_known:
         request = msgspec.structs.replace(request, repeats=_most_in_time(request, design))
+    pairs = max(load.plan.pairs for load in design.loads)
+    if pairs and request.sliced and request.repeats is None and not request.until_known:
+        request = msgspec.structs.replace(request, repeats=pairs)
     return request, design, reason
 
 

@@ -12,6 +12,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.plan import planfile
 from engine.plan.command_line import arguments
+from engine.plan.design import decide
 from engine.plan.request import Request, request_of
 from engine.plan.schedule import interleave, subjects
 from engine.plan.workload_plans import loads
@@ -128,3 +129,13 @@ def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench
     wrong = bench("run", "--pg", label, "--variants", "insert,inset+pgbench-select", "--dry-run")
     (line,) = wrong.stderr.strip().splitlines()
     assert wrong.returncode == 2 and "begin with different workloads" in line
+
+
+@pytest.mark.parametrize(("entries", "pairs"), [({}, 4), ({"repeats": 2}, 2), ({"plans_only": False}, 6)])
+def test_plans_alone_take_fewer_pairs_of_clusters(tmp_path: Path, entries: dict[str, Any], pairs: int) -> None:
+    for name in ("schema", "statements"):
+        (tmp_path / name).write_text("-- name: a\nSELECT 1;")
+    files = {name: str(tmp_path / name) for name in ("schema", "statements")}
+    wanted = {"builds": ["16.3", "17.0"], "workload": "own", "interleave": "slices", "plans_only": True, **files}
+    request, _, _ = decide(planfile.request({**wanted, **entries}), tmp_path)
+    assert request.planned_repeats == pairs
