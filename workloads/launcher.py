@@ -194,7 +194,9 @@ def cancel(dsn: str, page: Page, slots: Iterable[int]) -> None:
         return
     try:
         connection = open_connection(dsn)
-        execute(connection, f"SELECT pg_cancel_backend(pid) FROM unnest(ARRAY[{wanted}]) AS pid".encode())
+        # With schemas: a database may have a search path of its owner's.
+        call = f"SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.unnest(ARRAY[{wanted}]) AS pid"
+        execute(connection, call.encode())
         connection.finish()
     except SqlError:
         pass  # the server is gone, which the roles will notice; otherwise they are killed

@@ -9,7 +9,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start an unuse
 import resource
 import sys
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -81,6 +80,11 @@ def together(told: bytes) -> dict[str, Any]:
     return {**whole, "results": [*results, *failed.values()]} if failed else whole
 
 
+def usual(times_ms: list[float]) -> float:
+    """The time that one planning in ten does not exceed: on a busy CPU most of the longer ones have to wait for it."""
+    return sorted(times_ms)[len(times_ms) // 10]
+
+
 def _as_superuser(spec: Spec, *commands: str) -> None:
     connection = open_connection(spec.dsn)
     try:
@@ -119,8 +123,7 @@ class Step:
         record = recorder(self.page, self.slot, 1)
         if usable and self.spec.step["kind"] == PLANS:
             times = self._plan(usable, start_ns, record)
-            medians = {name: median(values) for name, values in times.items() if values}
-            return {**execution.report(every), "planning": medians}
+            return {**execution.report(every), "planning": {name: usual(each) for name, each in times.items() if each}}
         times_s = self._execute(usable, start_ns, record) if usable else []
         # Without a statement that works on this build, the server rests as long as the others measure.
         sleep_until(self.page, start_ns + self._length_ns())

@@ -12,7 +12,8 @@ from workloads.connection import SqlError, execute
 from workloads.own.statements import Rule, Statement
 
 DRAWN = 1000  # sets of values, used one after another
-MOST_ROWS = 100_000  # of a rule's query
+MOST_ROWS, AT_ONCE = 100_000, 1000  # of a rule's query, and of one answer
+MOST_BYTES = 64_000_000
 Values = list[bytes | None]
 
 
@@ -46,19 +47,29 @@ def _rows(statement: Statement, rule: Rule, connection: abc.PGconn) -> list[Valu
         return []
     names = ", ".join(statement.parameters[place] for place in rule.places)
     # As a cursor's first rows: a query that returns gigabytes must not fill the client's memory.
+    rows: list[Values] = []
+    size = 0
     execute(connection, b"BEGIN READ ONLY")
     try:
         execute(connection, f"DECLARE pgbed_values NO SCROLL CURSOR FOR {rule.query}".encode())
-        result = execute(connection, f"FETCH {MOST_ROWS} FROM pgbed_values".encode())
+        while len(rows) < MOST_ROWS:
+            result = execute(connection, f"FETCH {AT_ONCE} FROM pgbed_values".encode())
+            if result.nfields != len(rule.places):
+                raise SqlError("", f"the query has {result.nfields} columns, not {len(rule.places)}")
+            for row in range(result.ntuples):
+                rows.append([result.get_value(row, column) for column in range(result.nfields)])
+                size += sum(len(value) for value in rows[-1] if value is not None)
+                if size > MOST_BYTES:
+                    raise SqlError("", f"the query returns more than {MOST_BYTES / 1e6:.0f} MB; add a LIMIT")
+            if result.ntuples < AT_ONCE:
+                break
     except SqlError as error:
         raise SqlError(error.sqlstate, f"the values of {names}: {error.message}") from None
     finally:
-        execute(connection, b"ROLLBACK")
-    if result.nfields != len(rule.places):
-        raise SqlError("", f"the values of {names}: the query has {result.nfields} columns, not {len(rule.places)}")
-    if not result.ntuples:
+        connection.exec_(b"ROLLBACK")
+    if not rows:
         raise SqlError("", f"the values of {names}: the query returns no row")
-    return [[result.get_value(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
+    return rows
 
 
 def _uniform(rule: Rule, random: np.random.Generator) -> list[int]:

@@ -12,9 +12,9 @@ import psycopg
 
 from engine.core.model import Build
 from engine.postgres import pgstat
+from engine.postgres.server import Server
 from engine.run.statements import StepStatements
 from tests.support.benchcall import Bench, nothing_left
-from tests.support.ibdatabase import Database
 
 SMALL = ("--workload", "oltp", "--rows", "2000", "--tests", "point-query", "--seconds", "1", "--repeats", "1")
 
@@ -32,15 +32,16 @@ def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
     assert all(reads[label] > 20 for label in labels.split(",")), f"a table that was just loaded: {reads}"
 
 
-def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(database: Callable[..., Database]) -> None:
-    made, sql = database(18), pgstat.question("evict", 180000)
+def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(
+    server: Callable[[int | str], Server],
+) -> None:
+    sql, options = pgstat.question("evict", 180000), "-c extension_control_path=/nonexistent"
 
     def connected() -> psycopg.Connection[Any]:
-        return psycopg.connect(made.dsn, autocommit=True)
+        return psycopg.connect(server(18).dsn(), autocommit=True, options=options)
 
     with ExitStack() as opened:
-        statements = StepStatements(SimpleNamespace(connect=connected), lambda: None, str, opened)  # type: ignore[arg-type]
-        made.run(f"ALTER DATABASE {made.name} SET extension_control_path = '/nonexistent'")
+        statements = StepStatements(SimpleNamespace(connect=connected), lambda: None, str, opened)
         assert not statements.evict(sql)
-        made.run(f"ALTER DATABASE {made.name} RESET extension_control_path")
+        options = ""
         assert statements.evict(sql)

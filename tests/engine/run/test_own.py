@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.model import Build
+from engine.postgres.server import Server
 from tests.support.benchcall import Bench
-from tests.support.ibdatabase import Database
 
 APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
 OLD, NEW = 14, 17
@@ -113,12 +113,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
 
 
 def test_the_dump_of_a_template_is_made_for_its_run_and_not_for_a_dry_one(
-    bench: Bench, labels: tuple[str, str], database: Callable[..., Database], new_folder: Callable[[], Path]
+    bench: Bench, labels: tuple[str, str], server: Callable[[int | str], Server], new_folder: Callable[[], Path]
 ) -> None:
-    source = database(OLD)
-    source.run("CREATE TABLE t AS SELECT 1 AS x")
-    (statements := new_folder() / "s.sql").write_text("-- name: a\nSELECT x FROM t")
-    done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--template", source.dsn, "--statements",
+    (statements := new_folder() / "s.sql").write_text("-- name: a\nSELECT 1")
+    done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--template", server(OLD).dsn(), "--statements",
                  str(statements), "--dry-run", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     manifest = json.loads(done.stdout)["manifest"]
