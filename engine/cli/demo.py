@@ -1,4 +1,4 @@
-"""The command `bench demo`: a packaged recording, played with a guide."""
+"""The command `bench demo`: packaged recordings, played with a guide."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ from engine.journal.archive import unpack
 from engine.journal.runs import reference
 from engine.report.console import echo
 
-RECORDING = "demo.tar.xz"
+RECORDING = "demo.tar.xz"  # two builds under one workload, which the guide begins with
+PLANS = "plans.tar.xz"  # an application's statements, which two releases only planned
 
 
 @click.command()
 @GLYPHS
-@click.option("--to", type=FOLDER, help="Only unpack the recording into this folder, for other commands.")
+@click.option("--to", type=FOLDER, help="Only unpack the recordings into this folder, for other commands.")
 def demo(glyphs: str, to: Path | None) -> None:
     """Show a recorded comparison of two builds, with a guide, in about a minute. Needs no server and no run.
 
-    All screens and keys work on the recording as on any run. Nothing is left on the disk.
+    A second recording has the plans of an application's statements on two releases. All screens and keys work on both
+    as on any run. Nothing is left on the disk.
     """
-    packed = files("engine.cli").joinpath(RECORDING).read_bytes()
+    packed = [files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS)]
     if to is not None:
         to.mkdir(parents=True, exist_ok=True)
-        run = unpack(packed, "the demo", to)
-        echo(f"{run}; bench compare {reference(run)}")
+        for each in packed:
+            run = unpack(each, "the demo", to)
+            echo(f"{run}; bench compare {reference(run)}")
         return
     if not interface.wanted(console(False)):
-        raise UserError("the demo needs a terminal; `bench demo --to FOLDER` unpacks its recording for other commands")
+        raise UserError("the demo needs a terminal; `bench demo --to FOLDER` unpacks its recordings for other commands")
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", ignore_cleanup_errors=True) as out:
-        run = unpack(packed, "the demo", Path(out))
+        run, *_ = [unpack(each, "the demo", Path(out)) for each in packed]
         sys.exit(interface.show_to_the_end(Path(out), run, screen="live", glyphs=glyphs, guide="demo"))

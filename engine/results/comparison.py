@@ -340,9 +340,9 @@ class Comparison:
     def function_costs(self, subject: str, step: str) -> FunctionCosts | None:
         return next((each for each in self.functions if (each.subject, each.step) == (subject, step)), None)
 
-    def plan_change(self, subject: str, step: str) -> PlanChange | None:
-        """The change of the plan of a step that is one statement."""
-        return next((each for each in self.plan_changes if (each.subject, each.statement) == (subject, step)), None)
+    def changed_plans(self, subject: str, step: str | None = None) -> tuple[PlanChange, ...]:
+        """The statements of a step, or of all, whose plan is another than the baseline's."""
+        return tuple(each for each in self.plan_changes if each.subject == subject and step in (None, each.step))
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
         """Flagged causes of a primary metric that differs, the largest ratios first."""

@@ -116,8 +116,9 @@ def change(left: PlanNode, right: PlanNode) -> str:
             using = f" using {after.index}" if after.index != before.index and after.index else ""
             old = f" using {before.index}" if after.index != before.index and before.index else ""
             return f"{before.kind}{old} became {after.kind}{using} on {after.relation}"
-        return f"{before.label} became {after.label}"
-    if left.relations != right.relations and set(left.relations) == set(right.relations):
+        if not _reordered(left, right):
+            return f"{before.label} became {after.label}"
+    if _reordered(left, right):
         return f"tables are joined in another order: {', '.join(right.relations)}"
     for pair in every:
         if pair.differs:
@@ -126,6 +127,10 @@ def change(left: PlanNode, right: PlanNode) -> str:
             over = f" over {node.relations[0]}" if not node.relation and node.relations else ""
             return f"{node.label}{over} {'is new' if pair.left is None else 'has gone'}"
     return "" if shape(left) == shape(right) else "the same nodes in another order"
+
+
+def _reordered(left: PlanNode, right: PlanNode) -> bool:
+    return left.relations != right.relations and set(left.relations) == set(right.relations)
 
 
 def mistake(node: PlanNode) -> str:

@@ -1,4 +1,4 @@
-"""Makes the recording that `bench demo` plays: two builds in slices, with two incidents that it brings about itself.
+"""Makes the first recording of `bench demo`: two builds in slices, with two incidents that it brings about itself.
 
     python -m tests.support.demo_recording engine/cli/demo.tar.xz
 
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -133,12 +134,13 @@ def record(builds: str, probes: str, out: Path) -> Path:
     return bench.run
 
 
-def neutral(run: Path, builds: str) -> None:
+def neutral(run: Path, builds: str, folders: Mapping[str, str] = {}) -> None:
     """Takes out of a run where it was made: names of the host and of folders, how its kernel was started.
 
-    Of the sampled stacks those of the step's own connections stay: the others are large, and nobody is led to them.
+    `folders` are further ones, and what they are to be called. Of the sampled stacks those of the step's own
+    connections stay: the others are large, and nobody is led to them.
     """
-    names = {str(run.parent): "/var/tmp/pgbed"}
+    names = {str(run.parent): "/var/tmp/pgbed", **folders}
     for build in builds.split(","):
         _, _, tree = build.partition("=git:")
         names |= {tree.rpartition("@")[0]: "~/src/postgres"} if tree else {}

@@ -20,7 +20,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from engine.cli.demo import RECORDING
+from engine.cli.demo import PLANS, RECORDING
 from engine.journal.archive import unpack
 from tui.demo.guide import GuideBox, GuidedBench
 from tui.demo.tour import stalled, stops_of
@@ -47,7 +47,8 @@ def frames() -> list[str]:
     """The screen at each stop of the guide, as SVG."""
     drawn: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        run = unpack(files("engine.cli").joinpath(RECORDING).read_bytes(), "the recording", Path(folder))
+        packed = (files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS))
+        run, _ = [unpack(each, "the recording", Path(folder)) for each in packed]
         app = GuidedBench(Path(folder), run, SETS["block"], "live")
         cell, step, _ = of = stalled(run)
         app.context.replayed, app.context.show_cost = (cell, step), False

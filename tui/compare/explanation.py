@@ -246,8 +246,9 @@ def _modes(comparison: Comparison, row: Row, name: str) -> str:
 
 def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -> list[Line]:
     """A changed plan explains more than where the time went."""
-    change = comparison.plan_change(subject, step)
-    return folded(f"plan changed: {change.text}", columns, "strong") if change else []
+    changes = comparison.changed_plans(subject, step)
+    lines = [line for change in changes[:1] for line in folded(f"plan changed: {change.text}", columns, "strong")]
+    return [*lines, line((f" and {len(changes) - 1} more plans: p", "dim"))] if len(changes) > 1 else lines
 
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:

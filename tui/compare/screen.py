@@ -20,6 +20,7 @@ from tui.compare.comparison_table import Row, Sort
 from tui.compare.dot_plot import strips
 from tui.compare.meanings import label
 from tui.compare.overlay_screen import OverlayScreen
+from tui.compare.plans_screen import PlansScreen
 from tui.compare.slices_screen import SlicesScreen
 from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
@@ -57,6 +58,7 @@ class CompareScreen(BenchScreen):
         key("enter", "cells", "cells", "compare.cells"),
         key("o", "overlay", "chart", "compare.overlay"),
         key("l", "slices", "slices", "compare.slices"),
+        key("p", "plans", "plans", "compare.plans"),
         key("f", "flame", "flame", "compare.flame"),
         key("e", "report('html')", "report for the browser", "compare.page", show=False),
         key("H", "report('md')", "report as Markdown", "compare.report", show=False),
@@ -86,15 +88,8 @@ class CompareScreen(BenchScreen):
         table = Lines(id="table", resized=self.draw, clicked=self._click, turned=lambda by: self.action_move(by, 0))
         dots = Lines(id="dots")
         table.can_focus = dots.can_focus = True
-        return [
-            Lines(id="title"),
-            Lines(id="answer"),
-            table,
-            Lines(id="of"),
-            dots,
-            Lines(id="why"),
-            Lines(id="verdict"),
-        ]
+        above, below = (Lines(id="title"), Lines(id="answer")), (Lines(id="why"), Lines(id="verdict"))
+        return [*above, table, Lines(id="of"), dots, *below]
 
     def on_screen_resume(self) -> None:
         """Retry a comparison that failed: the cause may be gone."""
@@ -226,7 +221,7 @@ class CompareScreen(BenchScreen):
             self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._in_slices if action == "slices" else True
+        return {"slices": self._in_slices, "plans": self._replanned}.get(action, True)
 
     @property
     def _in_slices(self) -> bool:
@@ -234,6 +229,14 @@ class CompareScreen(BenchScreen):
             return False
         found, row, subject = self.chosen
         return found.sliced(subject.name, row.step)
+
+    @property
+    def _replanned(self) -> bool:
+        return self.chosen is not None and bool(self.chosen[0].changed_plans(self.chosen[2].name))
+
+    def action_plans(self) -> None:
+        if self.chosen is not None:
+            self.app.push_screen(PlansScreen(*self.chosen))
 
     def action_slices(self) -> None:
         if self.chosen is not None:
@@ -289,7 +292,8 @@ class CompareScreen(BenchScreen):
         self.refresh_small()
         if self.is_mounted:
             # In 80 columns the row of keys has no room for more; hidden keys still work.
-            self.query_one(KeyRow).hide(*(GIVE_WAY if self._in_slices and columns < WIDE_COLUMNS else ()))
+            further = self._in_slices or self._replanned
+            self.query_one(KeyRow).hide(*(GIVE_WAY if further and columns < WIDE_COLUMNS else ()))
             self.refresh_bindings()
         self.catch_up()
 

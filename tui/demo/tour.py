@@ -1,4 +1,4 @@
-"""The stops of the guided minute over a recording. Its words about stalls come from the record."""
+"""The stops of the guided minute over two recordings. Its words about stalls come from the record."""
 
 from pathlib import Path
 
@@ -91,9 +91,30 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             until="change",
         ),
         Stop(
+            7,
+            "History lists all runs. The newest is about an application: its schema has twelve tables, and two "
+            "releases planned 40 statements, but executed none.",
+            ("escape", "5", "home"),
+            until="HISTORY",
+        ),
+        Stop(
+            8,
+            "Compare names the plans that changed before any ratio: a plan that changed explains more than where the "
+            "time went.",
+            ("3",),
+            until="p plans",
+        ),
+        Stop(
+            9,
+            "Both plans of a statement, side by side. Nodes that differ are marked with a sign, and each has the rows "
+            "that were estimated.",
+            ("p", "down"),
+            until="PLANS",
+        ),
+        Stop(
             6,
-            "History lists all runs. Launch (1) starts one of your own: choose two builds and press enter. The guide "
-            "ends here, and all keys are yours.",
+            "Launch (1) starts a run of your own: choose two builds and press enter. The guide ends here, and all keys "
+            "are yours.",
             ("escape", "5"),
             until="HISTORY",
         ),

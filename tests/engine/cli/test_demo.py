@@ -1,4 +1,4 @@
-"""`bench demo`: its recording is a run like any other, and small."""
+"""`bench demo`: its recordings are runs like any others, and small."""
 
 from __future__ import annotations
 
@@ -7,33 +7,60 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
-from engine.cli.demo import RECORDING
+from engine.cli.demo import PLANS, RECORDING
 from engine.cli.main import main
 from engine.journal.reader import JournalReader
+from engine.journal.runs import runs_in
 from engine.view.events import incidents_of
 from tests.support.benchcall import Bench
 
 
-def test_the_recording_is_a_run_of_two_builds_in_slices_with_two_incidents(tmp_path: Path) -> None:
-    assert len(files("engine.cli").joinpath(RECORDING).read_bytes()) < 900_000
-    done = CliRunner().invoke(main, ["demo", "--to", str(tmp_path / "new")])
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of both runs."""
+    folder = tmp_path_factory.mktemp("demo") / "new"
+    done = CliRunner().invoke(main, ["demo", "--to", str(folder)])
     assert done.exit_code == 0, done.output
-    (run,) = (tmp_path / "new").iterdir()
-    assert str(run) in done.stdout
+    assert [line.partition(";")[0] for line in done.stdout.splitlines()] == [str(run) for run in recorded(folder)]
+    return folder
+
+
+def recorded(folder: Path) -> tuple[Path, Path]:
+    """The run of two builds, and that of plans, which is newer."""
+    plans, builds = runs_in(folder)
+    return builds, plans
+
+
+def test_nothing_tells_where_the_recordings_were_made_and_they_are_small(unpacked: Path) -> None:
+    assert sum(len(files("engine.cli").joinpath(name).read_bytes()) for name in (RECORDING, PLANS)) < 600_000
+    for run in recorded(unpacked):
+        with JournalReader(run) as reader:
+            stated = (run / "manifest.json").read_text() + json.dumps([event.data for event in reader.events()])
+            assert not re.search(r"/(work|root|home)/|/tmp/(?!pgbed[\"/])", stated), run
+            assert "fc-" not in json.dumps(reader.manifest.environment) and reader.manifest.environment["host"]
+    again = CliRunner().invoke(main, ["demo", "--to", str(unpacked)])
+    assert again.exit_code == 2 and "is there already" in again.stderr and len(again.stderr.splitlines()) == 1
+
+
+def test_the_first_is_a_run_of_two_builds_in_slices_with_two_incidents(unpacked: Path) -> None:
+    run, _ = recorded(unpacked)
     with JournalReader(run) as reader:
         assert {cell.subject.build for cell in reader.manifest.cells} and reader.manifest.sliced
         incidents = incidents_of([event for event in reader.events() if event.kind == "stall"])
         causes = [cause["name"] for found in incidents for stall in found for cause in stall.data["causes"][:1]]
         assert {"stopped", "lock"} <= set(causes)
-        stated = (run / "manifest.json").read_text() + json.dumps([event.data for event in reader.events()])
-        assert not re.search(r"/(work|root|home)/|/tmp/(?!pgbed[\"/])", stated), "where it was made"
-        assert "fc-" not in json.dumps(reader.manifest.environment) and reader.manifest.environment["host"]
-    compared = json.loads(Bench(tmp_path)("compare", str(run), "--json").stdout)
+    compared = json.loads(Bench(unpacked)("compare", str(run), "--json").stdout)
     assert compared["pairs"] == 4 and compared["design"].startswith("slices")
-    again = CliRunner().invoke(main, ["demo", "--to", str(tmp_path / "new")])
-    assert again.exit_code == 2 and "is there already" in again.stderr and len(again.stderr.splitlines()) == 1
+
+
+def test_the_second_has_plans_of_forty_statements_of_which_some_changed(unpacked: Path) -> None:
+    _, run = recorded(unpacked)
+    compared = json.loads(Bench(unpacked)("compare", str(run), "--json").stdout)
+    assert len(compared["planning"]) == 40 and not compared["result_differences"]
+    assert any(line["mark"] for change in compared["plan_changes"] for line in change["lines"])
 
 
 def test_without_a_terminal_it_says_what_can_be_done() -> None:

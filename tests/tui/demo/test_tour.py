@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from engine.cli.demo import PLANS, RECORDING
 from engine.journal.archive import unpack
 from engine.view.events import cause, main_stall, stall_seconds
 from engine.view.player import Player
@@ -30,10 +31,15 @@ def staying(run: Path) -> tuple[Stop, ...]:
     return tuple(replace(stop, seconds=600.0) for stop in stops_of(stalled(run)))
 
 
+def unpacked(out: Path) -> list[Path]:
+    packed = (files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS))
+    return [unpack(each, "the demo", out) for each in packed]
+
+
 def guided(
     out: Path, script: Script, stops: Sequence[Stop] = (), pace: float = 1.0, size: tuple[int, int] = (80, 24)
 ) -> None:
-    run = unpack(files("engine.cli").joinpath("demo.tar.xz").read_bytes(), "the demo", out)
+    run, _ = unpacked(out)
     app = GuidedBench(out, run, SETS["ascii"], "live")
     app.context.replayed = stalled(run)[:2]
     app.guide(stops or staying(run), pace)
@@ -61,7 +67,7 @@ def told(app: GuidedBench) -> str:
 def test_every_stop_shows_what_it_tells_of(tmp_path: Path, size: tuple[int, int]) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         stops = app._stops
-        assert len(stops) == 10
+        assert len(stops) == 13
         for place, stop in enumerate(stops):
             await until(pilot, lambda place=place: f"{place + 1} of {len(stops)} " in told(app))  # type: ignore[misc]
             assert stop.text.split(".")[0] in told(app)
@@ -95,7 +101,7 @@ def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> 
 
 
 def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> None:
-    run = unpack(files("engine.cli").joinpath("demo.tar.xz").read_bytes(), "the demo", tmp_path)
+    run, _ = unpacked(tmp_path)
     cell, step, incidents = stalled(run)
     with Player(run, cell=cell, step=step) as player:
         texts = [stop.text for stop in stops_of((cell, step, incidents))]

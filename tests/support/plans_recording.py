@@ -1,0 +1,64 @@
+"""Makes the second recording of `bench demo`: an application's statements, planned by servers of two releases.
+
+    python -m tests.support.plans_recording engine/cli/plans.tar.xz [--pg BASE,OTHER]
+
+The application is the tests' own (tests/workloads/own/skewed): twelve tables, generated, and 40 statements that join
+them. It takes about a minute, on a machine with nothing else to do. What would tell where it was made is taken out, and
+it is written only if it shows what the guide tells of: all statements planned, and plans that changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from engine.journal.archive import pack
+from tests.support.benchcall import Bench
+from tests.support.demo_recording import BUSY, ROOT, busy_share, neutral
+
+APPLICATION = ROOT / "tests" / "workloads" / "own" / "skewed"
+STATEMENTS = 40
+
+
+def record(builds: str, out: Path, application: Path) -> Path:
+    bench = Bench(out)
+    done = bench("run", "--pg", builds, "--workload", "own", "--dump", str(application / "data.sql"), "--statements",
+                 str(application / "statements.sql"), "--plans-only", "--plain")  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return bench.run
+
+
+def check(run: Path) -> None:
+    """Exits with what the recording lacks of what the guide tells."""
+    compared = json.loads(Bench(run.parent)("compare", str(run), "--json").stdout)
+    changes = [change["text"] for change in compared["plan_changes"]]
+    print(*changes, sep="\n")
+    if len(compared["planning"]) != STATEMENTS or compared["result_differences"]:
+        raise SystemExit(f"not all statements were planned: {compared['result_differences']}")
+    if len(changes) < 2:
+        raise SystemExit("fewer than two plans changed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pg", metavar="BASE,OTHER", default="13.16,18.6", help="two builds [default: 13.16,18.6]")
+    parser.add_argument("to", type=Path, help="file to write")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pgbed-demo-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        application = Path(folder) / "app"
+        shutil.copytree(APPLICATION, application)
+        if (busy := busy_share()) > BUSY:
+            raise SystemExit(f"this machine is {busy:.0%} busy: record it on one that has nothing else to do")
+        run = record(asked.pg, Path(folder) / "runs", application)
+        check(run)
+        neutral(run, asked.pg, {str(application): "~/app"})
+        print(f"{asked.to}: {pack(run, asked.to):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Statements whose plan differs from the baseline's, and the two plans of one side by side."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding
+
+from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.plan_change import DIFFERS, PlanChange
+from tui.compare.comparison_table import Row
+from tui.compare.explanation import rule
+from tui.glyphs import Glyphs
+from tui.keys import key
+from tui.marks import Line, cut, folded, line, side_by_side
+from tui.screens.bench_screen import BenchScreen
+from tui.widgets.text_lines import Lines
+
+MOST_STATEMENTS = {"-short": 5, "-tall": 12}  # visible at once
+MARK_CELLS = 2
+
+
+class PlansScreen(BenchScreen):
+    """The changed plans of a subject, at first that of the chosen step's statement."""
+
+    TITLE_WORD: ClassVar[str] = "PLANS"
+    DEFAULT_CSS = "PlansScreen #plans { height: 1fr; }"
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        key("up,k", "move(-1)", "statement above", "plans.up", show=False),
+        key("down,j", "move(1)", "statement below", "plans.down", shown="up/down"),
+        key("pagedown,space", "page(1)", "further", "plans.further", shown="pgdn"),
+        key("pageup", "page(-1)", "back up", "plans.back_up", show=False),
+        key("escape", "app.leave", "back", "plans.back"),
+    ]
+
+    def __init__(self, comparison: Comparison, row: Row, subject: Subject) -> None:
+        super().__init__()
+        self._base, self._subject = comparison.baseline_of(subject.name), subject.name
+        self._changes = comparison.changed_plans(subject.name)
+        of_step = (place for place, change in enumerate(self._changes) if change.step == row.step)
+        self._cursor = next(of_step, 0)
+        self._top = 0
+
+    def parts(self) -> Sequence[Lines]:
+        statements = Lines(id="statements", turned=self.action_move)
+        return [Lines(id="title"), statements, Lines(id="of"), Lines(id="plans", resized=self.draw)]
+
+    def small(self) -> Sequence[Line]:
+        return [line((self.TITLE_WORD, "strong")), *folded(self.change.text, self.size.width)]
+
+    @property
+    def change(self) -> PlanChange:
+        return self._changes[self._cursor]
+
+    def action_move(self, by: int) -> None:
+        self._cursor = max(0, min(self._cursor + by, len(self._changes) - 1))
+        self._top = 0
+        self.draw()
+
+    def action_page(self, pages: int) -> None:
+        height = max(1, self.query_one("#plans").size.height)
+        last = max(0, len(self._about()) - height)
+        self._top = max(0, min(self._top + pages * max(1, height - 1), last))
+        self.draw()
+
+    def draw(self) -> None:
+        columns, glyphs, many = self.size.width, self.glyphs, len(self._changes)
+        room = min(many, MOST_STATEMENTS["-tall" if self.has_class("-tall") else "-short"])
+        first = max(0, min(self._cursor - room // 2, many - room))
+        title = f" {self._subject} against {self._base}: {many} changed plan{'s' if many > 1 else ''}"
+        of, below = f"plans of {self.change.statement}, rows estimated", many - first - room
+        self.fill(
+            title=[line((f" {self.TITLE_WORD} ", "title"), title)],
+            statements=[self._statement(place) for place in range(first, first + room)],
+            of=[rule(of, columns, glyphs, f"{below} more statements" if below > 0 else "")],
+            plans=self._about()[self._top :],
+        )
+        self.refresh_small()
+
+    def _statement(self, place: int) -> Line:
+        chosen, change = place == self._cursor, self._changes[place]
+        text = cut(f"{'>' if chosen else ' '}{change.text}", self.size.width, self.glyphs)
+        return line((text, "cursor" if chosen else ""))
+
+    def _about(self) -> list[Line]:
+        return [
+            *folded(self.change.text, self.size.width, "strong"),
+            *plans(self.change, self._base, self.size.width, self.glyphs),
+        ]
+
+
+def plans(change: PlanChange, base: str, columns: int, glyphs: Glyphs) -> list[Line]:
+    """Two plans side by side: nodes that differ, or that only one plan has, are marked."""
+    wide = (columns - 1) // 2
+    left, right = [line(" " * MARK_CELLS, (base, "base"))], [line(" ", (change.subject, "rate"))]
+    for each in change.lines:
+        mark, look = _spelled(each.mark, glyphs), "strong" if each.mark else ""
+        left.append(line((f"{mark:<{MARK_CELLS}}{_spelled(each.base, glyphs)}", look)))
+        right.append(line((f" {_spelled(each.other, glyphs)}", look)))
+    return side_by_side(left, right, wide, len(left), glyphs)
+
+
+def _spelled(text: str, glyphs: Glyphs) -> str:
+    """A plan's text in the terminal's characters."""
+    if glyphs.name != "ascii":
+        return text
+    return text.replace("\N{RIGHTWARDS ARROW}", glyphs.arrow).replace(DIFFERS, "!").replace("\N{MIDDLE DOT}", ".")
