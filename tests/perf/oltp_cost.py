@@ -2,17 +2,21 @@
 
     PGBED_SERVERS=... PGBED_PGBENCH=... python -m tests.perf.oltp_cost [--server LABEL] [--seconds S] [--rounds N]
 
-One client at a time against one server, in turns: ours and pgbench's, with a script, each left to the scheduler
-("free") or bound to one CPU with its backend ("paired"). CPU time is read from the kernel over the same stretch of time
-for client and backend. pgbench prepares its statements, but for the list of 1000: it allows 255 parameters. Figures of
-different runs or machines do not compare; shares and ratios do.
+One client at a time against one server, in turns: ours, pgbench's, with a script, and a bare one, a loop in C that
+sends messages made before and waits for the answers (bare_client.c): no client can do less. Each is left to the
+scheduler ("free") or bound to one CPU with its backend ("paired"). CPU time is read from the kernel over the same
+stretch of time for client and backend. pgbench prepares its statements, but for the list of 1000: it allows 255
+parameters. Figures of different runs or machines do not compare; shares and ratios do.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import mmap
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,10 +24,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
+import numpy as np
 import psycopg
 
 from engine.builds import resolve
@@ -31,8 +37,10 @@ from engine.core.model import Config
 from engine.postgres.server import Server
 from tests.support.oltprun import run_step, running, steps
 from tests.support.steprun import cpu_s
+from workloads.connection import open_connection
 from workloads.counter_page import Word
 from workloads.oltp.catalog import BY_NAME
+from workloads.oltp.messages import Draw, events, name_of
 from workloads.oltp.options import Options
 from workloads.pgbench import summary
 
@@ -103,7 +111,46 @@ def pgbench(server: Server, test: str, seconds: float, rows: int, placement: Pla
             return Cost(tps, cost.client_us / tps, cost.server_us / tps)
 
 
-WAYS: dict[str, Callable[[Server, str, float, int, Placement], Cost]] = {"ours": ours, "pgbench": pgbench}
+@cache
+def bare_client() -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "bare_client.so"
+        source = Path(__file__).with_name("bare_client.c")
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+        return ctypes.CDLL(str(library))
+
+
+def bare(server: Server, test: str, seconds: float, rows: int, placement: Placement) -> Cost:
+    loop = bare_client().exchange
+    (statement,) = BY_NAME[test].event
+    block = [message for (message,) in next(events(Draw(np.random.default_rng(1), 1, rows), (statement,)))]
+    messages, count, size = b"".join(block), len(block), len(block[0])
+    shared = mmap.mmap(-1, 16)  # rounds, and the backend's process id
+    words = memoryview(shared).cast("q")
+    child = os.fork()
+    if not child:
+        connection = open_connection(server.dsn())
+        connection.prepare(name_of(0, 1).encode(), statement.of(1).encode())
+        os.set_blocking(connection.socket, True)
+        words[1] = connection.backend_pid
+        while not loop(connection.socket, messages, ctypes.c_long(count), ctypes.c_long(size)):
+            words[0] += 1
+        os._exit(1)
+    try:
+        while not words[0]:
+            time.sleep(0.01)
+        if placement == "paired":
+            for pid in (child, words[1]):
+                os.sched_setaffinity(pid, {max(os.sched_getaffinity(0))})
+        time.sleep(SETTLED_S)
+        return over(seconds, child, words[1], lambda: words[0] * count)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+Way = Callable[[Server, str, float, int, Placement], Cost]
+WAYS: dict[str, Way] = {"ours": ours, "pgbench": pgbench, "bare": bare}
 
 
 def main() -> int:
@@ -128,7 +175,7 @@ def main() -> int:
                 for test in TESTS:
                     for way, measure in WAYS.items():
                         for placement in ("free", "paired"):
-                            if way == "ours" or test in PGBENCH:
+                            if way == "ours" or test in PGBENCH:  # a single statement
                                 cost = measure(server, test, options.seconds, options.rows, placement)
                                 costs[test, f"{way} {placement}"].append(cost)
     finally:
