@@ -26,15 +26,14 @@ from engine.observe.server_stalls import Found, ServerStalls
 from engine.observe.stalls import SECOND_NS, StallRule
 from engine.postgres.activity import Doing
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.server_activity import TOTAL, RoleActivity, Seen, ServerActivity, Totals
+from engine.postgres.server_activity import MOST_ROLES, TOTAL, RoleActivity, Seen, ServerActivity, Totals
 from engine.postgres.serverlog import LogEvent
-from engine.postgres.statement_counts import Counted, StatementCounts
+from engine.postgres.statement_counts import By, Counted, StatementCounts
 from workloads import histogram
 from workloads.base import PrimaryMetric
 
 FIRST_NS = 300_000_000  # until the first figures
 PATIENCE_NS = 2 * SECOND_NS  # without an answer, before that is recorded
-TEXTS_NS = 5 * SECOND_NS  # between questions for the texts of statements
 NO_SERVICE = histogram.pack({})  # response times are not known
 STATEMENTS, TRANSACTIONS = "statements/s", "transactions/s"
 NOTHING = Counted(0, 0, 0.0)
@@ -78,7 +77,6 @@ class Observer:
         self._lasting: dict[tuple[str, int, object], int] = {}  # the journal's rows of events that last
         self._stall_rows: dict[str, int] = {}  # of stalls that last, by role
         self._texts: dict[str, str] = {}  # by query id
-        self._texts_due_ns = 0
         self._waits: dict[str, Counter[str]] = {}
         self._all_waits: Counter[str] = Counter()
         self._looks = self._all_looks = self._statements = self._rows = self._wal_bytes = 0
@@ -215,16 +213,28 @@ class Observer:
         self._record_stalls(self._stalls.tick(t_ns, dt_ns, statements, self._seen), t_ns)
 
     def _record_connections(self, activity: ServerActivity, t_ns: int, dt_ns: int) -> None:
-        self._read_texts(activity, t_ns)
+        roles = self._roles(activity.by)
+        self._read_texts(activity, roles)
         data = {
             **_states(self._seen.total),
-            "roles": [_states(role) | self._rate(role.name) | self._text(role.name) for role in self._seen.roles],
+            "roles": [_states(role) | self._rate(role.name) | self._text(role.name) for role in roles],
             "vacuums": [
                 {"relation": vacuum.relation, "phase": vacuum.phase, "done": round(vacuum.done, 3)}
                 for vacuum in self._seen.vacuums
             ],
         }
         self._journal.add_sample(self.step, t_ns, dt_ns, "connections", data)
+
+    def _roles(self, by: By) -> list[RoleActivity]:
+        """The roles of the last look; queries by the time that they took, even if none was in flight just then."""
+        seen = list(self._seen.roles)
+        if by != "query":
+            return seen
+        known = {role.name for role in seen}
+        taken_ms = {name: counted.ms for name, (counted, _) in self._rates.items()}
+        more = sorted((name for name in taken_ms if name not in known), key=lambda name: -taken_ms[name])
+        seen += [RoleActivity(name) for name in more[:MOST_ROLES]]
+        return sorted(seen, key=lambda role: (-role.active, -taken_ms.get(role.name, 0.0)))[:MOST_ROLES]
 
     def _rate(self, name: str) -> dict[str, Any]:
         if name not in self._rates:
@@ -240,12 +250,9 @@ class Observer:
     def _text(self, name: str) -> dict[str, Any]:
         return {"text": self._texts[name]} if self._texts.get(name) else {}
 
-    def _read_texts(self, activity: ServerActivity, t_ns: int) -> None:
-        ids = [
-            role.name for role in self._seen.roles if role.name.lstrip("-").isdigit() and role.name not in self._texts
-        ]
-        if activity.by == "query" and activity.statements is not None and ids and t_ns >= self._texts_due_ns:
-            self._texts_due_ns = t_ns + TEXTS_NS
+    def _read_texts(self, activity: ServerActivity, roles: Iterable[RoleActivity]) -> None:
+        ids = [role.name for role in roles if role.name.lstrip("-").isdigit() and role.name not in self._texts]
+        if activity.by == "query" and ids and activity.statements is not None and activity.statements.texts_due:
             found = activity.texts(ids)
             self._texts |= {id: visible(found.get(id, "")) for id in ids}
 

@@ -17,8 +17,9 @@ By = Literal["application", "user", "query"]
 
 STATEMENT = "statements"
 PATIENCE_S = 0.5
-SHARE = 0.005  # of the time, at most: an answer that takes 10 ms is asked for every other second
-LONGEST_S = 10.0  # between two questions
+TEXTS_S, TEXTS_PATIENCE_S = 5.0, 1.0
+SHARE = 0.003  # of the time, at most: an answer that takes 6 ms is asked for every other second
+LONGEST_S = 20.0  # between two questions
 MOST_QUERIES = 500
 TEXT_CELLS = 60
 # By its extension, so that a function of another's with this name is not executed.
@@ -29,10 +30,11 @@ JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.o
 JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 WHERE extname = 'pg_stat_statements' AND proname = 'pg_stat_statements'
 """
-KEYS: dict[By, str] = {
-    "application": "NULL::text",  # it is not known there
-    "user": "pg_get_userbyid(userid)::text",
-    "query": "queryid::text",
+# What is counted by, and its name.
+KEYS: dict[By, tuple[str, str]] = {
+    "application": ("NULL::oid", "NULL"),  # it is not known there
+    "user": ("userid", "pg_get_userbyid(key)"),
+    "query": ("queryid", "key"),
 }
 COUNTS = """
 WITH counts AS MATERIALIZED (
@@ -42,13 +44,17 @@ WITH counts AS MATERIALIZED (
 )
 SELECT NULL, sum(calls), sum(rows), sum(ms) FROM counts
 UNION ALL
-(SELECT key, calls, rows, ms FROM counts WHERE key IS NOT NULL ORDER BY calls DESC LIMIT {most})
+(SELECT ({name})::text, calls, rows, ms FROM counts WHERE key IS NOT NULL ORDER BY calls DESC LIMIT {most})
 """
 # Utility statements are left out: their texts may hold passwords.
 TEXTS = r"""
-SELECT DISTINCT ON (queryid) queryid::text, left(regexp_replace(query, '\s+', ' ', 'g'), {cells})
-FROM {function}(true)
-WHERE queryid = ANY ($1::bigint[]) AND query ~* '^\s*(select|insert|update|delete|merge|with|values)\M'
+SELECT id, left(regexp_replace(text, '\s+', ' ', 'g'), {cells})
+FROM (
+    SELECT DISTINCT ON (queryid) queryid::text AS id, left(query, 200) AS text
+    FROM {function}(true)
+    WHERE queryid = ANY ($1::bigint[])
+) AS found
+WHERE text ~* '^\s*(select|insert|update|delete|merge|with|values)\M'
 """
 
 
@@ -84,13 +90,12 @@ class Statements:
         version, self._function = (text or "" for text in found[0])
         major, _, minor = version.partition(".")
         time_column = "total_exec_time" if (int(major), int(minor)) >= (1, 8) else "total_time"
-        question = COUNTS.format(key=KEYS[by], time=time_column, function=self._function, most=MOST_QUERIES)
+        question = COUNTS.format(
+            key=KEYS[by][0], name=KEYS[by][1], time=time_column, function=self._function, most=MOST_QUERIES
+        )
         monitor.prepare(STATEMENT, question)
-        self._read_s = 0.0
-        self.read()
-        began_s = time.monotonic()
-        self.read()
-        self.interval_s = min(LONGEST_S, (time.monotonic() - began_s) / SHARE)
+        self._read_s = self._texts_due_s = 0.0
+        self.interval_s = min(LONGEST_S, min(self._timed() for _ in range(3)) / SHARE)
 
     @property
     def often(self) -> bool:
@@ -101,6 +106,10 @@ class Statements:
     def due(self) -> bool:
         return time.monotonic() >= self._read_s + self.interval_s
 
+    @property
+    def texts_due(self) -> bool:
+        return time.monotonic() >= self._texts_due_s
+
     def read(self) -> StatementCounts:
         """Raises MonitorError if there is no answer in time."""
         rows = self._monitor.ask_prepared(STATEMENT, patience_s=PATIENCE_S)
@@ -110,8 +119,15 @@ class Statements:
         ]
         return StatementCounts(counts[0][1], {key: counted for key, counted in counts[1:] if key is not None})
 
+    def _timed(self) -> float:
+        began_s = time.monotonic()
+        self.read()
+        return self._read_s - began_s
+
     def texts(self, ids: Iterable[str]) -> dict[str, str]:
         """The beginning of statements by their query ids, constants replaced; reads a file on the server."""
-        question = TEXTS.format(function=self._function, cells=TEXT_CELLS)
-        rows = self._monitor.ask(question, ("{" + ",".join(ids) + "}",), patience_s=PATIENCE_S)
+        question, began_s = TEXTS.format(function=self._function, cells=TEXT_CELLS), time.monotonic()
+        self._texts_due_s = began_s + LONGEST_S  # also if it takes too long
+        rows = self._monitor.ask(question, ("{" + ",".join(ids) + "}",), patience_s=TEXTS_PATIENCE_S)
+        self._texts_due_s = began_s + max(TEXTS_S, (time.monotonic() - began_s) / SHARE)
         return {id or "": text or "" for id, text in rows}

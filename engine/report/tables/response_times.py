@@ -19,7 +19,8 @@ from workloads.histogram import REFERENCE_BUCKETS
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
-LUMPED_ROLES = ("index", "transaction", "task")  # with too few statements for a distribution
+# With too few statements for a distribution; of a server that is only watched, no response times are known.
+LUMPED_ROLES = ("index", "transaction", "task", "server")
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
 LOST = f"of more than {TIMES} transactions of a client in a second the last ones are timed, others only counted"
 
