@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter, create_run
 from engine.plan.request import CELLS
 from engine.plan.schedule import interleave
+from engine.report import gate
 from engine.run.stopping_rule import StoppingRule
 from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
@@ -382,3 +384,17 @@ def test_real_servers_run_a_step_as_long_as_was_decided_and_leave_out_another(
         assert found["qr100"].plan["seconds"] == 3 and found["qr100"].work == 300
         totals = found["qr100"].totals
         assert totals is not None and totals.roles["insert"].rows == totals.rows_expected == 300
+
+
+def test_a_comparison_says_which_steps_were_left_alone_and_the_gate_misses_none(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 4, of=4, minutes=60.0, effects={("17.0", "qr100"): 1.1}, **ADAPTIVE)
+    with sqlite3.connect(run / "journal.db") as journal:
+        of_last = "attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%-r4')"
+        journal.execute(f"UPDATE step SET state = 'gone', totals = NULL WHERE name = 'qr100' AND {of_last}")
+    journal.close()
+    comparison = compare([run])
+    pairs = {ratio.step: ratio.pairs for ratio in comparison.ratios if ratio.metric == "rate_per_s"}
+    assert pairs == {"l.i0": 4, "l.x": 4, "l.i1": 4, "qr100": 3}
+    assert "left out of further pairs once they were known: qr100 (3 of 4)" in comparison.findings
+    judged = gate.judge(comparison, {}, gate.plan_of([read_manifest(run)]))
+    assert not gate.failed(judged), judged
