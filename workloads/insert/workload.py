@@ -41,7 +41,7 @@ SLICED: dict[str, Literal["time", "work", "whole"]] = {
 # Per server in a quick query step: eight for two. More time would narrow the result less than more pairs do.
 SLICED_QUICK_S = 4
 # Builds in slices, per server: until they have taken this long, by a rough estimate, but not more than this number.
-SLICED_BUILDS_S, MOST_BUILDS = 5.0, 4
+SLICED_BUILDS_S, MOST_BUILDS = 4.0, 4
 
 
 class InsertBenchmark:

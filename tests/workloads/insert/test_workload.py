@@ -107,8 +107,8 @@ def test_options_may_be_given_as_text() -> None:
 @pytest.mark.parametrize(
     ("entries", "builds"),
     [
-        ({}, 4), ({"clients": "2"}, 2), ({"rows": "1000"}, 4), ({"scale": "cached"}, 1), ({"rows": 900_000}, 2),
-        ({"index_builds": 3}, 3), ({"index_builds": None}, 4), ({"preset": "planner-delete"}, 1), ({"scale": "big"}, 1),
+        ({}, 3), ({"clients": "2"}, 2), ({"rows": "1000"}, 4), ({"scale": "cached"}, 1), ({"rows": 900_000}, 2),
+        ({"index_builds": 3}, 3), ({"index_builds": None}, 3), ({"preset": "planner-delete"}, 1), ({"scale": "big"}, 1),
     ],
 )  # fmt: skip
 def test_small_tables_are_indexed_several_times_in_slices(entries: dict[str, object], builds: int) -> None:
