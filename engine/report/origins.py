@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from engine.analysis import probe_cost
 from engine.core.errors import UserError
 from engine.core.format import size
-from engine.core.model import Manifest
+from engine.core.model import Manifest, workload_title
 from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
@@ -154,6 +155,10 @@ def commands(manifest: Manifest) -> Iterable[str]:
     revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
     engine = f"pgbed {manifest.engine}{revision}"
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
+    if manifest.observed:
+        servers = (shlex.quote(f"{build.label}={build.server}") for build in manifest.builds)
+        yield f"bench top {' '.join(servers)} --{workload_title(manifest.workload).replace(' ', '=')}"
+        return
     try:
         request = request_of(manifest.request)
     except (UserError, UnknownName, ValueError) as error:

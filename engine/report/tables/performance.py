@@ -108,7 +108,9 @@ def _kept_up(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     if comparison.of(subject, step):
         names = ("heap_bytes", "index_bytes", "database_bytes", "cluster_bytes")
-        found = (comparison.median(subject, step, name) for name in names)
+        found = [comparison.median(subject, step, name) for name in names]
+        if not any(found):  # of a server that is only watched
+            return
         heap, indexes, database, cluster = ("-" if value is None else size(value) for value in found)
         ratios = [ratio_text(comparison.ratio(subject, step, name)) for name in names[:2]]
         yield (heap, ratios[0], indexes, ratios[1], database, cluster), ""
