@@ -277,6 +277,8 @@ let
         time python -m tests.perf.time_budget --trials 100
         time python -m tests.perf.trend_false_changes --folders 400
         time python -m tests.perf.slices_coverage --trials 100
+        time python -m tests.perf.interference_coverage --trials 40
+        time python -m tests.perf.robust_coverage --trials 60
       } 2>&1 | tee $out/coverage.log
     '';
 

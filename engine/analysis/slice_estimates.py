@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist, fmean, variance
 
 import numpy as np
@@ -37,10 +37,12 @@ class Slices:
     """One server's slices in a step: arrays of shape (blocks, 2), its two turns of each block in order of time.
 
     `numerators` are operations and `denominators` counted ns for a rate; CPU ns and operations for CPU per operation.
+    `covariates` (`engine.analysis.interference`) by name; those that are not known of every slice are missing.
     """
 
     numerators: Floats
     denominators: Floats
+    covariates: dict[str, Floats] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Pooled:
 
 def log_ratio(base: Slices, other: Slices) -> LogRatio:
     """Level 1: the ratio of totals, without a variance below `MIN_BLOCKS`. Raises ValueError for totals <= 0."""
-    return slice_ratio.log_ratio(_sums(base), _sums(other))
+    return slice_ratio.log_ratio(sums(base), sums(other))
 
 
 def typical(base: Slices, other: Slices) -> Typical | None:
@@ -121,8 +123,8 @@ def typical(base: Slices, other: Slices) -> Typical | None:
     Blocks in which numerator and denominator of a side are 0 are left out. The variance is that of the influence
     function (winsorised values / (1 - 2 x `TRIMMED`), Huber 1981), allowing for neighbours as for the totals.
     """
-    sums = _sums(base), _sums(other)
-    (base_x, base_y), (other_x, other_y) = np.array(sums)
+    both = sums(base), sums(other)
+    (base_x, base_y), (other_x, other_y) = np.array(both)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(other_x / other_y) - np.log(base_x / base_y)
     known = ~np.isnan(logs)
@@ -137,8 +139,8 @@ def typical(base: Slices, other: Slices) -> Typical | None:
         return None
     winsorised = np.clip(logs, kept[0], kept[-1])
     influence = (winsorised - winsorised.mean()) / (1 - 2 * TRIMMED)
-    totals = np.array(slice_ratio.influence(*sums))[known]
-    gap = slice_ratio.log_of_totals(*sums) - middle
+    totals = np.array(slice_ratio.influence(*both))[known]
+    gap = slice_ratio.log_of_totals(*both) - middle
     gap_variance = variance_of_mean((totals - totals.mean() - influence).tolist())
     return Typical(middle, variance_of_mean(influence.tolist()), gap, gap_variance)
 
@@ -167,10 +169,20 @@ def own_ratio(server: Slices) -> LogRatio:
 
     An odd last block is left out. Raises ValueError for a total that is not positive.
     """
+    return slice_ratio.log_ratio(*halves(server))
+
+
+def halves(server: Slices) -> tuple[Sums, Sums]:
+    """The inner and the outer slices of each two blocks."""
     count = len(server.numerators) // 2
     x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
     inner, outer = ([(part[:, i] + part[:, j]).tolist() for part in (x, y)] for i, j in ((1, 2), (0, 3)))
-    return slice_ratio.log_ratio((inner[0], inner[1]), (outer[0], outer[1]))
+    return (inner[0], inner[1]), (outer[0], outer[1])
+
+
+def sums(server: Slices) -> Sums:
+    """A server's numerators and denominators, by block."""
+    return server.numerators.sum(axis=1).tolist(), server.denominators.sum(axis=1).tolist()
 
 
 def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
@@ -210,10 +222,6 @@ def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: floa
 def planned(tau: float, within: float, pairs: int) -> Estimate:
     """The estimate to expect if nothing differs; `tau` is the sd between pairs, `within` the error in one pair."""
     return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
-
-
-def _sums(server: Slices) -> Sums:
-    return server.numerators.sum(axis=1).tolist(), server.denominators.sum(axis=1).tolist()
 
 
 def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:

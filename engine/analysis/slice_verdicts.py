@@ -14,10 +14,11 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from engine.analysis import repetitions, slice_estimates
+from engine.analysis import interference, repetitions, slice_estimates
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.comparability import steady
-from engine.analysis.slice_estimates import SelfCheck, Slices, Typical
+from engine.analysis.interference import STOLEN, TASKS, StepRatios
+from engine.analysis.slice_estimates import Floats, SelfCheck, Slices, Typical
 from engine.analysis.statistics import ALPHA
 from engine.core.model import Subject
 from engine.journal.rows import SliceRow
@@ -26,6 +27,7 @@ from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
+COVARIATES = {STOLEN: "stolen_ns", TASKS: "runnable"}
 MOST_SPILL_OVER = 0.05  # share of a server's CPU time used in others' slices or steps
 MOST_IMBALANCE = 0.2  # share of slices in which some of a server's clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
@@ -43,35 +45,51 @@ LATE: tuple[Callable[[SliceRow], int], ...] = (
 Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of the baseline and of the other
 
 
+def step_ratios(pairs: Sequence[Pair], step: str, metric: str) -> StepRatios | None:
+    """The log ratio of each interleaved pair, as verdicts rest on it, and as it is without adjustment.
+
+    None if no pair was interleaved, or one did nothing in its slices.
+    """
+    own = alike(pairs, step)[0]
+    timed = {place: ratio for place, pair in enumerate(own) if (ratio := _of_times(pair, step, metric)) is not None}
+    sliced = [place for place in range(len(own)) if place not in timed]
+    known = [sides for place in sliced if (sides := sides_of(own[place], step, metric)) is not None]
+    if not own or len(known) < len(sliced):
+        return None
+    found = interference.step_ratios(known)
+
+    def in_order(ratios: Sequence[LogRatio]) -> list[LogRatio]:
+        planned = ((place, own[place][0].steps[step].planned_s) for place in sliced)
+        by_place = {place: replace(ratio, seconds=s) for (place, s), ratio in zip(planned, ratios, strict=True)} | timed
+        return [by_place[place] for place in range(len(own))]
+
+    return replace(found, ratios=in_order(found.ratios), plain=in_order(found.plain))
+
+
+def _of_times(pair: Pair, step: str, metric: str) -> LogRatio | None:
+    """The log ratio of statements that were timed whole, as they last longer than slices; None without such."""
+    times = [repetitions.times_s(cell.steps[step]) for cell in pair]
+    if metric not in PRIMARY_METRICS or not all(times):
+        return None
+    return repetitions.log_ratio(*(times if metric == RATE else times[::-1]))
+
+
 def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
     """The log ratio of each interleaved pair; empty if no pair was, or one did nothing in its slices."""
-    found = []
-    for pair in alike(pairs, step)[0]:
-        times = [repetitions.times_s(cell.steps[step]) for cell in pair]
-        if metric in PRIMARY_METRICS and all(times):
-            found.append(repetitions.log_ratio(*(times if metric == RATE else times[::-1])))
-            continue
-        sides = _sides(pair, step, metric)
-        if sides is None:
-            return []
-        found.append(replace(slice_estimates.log_ratio(*sides), seconds=pair[0].steps[step].planned_s))
-    return found
+    found = step_ratios(pairs, step, metric)
+    return found.ratios if found is not None else []
 
 
 def typical(pair: Pair, step: str, metric: str) -> Typical | None:
     """What is typical of a pair's blocks; None if it has too few, or did nothing in them."""
-    sides = _sides(pair, step, metric)
+    sides = sides_of(pair, step, metric)
     return None if sides is None else slice_estimates.typical(*sides)
 
 
 def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """Ratios whose truth is 1: of each server of each pair to itself."""
-    found = []
-    for pair in pairs:
-        for side in _sides(pair, step, metric) or ():
-            with suppress(ValueError):  # nothing was done in one of the halves
-                found.append(slice_estimates.own_ratio(side))
-    return found
+    """Ratios whose truth is 1: of each server of each pair to itself, adjusted as those between servers are."""
+    known = [sides for pair in pairs if (sides := sides_of(pair, step, metric)) is not None]
+    return interference.step_ratios(known).own if known else []
 
 
 def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
@@ -152,6 +170,7 @@ def findings(cells: ComparedCells) -> list[str]:
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
+        found += _adjusted(name, steps)
         for pairs, step in steps:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
@@ -173,6 +192,24 @@ def findings(cells: ComparedCells) -> list[str]:
             "longer slices (--slice-ms) would show less of it"
         )
     return found
+
+
+def _adjusted(name: str, steps: Sequence[tuple[Sequence[Pair], str]]) -> list[str]:
+    """What was taken out of a subject's rates, and what could not be because servers may cause it."""
+    known = [(step, ratios) for pairs, step in steps if (ratios := step_ratios(pairs, step, RATE)) is not None]
+    by = ", ".join(
+        f"{step} by {' and '.join(ratios.by)} ({_mean(ratios.ratios)}, {_mean(ratios.plain)} without)"
+        for step, ratios in known
+        if ratios.by
+    )
+    left_out = ((step, why) for step, ratios in known for why in ratios.left_out)
+    caused = [f"{step}: {why}" for step, why in left_out if why.endswith(interference.DIFFERS)]
+    found = [f"rates of {name} are adjusted for what others did on the machine: {by}"] if by else []
+    return [*found, *(f"{each}, so the ratio of {name} is not adjusted by it" for each in caused)]
+
+
+def _mean(ratios: Sequence[LogRatio]) -> str:
+    return f"{ratio_of(fmean(ratio.theta for ratio in ratios)) - 1:+.1%}"
 
 
 def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
@@ -222,17 +259,28 @@ def whole_blocks(pair: Pair, step: str) -> list[Block]:
     ]
 
 
-def _sides(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
+def sides_of(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
     """Both sides' slices in whole blocks, with work done on either side; None without any."""
     if metric not in PARTS or not (whole := whole_blocks(pair, step)):
         return None
     base, other = (
-        Slices(*(np.array([[getattr(row, part) for row in rows] for rows in side]) for part in PARTS[metric]))
+        Slices(*(_values(side, part) for part in PARTS[metric]), covariates=_covariates(side) if metric == RATE else {})
         for side in ([base for _, base, _ in whole], [other for _, _, other in whole])
     )
     if not all(part.sum() > 0 for side in (base, other) for part in (side.numerators, side.denominators)):
         return None
     return base, other
+
+
+def _values(side: Sequence[Sequence[SliceRow]], part: str) -> Floats:
+    """A figure of each slice, (blocks, 2)."""
+    return np.array([[getattr(row, part) for row in rows] for rows in side], dtype=float)
+
+
+def _covariates(side: Sequence[Sequence[SliceRow]]) -> dict[str, Floats]:
+    """Those that are known of every slice; in runs of earlier versions there are none."""
+    known = {name: _values(side, part) for name, part in COVARIATES.items()}  # None is NaN
+    return {name: values for name, values in known.items() if not np.isnan(values).any()}
 
 
 def _by_block(rows: Sequence[SliceRow]) -> dict[int, list[SliceRow]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from engine.analysis import repetitions, slice_verdicts, statistics
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.comparability import pair_drift
 from engine.analysis.compare import compared_cells
 from engine.analysis.foreign_load import MachineInterval, machine, mean
+from engine.analysis.interference import StepRatios
 from engine.analysis.run_results import CellResult
 from engine.analysis.slice_estimates import SelfCheck, within_pair
 from engine.analysis.slice_verdicts import Block, spill_over_share
@@ -19,8 +21,16 @@ from engine.core.model import Subject
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.comparison import RATE, TIME
-from engine.results.slice_ratio import ratio_of
-from engine.results.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
+from engine.results.slice_ratio import LogRatio, ratio_of
+from engine.results.sliced_step import (
+    MachineSecond,
+    SlicedAdjustment,
+    SlicedBlock,
+    SlicedCheck,
+    SlicedPair,
+    SlicedSide,
+    SlicedStep,
+)
 from workloads.base import COUNTED_IN_ROWS
 
 
@@ -38,6 +48,7 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
     checks = {
         subject: slice_verdicts.self_check(slice_verdicts.steps_of(cells, subject), RATE) for subject in cells.others
     }
+    adjusted = {subject: _ratios(cells, subject, step) for subject in cells.others}
     results = [result for subject in cells.names for result in cells.of(subject, step)]
     judged = results[0].totals.primary_metric
     in_rows = judged is not None and judged.role in COUNTED_IN_ROWS
@@ -50,16 +61,73 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
             SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()
         ),
         pairs=tuple(
-            _pair(cells, subject, pair, step, checks[subject], in_rows=in_rows)
+            _pair(cells, subject, pair, step, checks[subject], adjusted[subject].get(_key(pair)), in_rows=in_rows)
             for subject in cells.others
             for pair in cells.pairs(subject, step)
             if slice_verdicts.whole_blocks(pair, step)
         ),
+        adjustments=tuple(
+            SlicedAdjustment(cells.names[subject], *adjustment)
+            for subject, found in adjusted.items()
+            for adjustment in dict.fromkeys((each.by, each.left_out) for each in found.values())
+        ),
+        meters=tuple(dict.fromkeys(text for cell in cells.cells for text in _meters(cells, cell, step))),
     )
 
 
+class _PairRatio(NamedTuple):
+    """A pair's ratio as verdicts rest on it, and without adjustment."""
+
+    ratio: LogRatio
+    plain: LogRatio
+    by: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def _metric(pair: Pair, step: str) -> str:
+    judged = pair[0].steps[step].totals.primary_metric
+    return TIME if judged is not None and judged.by == "time" else RATE
+
+
+def _key(pair: Pair) -> tuple[str, int]:
+    return pair[0].run, pair[0].cell.repeat
+
+
+def _ratios(cells: ComparedCells, subject: Subject, step: str) -> dict[tuple[str, int], _PairRatio]:
+    """The ratios of a subject's pairs: those that count adjusted together, others alone."""
+    known = [pair for pair in cells.pairs(subject, step) if slice_verdicts.whole_blocks(pair, step)]
+    counted = [pair for pair in known if not pair_drift(*pair, step)]
+    metric = _metric(known[0], step) if known else RATE
+    ratios = slice_verdicts.step_ratios(counted, step, metric) if counted else None
+    groups: list[tuple[list[Pair], StepRatios | None]] = [(counted, ratios)] if ratios is not None else []
+    rest = [pair for pair in known if ratios is None or pair not in counted]
+    groups += [([pair], slice_verdicts.step_ratios([pair], step, metric)) for pair in rest]
+    return {
+        _key(pair): _PairRatio(ratio, plain, found.by, found.left_out)
+        for pairs, found in groups
+        if found is not None
+        for pair, ratio, plain in zip(pairs, found.ratios, found.plain, strict=True)
+    }
+
+
+def _meters(cells: ComparedCells, cell: CellResult, step: str) -> list[str]:
+    """How stolen time was measured in a cell's step, in words; it is recorded with one cell of each repeat."""
+    run = next(run for run in cells.runs if run.name == cell.run)
+    if step not in cell.steps:
+        return []
+    with JournalReader(run.path) as reader:
+        return [str(event.data.get("text", "")) for event in reader.events(cell.steps[step].id, kinds=("meter",))]
+
+
 def _pair(
-    cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: SelfCheck, *, in_rows: bool
+    cells: ComparedCells,
+    subject: Subject,
+    pair: Pair,
+    step: str,
+    check: SelfCheck,
+    found: _PairRatio | None,
+    *,
+    in_rows: bool,
 ) -> SlicedPair:
     base, other = pair
     run = next(run for run in cells.runs if run.name == base.run)
@@ -72,14 +140,13 @@ def _pair(
         ids = [cell.steps[step].id for cell in interleaved]
         started_ns = min(reader.step(id).started_ns for id in ids)
         seconds = machine(reader, base.steps[step].id, ids)
-    judged = base.steps[step].totals.primary_metric
-    metric = TIME if judged is not None and judged.by == "time" else RATE
-    ratios = slice_verdicts.log_ratios([pair], step, metric)
-    bounds = within_pair(ratios[0], check.inflation) if ratios else None
+    bounds = within_pair(found.ratio, check.inflation) if found else None
+    plain = within_pair(found.plain, check.inflation) if found else None
     times = [repetitions.times_s(cell.steps[step]) for cell in pair]
     if all(times):
+        metric = _metric(pair, step)
         interval = statistics.paired_interval(repetitions.quotients(*(times if metric == RATE else times[::-1])))
-        bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
+        bounds = plain = None if interval.low is None or interval.high is None else (interval.low, interval.high)
     typical = slice_verdicts.typical(pair, step, RATE)
     threads = (run.manifest.environment.get("cpu") or {}).get("threads")
     return SlicedPair(
@@ -89,7 +156,7 @@ def _pair(
         base=cells.names[cells.baseline_of(subject)],
         base_cell=base.cell.id,
         other_cell=other.cell.id,
-        ratio=ratio_of(ratios[0].theta) if ratios else None,
+        ratio=ratio_of(found.ratio.theta) if found else None,
         low=bounds[0] if bounds else None,
         high=bounds[1] if bounds else None,
         typical=ratio_of(typical.log_ratio) if typical else None,
@@ -115,6 +182,11 @@ def _pair(
             )
             for each in seconds
         ),
+        unadjusted=ratio_of(found.plain.theta) if found else None,
+        unadjusted_low=plain[0] if plain else None,
+        unadjusted_high=plain[1] if plain else None,
+        base_over=_side(base.steps[step].slices, in_rows),
+        other_over=_side(other.steps[step].slices, in_rows),
     )
 
 
@@ -174,7 +246,21 @@ def _side(rows: Sequence[SliceRow], in_rows: bool, timed: bool) -> SlicedSide:
         server_cpu_us_per_op=sum(row.cpu_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         runq_us_per_op=sum(row.runq_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         spill_over_share=spill_over_share(rows),
+        stolen_share=_stolen_share(rows),
+        others_tasks=_others_tasks(rows),
     )
+
+
+def _stolen_share(rows: Sequence[SliceRow]) -> float | None:
+    known = [(row.stolen_ns, row.counted_ns) for row in rows if row.stolen_ns is not None]
+    counted_ns = sum(counted for _, counted in known)
+    return sum(stolen for stolen, _ in known) / counted_ns if len(known) == len(rows) and counted_ns else None
+
+
+def _others_tasks(rows: Sequence[SliceRow]) -> float | None:
+    """They were counted twice for each slice."""
+    known = [row.runnable for row in rows if row.runnable is not None]
+    return sum(known) / (2 * len(known)) if known else None
 
 
 def _done(rows: Sequence[SliceRow], in_rows: bool) -> int:

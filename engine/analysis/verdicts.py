@@ -43,6 +43,7 @@ from engine.analysis import (
     statistics,
 )
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
+from engine.analysis.interference import StepRatios
 from engine.analysis.run_results import StepResult
 from engine.core.model import PROBED, Subject
 from engine.results.comparison import (
@@ -84,6 +85,7 @@ class _Measured:
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
     pooled: statistics.Estimate | None = None  # by slices
+    unadjusted: statistics.Estimate | None = None  # the same without adjustment, where there was one
 
     @property
     def evidence(self) -> statistics.Evidence:
@@ -227,21 +229,28 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> _Measured 
 
 def _with_slices(measured: list[_Measured]) -> list[_Measured]:
     """Give rates and CPU per operation of interleaved steps what their slices say; steps share their scatter."""
-    ratios = {id(each): slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name) for each in measured}
     found = {id(each): each for each in measured}
-    subjects = dict.fromkeys((each.blank.subject, each.metric.name) for each in measured if ratios[id(each)])
-    for subject, metric in subjects:
-        own = [each for each in measured if (each.blank.subject, each.metric.name) == (subject, metric)]
-        own = [each for each in own if ratios[id(each)]]
-        check = slice_verdicts.self_check(((each.pairs, each.blank.step) for each in own), metric)
-        pooled = slice_estimates.pooled([ratios[id(each)] for each in own], check.inflation)
-        for each, step in zip(own, pooled.steps, strict=True):
+    subjects: dict[tuple[str, str], list[tuple[_Measured, StepRatios]]] = {}
+    for each in measured:
+        if (ratios := slice_verdicts.step_ratios(each.pairs, each.blank.step, each.metric.name)) is not None:
+            subjects.setdefault((each.blank.subject, each.metric.name), []).append((each, ratios))
+    for own in subjects.values():
+        check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.own])
+        pooled = slice_estimates.pooled([ratios.ratios for _, ratios in own], check.inflation)
+        plain_check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.plain_own])
+        plain = slice_estimates.pooled([ratios.plain for _, ratios in own], plain_check.inflation)
+        for (each, ratios), step, unadjusted in zip(own, pooled.steps, plain.steps, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
-            blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
-            by_slices = [ratio_of(ratio.theta) for ratio in ratios[id(each)]]
-            found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
+            blank = replace(
+                each.blank, reasons=(*each.blank.reasons, *reasons), estimator="totals of slices",
+                adjusted_by=ratios.by, not_adjusted_by=ratios.left_out,
+            )  # fmt: skip
+            found[id(each)] = replace(
+                each, blank=blank, pooled=step.estimate, by_slices=[ratio_of(one.theta) for one in ratios.ratios],
+                unadjusted=unadjusted.estimate if ratios.by else None,
+            )  # fmt: skip
     return [found[id(each)] for each in measured]
 
 
@@ -273,6 +282,9 @@ def _judged(measured: _Measured, cells: ComparedCells, place: _Place, shrink: Ca
         blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
         better=_better(interval.ratio, metric),
     )  # fmt: skip
+    if measured.unadjusted is not None:
+        plain = statistics.paired_interval(measured.unadjusted)
+        blank = replace(blank, unadjusted=plain.ratio, unadjusted_low=plain.low, unadjusted_high=plain.high)
     if external_servers.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:

@@ -12,10 +12,12 @@ import msgspec
 
 from engine.core.text import Visible, csv_text, visible_json, visible_lines
 from engine.report.tables.section import Section, number, percent
-from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
+from engine.results.sliced_step import SlicedAdjustment, SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal
-CSV_SIDE = ("rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "spill_over_share")
+CSV_SIDE = (
+    "rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "spill_over_share", "stolen_share", "others_tasks",
+)  # fmt: skip
 
 
 def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
@@ -27,6 +29,8 @@ def header(step: SlicedStep) -> list[str]:
     lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
+    lines += [text for each in step.adjustments if (text := adjustment_text(each))]
+    lines += step.meters
     return lines
 
 
@@ -53,7 +57,25 @@ def summary(pair: SlicedPair) -> str:
     typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
     spill_over = f", spill-over {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
     left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
-    return f"{pair.ratio:.3f}{bounds}{typical}, {len(pair.blocks)} blocks{spill_over}{left_out}"
+    adjusted = pair.unadjusted is not None and pair.unadjusted != pair.ratio
+    unadjusted = f" (unadjusted {pair.unadjusted:.3f})" if adjusted else ""
+    blocks = f", {len(pair.blocks)} blocks"
+    return f"{pair.ratio:.3f}{bounds}{unadjusted}{typical}{blocks}{spill_over}{_others(pair)}{left_out}"
+
+
+def _others(pair: SlicedPair) -> str:
+    """What others did in the slices of either server: `, stolen 1.2% and 1.3%, others' tasks 0.4 and 0.5`."""
+    sides = [side for side in (pair.base_over, pair.other_over) if side is not None]
+    stolen = [percent(side.stolen_share) for side in sides if side.stolen_share is not None]
+    tasks = [f"{side.others_tasks:.2f}" for side in sides if side.others_tasks is not None]
+    texts = (f", {word} {' and '.join(each)}" for word, each in (("stolen", stolen), ("others' tasks", tasks)) if each)
+    return "".join(texts)
+
+
+def adjustment_text(adjustment: SlicedAdjustment) -> str:
+    by = f"ratios of {adjustment.subject} are adjusted by {' and '.join(adjustment.by)}" if adjustment.by else ""
+    left_out = f"not used for {adjustment.subject}: {'; '.join(adjustment.left_out)}" if adjustment.left_out else ""
+    return "; ".join(filter(None, (by, left_out)))
 
 
 def check_text(check: SlicedCheck) -> str:

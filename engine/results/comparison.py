@@ -106,6 +106,10 @@ class Ratio:
     `left_out` says which pairs are not part of it and why; `pairs_without_figure` counts those with a cell that lacks
     the figure. `machines` is for pairs from several: the interval then covers machines, and only more machines would
     narrow it.
+
+    `estimator` is `totals of slices` or, for whole cells, `cells`: the geometric mean of their ratios. `adjusted_by`
+    names what others did on the machine that was taken out of a ratio of slices, and `not_adjusted_by` what was not,
+    and why (`engine.analysis.interference`); the same ratio with nothing taken out is `unadjusted`, with its bounds.
     """
 
     step: str
@@ -133,6 +137,12 @@ class Ratio:
     missing: str = ""
     joint_low: float | None = None
     joint_high: float | None = None
+    estimator: str = "cells"
+    adjusted_by: tuple[str, ...] = ()
+    not_adjusted_by: tuple[str, ...] = ()
+    unadjusted: float | None = None
+    unadjusted_low: float | None = None
+    unadjusted_high: float | None = None
 
     @property
     def sign(self) -> str:

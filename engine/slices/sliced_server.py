@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.core.model import Stopping, Subject
+from engine.host.procfs import parse_stat
 from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
@@ -66,6 +67,14 @@ def send(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, number)
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for what a process does; empty once it has ended."""
+    try:
+        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).state
+    except (OSError, ValueError):
+        return ""
 
 
 class Processes:
@@ -211,6 +220,11 @@ class SlicedServer:
         """CPU time and run-queue wait between `before` and the end of its last slice."""
         both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
         return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
+
+    def still_running(self, before: dict[int, tuple[int, int]]) -> int:
+        """How many of the processes that used CPU time since `before` want a CPU even now, stopped or not."""
+        used = (pid for pid, (cpu_ns, _) in self.used.items() if cpu_ns > before.get(pid, (0, 0))[0])
+        return sum(_state(pid) == "R" for pid in used)
 
     def work_until(self, until_ns: int) -> None:
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:

@@ -60,6 +60,11 @@ class InterleavedStep:
         return self.slices.lanes[self.chosen]
 
     @property
+    def metered(self) -> bool:
+        """Whether it is known how much time the machine did not have."""
+        return any(series.until for series in self.slices.lost)
+
+    @property
     def numbers(self) -> str:
         """Numbers of the cells in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))

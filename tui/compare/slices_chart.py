@@ -105,7 +105,9 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
         bounds = f" {pair.low:.3f}-{pair.high:.3f}" if pair.low is not None and pair.high is not None else ""
         typical = f"  typical {pair.typical:.3f}" if pair.typical is not None else ""
         blocks = f"  {len(pair.blocks)} blocks, for these two clusters"
-        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{typical}", (blocks, "dim"))
+        adjusted = pair.unadjusted is not None and pair.unadjusted != pair.ratio
+        plain = f"  unadjusted {pair.unadjusted:.3f}" if adjusted else ""
+        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{plain}{typical}", (blocks, "dim"))
     if pair.left_out:
         return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
     spill_over = (

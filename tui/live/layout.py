@@ -21,7 +21,7 @@ ROOMY_ONLY = ("live.figure",)
 class Layout:
     """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates.
 
-    Two servers that are only watched are a `pair`.
+    `metered` adds a row for the time that the machine did not have. Two servers that are only watched are a `pair`.
     """
 
     columns: int
@@ -30,6 +30,7 @@ class Layout:
     log: bool
     heat: bool
     pair: bool = False
+    metered: bool = False
 
     @property
     def wide(self) -> bool:
@@ -62,6 +63,7 @@ class Layout:
         return {
             "-interleaved": self.interleaved,
             "-pair": self.pair,
+            "-metered": self.metered,
             "-roomy": self.roomy,
             "-ample": self.ample,
             "-wide": self.wide,
@@ -84,6 +86,6 @@ class Layout:
         """Rows of the log, and whether the charts are crowded; charts, `lines` and rows of `roles` have precedence."""
         most = (4 if self.roomy and not self.ample else 8) if self.tall else EVENT_ROWS
         needed = partial(fixed_rows, roles, interleaved=self.interleaved, roomy=self.roomy, ample=self.ample)
-        room = self.rows - BARS - lines - CHART_ROWS
+        room = self.rows - BARS - lines - CHART_ROWS - self.metered
         crowded = self.tall and room - needed(tall=True) < 1
         return max(1, min(most, room - needed(tall=self.tall and not crowded))), crowded

@@ -141,11 +141,14 @@ class LiveScreen(BenchScreen):
         self.hint("finished: 3 compares" if view.state == "finished" and view.observed is None else "")
         self._cost.measure()
         self._trouble = ""
-        self._draw(self._lay_out(interleaved=view.interleaved is not None, pair=view.pair is not None))
+        servers = view.interleaved
+        metered = servers is not None and servers.metered
+        self._draw(self._lay_out(interleaved=servers is not None, pair=view.pair is not None, metered=metered))
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
-        layout = self._lay_out(interleaved=self.has_class("-interleaved"), pair=self.has_class("-pair"))
+        interleaved, pair, metered = (self.has_class(name) for name in ("-interleaved", "-pair", "-metered"))
+        layout = self._lay_out(interleaved=interleaved, pair=pair, metered=metered)
         if self._trouble:
             self._show_error(self._trouble)
         elif self.view is not None:
@@ -164,10 +167,10 @@ class LiveScreen(BenchScreen):
         self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
         self.refresh_small()
 
-    def _lay_out(self, *, interleaved: bool, pair: bool = False) -> Layout:
+    def _lay_out(self, *, interleaved: bool, pair: bool = False, metered: bool = False) -> Layout:
         """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
         log, heat = self.has_class("-log"), self.has_class("-heat")
-        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, pair=pair)
+        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, pair=pair, metered=metered)
         for name, holds in layout.classes.items():
             self.set_class(holds, name)
         self.painter.lay_out(layout)

@@ -16,7 +16,7 @@ from engine.analysis.compare import compare
 from engine.analysis.step_slices import sliced_step
 from engine.report import export, render
 from engine.report import sliced_step as sliced_report
-from engine.results.sliced_step import SlicedStep
+from engine.results.sliced_step import SlicedAdjustment, SlicedStep
 from tests.support.journal import make_run
 from tests.support.totals import made_slices
 
@@ -40,7 +40,7 @@ def test_an_export_has_every_column_of_every_slice_and_no_published_lines(tmp_pa
         "counted_from_ns": str(opened_ns + 2_000_000), "counted_ns": "48000000", "ops": "384", "rows": "3840",
         "cpu_ns": "38400000", "cpu_ops": "384", "runq_ns": "5000000", "spill_over_ns": "200000",
         "stopped_processes": "1", "switch_ns": "400000", "imbalance_ns": "0",
-        "early_ns": "0", "early_ops": "0",
+        "early_ns": "0", "early_ops": "0", "stolen_ns": "", "runnable": "",
     }  # fmt: skip
 
 
@@ -81,6 +81,23 @@ def test_every_block_is_a_line_of_80_columns(step: SlicedStep) -> None:
     assert "17.0 / 16.3, repeat 2 of r: 0.950 [0.9" in text and "40 blocks, spill-over 0.5% and 0.5%" in text
     assert re.search(r"^self-check of 17\.0: errors are \d\.\d\d times as large as computed \(4 ratios of", text, re.M)
     assert printed(step, "ascii").isascii()
+
+
+def test_what_others_did_is_told_in_words(step: SlicedStep) -> None:
+    pair = step.pairs[0]
+    sides = [replace(pair.blocks[0].base, stolen_share=share, others_tasks=1.5) for share in (0.012, 0.013)]
+    adjusted = replace(pair, unadjusted=0.9444, base_over=sides[0], other_over=sides[1])
+    told = replace(
+        step,
+        pairs=(adjusted, *step.pairs[1:]),
+        adjustments=(SlicedAdjustment("17.0", ("stolen time",), ("others' tasks differed",)),),
+        meters=("stolen time is measured at real-time priority, for 0.30% of a CPU",),
+    )
+    text = " ".join(printed(told).split())
+    assert "(unadjusted 0.944), typical" in text and "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
+    assert "ratios of 17.0 are adjusted by stolen time; not used for 17.0: others' tasks differed" in text
+    assert "measured at real-time priority, for 0.30% of a CPU" in text
+    assert "adjusted" not in printed(step)
 
 
 def test_thousands_of_blocks_are_few_lines_on_a_terminal_and_every_one_elsewhere(step: SlicedStep) -> None:
