@@ -37,7 +37,7 @@ FEW = f"fewer than {MIN_BLOCKS} blocks"
 class StepRatios:
     """The log ratios of a step's pairs, and those of each server to itself (`own`, whose truth is 1).
 
-    `by` names the covariates by which both are adjusted, `left_out` those that are not used, and why; `plain` and
+    `timed`: the ratios of some are those of statements that last longer than slices. `by` names the covariates by which both are adjusted, `left_out` those that are not used, and why; `plain` and
     `plain_own` are the same without them.
     """
 
@@ -47,6 +47,7 @@ class StepRatios:
     plain_own: list[LogRatio]
     by: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

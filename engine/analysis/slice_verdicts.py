@@ -63,7 +63,7 @@ def step_ratios(pairs: Sequence[Pair], step: str, metric: str) -> StepRatios | N
         by_place = {place: replace(ratio, seconds=s) for (place, s), ratio in zip(planned, ratios, strict=True)} | timed
         return [by_place[place] for place in range(len(own))]
 
-    return replace(found, ratios=in_order(found.ratios), plain=in_order(found.plain))
+    return replace(found, ratios=in_order(found.ratios), plain=in_order(found.plain), timed=bool(timed))
 
 
 def _of_times(pair: Pair, step: str, metric: str) -> LogRatio | None:

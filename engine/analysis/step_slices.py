@@ -185,8 +185,8 @@ def _pair(
         unadjusted=ratio_of(found.plain.theta) if found else None,
         unadjusted_low=plain[0] if plain else None,
         unadjusted_high=plain[1] if plain else None,
-        base_over=_side(base.steps[step].slices, in_rows),
-        other_over=_side(other.steps[step].slices, in_rows),
+        base_over=_side(base.steps[step].slices, in_rows, all(times)),
+        other_over=_side(other.steps[step].slices, in_rows, all(times)),
     )
 
 

@@ -244,7 +244,8 @@ def _with_slices(measured: list[_Measured]) -> list[_Measured]:
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
             blank = replace(
-                each.blank, reasons=(*each.blank.reasons, *reasons), estimator="totals of slices",
+                each.blank, reasons=(*each.blank.reasons, *reasons),
+                estimator="times of statements" if ratios.timed else "totals of slices",
                 adjusted_by=ratios.by, not_adjusted_by=ratios.left_out,
             )  # fmt: skip
             found[id(each)] = replace(
