@@ -37,8 +37,8 @@ FEW = f"fewer than {MIN_BLOCKS} blocks"
 class StepRatios:
     """The log ratios of a step's pairs, and those of each server to itself (`own`, whose truth is 1).
 
-    `timed`: the ratios of some are those of statements that last longer than slices. `by` names the covariates by which both are adjusted, `left_out` those that are not used, and why; `plain` and
-    `plain_own` are the same without them.
+    `timed`: the ratios of some are those of statements that last longer than slices. `by` names the covariates by which
+    both are adjusted, `left_out` those that are not used, and why; `plain` and `plain_own` are the same without them.
     """
 
     ratios: list[LogRatio]

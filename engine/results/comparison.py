@@ -108,8 +108,9 @@ class Ratio:
     narrow it.
 
     `estimator` is `totals of slices`, `times of statements` that last longer than slices or, for whole cells, `cells`:
-    the geometric mean of their ratios. `adjusted_by` names what others did on the machine that was taken out of a ratio of slices, and `not_adjusted_by` what was not,
-    and why (`engine.analysis.interference`); the same ratio with nothing taken out is `unadjusted`, with its bounds.
+    the geometric mean of their ratios. `adjusted_by` names what others did on the machine that was taken out of a ratio
+    of slices, and `not_adjusted_by` what was not, and why (`engine.analysis.interference`); the same ratio with nothing
+    taken out is `unadjusted`, with its bounds.
     """
 
     step: str
