@@ -304,7 +304,7 @@ def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSa
         return None
     (hz,) = rates
     if step.slices:
-        times_ns, done = progress(step.slices, _per_statement(step))
+        times_ns, done = progress(step.slices, _operations(step))
     else:
         ended_ns = max(row_of_step.ended_ns or 0, row_of_step.started_ns + 1)
         times_ns = np.array([row_of_step.started_ns, ended_ns], float)
@@ -329,18 +329,29 @@ def frames_of(
     return [(*frame, counts) for frame, counts in sorted(found.items()) if frame not in spoilt]
 
 
-def progress(slices: Iterable[SliceRow], per_statement: float = 1.0) -> tuple[Floats, Floats]:
-    """Operations of a server by time, from its slices, each of which does its own evenly."""
+def progress(slices: Iterable[SliceRow], operations: float | None = None) -> tuple[Floats, Floats]:
+    """Operations of a server by time, from its slices, each of which does its own evenly.
+
+    All of them are `operations`, by default statements. Slices that cut one long statement share them by their time.
+    """
     rows = sorted(slices, key=lambda row: row.opened_ns)
     ends = [(row.opened_ns, row.counted_from_ns + row.counted_ns) for row in rows]
-    done = np.cumsum([row.cpu_ops * per_statement for row in rows])
+    statements = any(row.cpu_ops for row in rows)
+    done = np.cumsum([row.cpu_ops if statements else row.counted_ns for row in rows], dtype=float)
+    if operations is not None and done[-1] > 0:
+        done *= operations / done[-1]
     times_ns = np.maximum.accumulate(np.array(ends, float).ravel())
     return times_ns, np.column_stack((np.concatenate(([0.0], done[:-1])), done)).ravel()
 
 
-def _per_statement(step: StepResult) -> float:
-    """Operations of a statement: its rows, on average, in steps that count rows."""
-    primary, statements = step.totals.primary_metric, sum(row.ops for row in step.slices)
+def _operations(step: StepResult) -> float:
+    """The operations of a step's slices: rows, in steps that count them, for each statement as many as on average."""
+    statements, all_statements = (
+        sum(each) for each in zip(*((row.ops, row.cpu_ops) for row in step.slices), strict=True)
+    )
+    if not all_statements:
+        return ops(step.kind, step.totals)
+    primary = step.totals.primary_metric
     if primary is None or primary.role not in COUNTED_IN_ROWS or not statements:
-        return 1.0
-    return sum(row.rows for row in step.slices) / statements
+        return float(all_statements)
+    return float(all_statements * sum(row.rows for row in step.slices) / statements)

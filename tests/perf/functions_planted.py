@@ -1,7 +1,7 @@
 """Is a function named that costs a little more? The same build twice, one with a loop planted after each message.
 
-    PGBED_SERVERS=... python -m tests.perf.functions_planted [BUILD] [--sizes 0,0.5,1] [--seconds 30] [--repeats 5]
-        [BENCH OPTIONS]
+    PGBED_SERVERS=... python -m tests.perf.functions_planted [--build 16.3-prebuilt] [--sizes 0,0.5,1]
+        [--seconds 30] [--repeats 5] [BENCH OPTIONS]
 
 Needs root: stacks are sampled by bpftrace. Both servers run with a library (planted.c) whose function `spin` runs after
 each message. For each size a run of `bench` compares a server in which it does nothing with one in which it takes that
@@ -119,7 +119,7 @@ def judged(comparison: dict[str, Any], size: float, truth_us: float) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("build", nargs="?", default="16.3-prebuilt")
+    parser.add_argument("--build", default="16.3-prebuilt")
     parser.add_argument("--sizes", default="0,0.5,1")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--repeats", type=int, default=5)

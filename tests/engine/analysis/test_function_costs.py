@@ -140,6 +140,9 @@ def test_a_slice_does_its_work_evenly_and_nothing_is_done_between_slices() -> No
     times_ns, done = function_costs.progress(reversed(slices))
     at = dict(zip((0, 5, 20, 30, 35), np.interp((0, 5, 20, 30, 35), times_ns, done), strict=True))
     assert at == {0: 0.0, 5: 50.0, 20: 50.0, 30: 50.0, 35: 100.0}
+    cut = [replace(row, cpu_ops=0) for row in slices]
+    times_ns, done = function_costs.progress(cut, 300.0)  # of one statement, by time
+    assert np.interp((5, 30, 35), times_ns, done).tolist() == [150.0, 150.0, 300.0]
 
 
 # -- from the journal to tables and pages
