@@ -346,9 +346,8 @@ def progress(slices: Iterable[SliceRow], operations: float | None = None) -> tup
 
 def _operations(step: StepResult) -> float:
     """The operations of a step's slices: rows, in steps that count them, for each statement as many as on average."""
-    statements, all_statements = (
-        sum(each) for each in zip(*((row.ops, row.cpu_ops) for row in step.slices), strict=True)
-    )
+    statements = sum(row.ops for row in step.slices)
+    all_statements = sum(row.cpu_ops for row in step.slices)
     if not all_statements:
         return ops(step.kind, step.totals)
     primary = step.totals.primary_metric
