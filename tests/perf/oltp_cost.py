@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import mmap
 import os
 import shutil
@@ -49,6 +50,7 @@ TESTS = ("point-query", "random-points.100", "random-points.1000", "update-nonin
 PGBENCH = {"point-query": "prepared", "random-points.100": "prepared", "random-points.1000": "simple"}
 SETTINGS = (("shared_buffers", "512MB"), ("max_wal_size", "4GB"), ("synchronous_commit", "off"), ("autovacuum", "off"))
 SETTLED_S = 0.5
+PER_CALL = 32  # messages of the bare client, which divides those of a block
 FIND = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' AND backend_type = 'client backend'"
 Placement = Literal["free", "paired"]
 
@@ -124,8 +126,9 @@ def bare(server: Server, test: str, seconds: float, rows: int, placement: Placem
     loop = bare_client().exchange
     (statement,) = BY_NAME[test].event
     block = [message for (message,) in next(events(Draw(np.random.default_rng(1), 1, rows), (statement,)))]
-    messages, count, size = b"".join(block), len(block), len(block[0])
-    shared = mmap.mmap(-1, 16)  # rounds, and the backend's process id
+    size = len(block[0])
+    calls = [b"".join(block[first : first + PER_CALL]) for first in range(0, len(block), PER_CALL)]
+    shared = mmap.mmap(-1, 16)  # answers, and the backend's process id
     words = memoryview(shared).cast("q")
     child = os.fork()
     if not child:
@@ -133,9 +136,10 @@ def bare(server: Server, test: str, seconds: float, rows: int, placement: Placem
         connection.prepare(name_of(0, 1).encode(), statement.of(1).encode())
         os.set_blocking(connection.socket, True)
         words[1] = connection.backend_pid
-        while not loop(connection.socket, messages, ctypes.c_long(count), ctypes.c_long(size)):
-            words[0] += 1
-        os._exit(1)
+        for messages in itertools.cycle(calls):
+            if loop(connection.socket, messages, ctypes.c_long(PER_CALL), ctypes.c_long(size)):
+                os._exit(1)
+            words[0] += PER_CALL
     try:
         while not words[0]:
             time.sleep(0.01)
@@ -143,7 +147,7 @@ def bare(server: Server, test: str, seconds: float, rows: int, placement: Placem
             for pid in (child, words[1]):
                 os.sched_setaffinity(pid, {max(os.sched_getaffinity(0))})
         time.sleep(SETTLED_S)
-        return over(seconds, child, words[1], lambda: words[0] * count)
+        return over(seconds, child, words[1], lambda: words[0])
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -190,6 +190,11 @@ def _of_archive(data: Data, pg_restore: str) -> Data:
     entries = listed.splitlines()
     if any(map(HAS_ROWS.match, entries)) and _last(data, ENDS.get(data.format, 0)).strip(b"\0"):
         raise ValueError(f"--dump {data.path}: it is cut short: the end of its last rows is missing")
+    if data.format == "directory":
+        for entry in filter(HAS_ROWS.match, entries):
+            name = f"{entry.partition(';')[0]}.dat"
+            if "TABLE DATA" in entry and not any(file.name.startswith(name) for file in data.files):
+                raise ValueError(f"--dump {data.path}: it is cut short: its file {name} is missing")
     extensions: dict[str, str] = {}
     if named := [line for line in entries if EXTENSION.match(line)]:
         with tempfile.NamedTemporaryFile("w", suffix=".list") as file:

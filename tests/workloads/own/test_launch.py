@@ -255,6 +255,11 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
             (folder / "cut").write_bytes(whole[:end])
             with pytest.raises(ValueError, match="cut short"):
                 surveyed(of_dump(str(folder / "cut")), pg_restore)
+    subprocess.run([programs / "pg_dump", "--format=directory", f"--file={folder / 'whole'}", source.dsn], check=True)
+    (folder / "whole").chmod(0o755)
+    next((folder / "whole").glob("*.dat.gz")).unlink()
+    with pytest.raises(ValueError, match=r"cut short: its file \d+\.dat is missing"):
+        surveyed(of_dump(str(folder / "whole")), pg_restore)
     told = run(empty.dsn, folder / "custom", pg_restore=pg_restore)
     assert "custom cannot be restored: permission denied for language internal" in told
     with psycopg.connect(empty.dsn) as connection:  # it goes on after an error
