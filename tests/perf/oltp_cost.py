@@ -45,7 +45,8 @@ from workloads.oltp.messages import Draw, events, name_of
 from workloads.oltp.options import Options
 from workloads.pgbench import summary
 
-GOAL = {"point-query": 0.15}  # the client's share of the CPU time, bound to the server's CPU
+# How much larger our share of the CPU time may be than the bare client's, both bound to the server's CPU.
+GOAL = {"point-query": 0.1}
 TESTS = ("point-query", "random-points.100", "random-points.1000", "update-nonindex", "read-only.10")
 PGBENCH = {"point-query": "prepared", "random-points.100": "prepared", "random-points.1000": "simple"}
 SETTINGS = (("shared_buffers", "512MB"), ("max_wal_size", "4GB"), ("synchronous_commit", "off"), ("autovacuum", "off"))
@@ -199,8 +200,9 @@ def report(costs: dict[tuple[str, str], list[Cost]]) -> bool:
         share = median(one.share for one in found)
         print(f"{test:20} {way:16} {per_s:9,.0f} {ratio:6.3f} {client:9.1f} {server:9.1f} {share:6.1%}", end="")
         if way == "ours paired" and test in GOAL:
-            good = good and share <= GOAL[test]
-            print(f"  {'reached' if share <= GOAL[test] else 'MISSED'} (at most {GOAL[test]:.0%})", end="")
+            most = median(one.share for one in costs[test, "bare paired"]) + GOAL[test]
+            good = good and share <= most
+            print(f"  {'reached' if share <= most else 'MISSED'} (at most {most:.0%})", end="")
         print()
     print("load average at the end:", *(f"{load:.1f}" for load in os.getloadavg()), "on", os.cpu_count(), "CPUs")
     return good

@@ -29,6 +29,7 @@ CHECKED = 5  # sets of values whose results are counted and digested
 SINGLE_TUPLE = int(pq.ExecStatus.SINGLE_TUPLE)
 LARGE_BYTES = 1 << 20  # results of this size are fetched row by row
 MODULUS = 1 << 128
+LOST = "08006"  # given to errors of libpq itself, also where it lacks memory and the connection is not lost
 FIRST_WITH_WAL = 130000  # version of EXPLAIN's option
 FIRST_WITH_GENERIC_PLANS = 140000  # counted in pg_prepared_statements
 QUOTED, PARAMETER = re.compile("'[^']*'|\"[^\"]*\""), re.compile(r"\$[1-9]")
@@ -158,6 +159,8 @@ def fetch(
             rows += result.command_tuples or 0
         elif result.status not in (TUPLES_OK, COMMAND_OK):
             error = error or error_of(connection, result)
+    if error is not None and error.sqlstate == LOST and connection.status == pq.ConnStatus.OK:
+        raise SqlError("", f"a row of its result is too large for the client: {error.message}")
     if error is not None:
         raise error
     return rows, size, total
