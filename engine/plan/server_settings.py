@@ -27,6 +27,7 @@ from engine.postgres.configs import ConfigSpec
 from engine.postgres.server import Server
 
 Values = Mapping[str, str]  # by the name of a setting
+Key = tuple[str, str]  # of a config and a build
 
 
 def applied(
@@ -50,12 +51,14 @@ def applied(
         if here and dict(config.settings).get("io_method") == "io_uring" and (why := io_uring.refusal(unprivileged())):
             raise UserError(f"config '{name}' on {label}: io_method=io_uring: {why}")
     if len(changes) > 1 or any(spec.origin.startswith("/") for spec in changes):
-        for build in builds:
-            own = {spec.name: found[spec.name, build.label] for spec in changes}
-            _check_different(build, {name: dict(config.settings) for name, config in own.items()}, own)
-            if here:
-                progress(f"trying whether {build.label} starts under {', '.join(own)}")
-                _check_different(build, {name: _started(build, config) for name, config in own.items()}, own)
+        names = [spec.name for spec in changes]
+        values = {key: dict(config.settings) for key, config in found.items()}
+        twins = _twins(names, builds, values, found)
+        for build in builds if here else ():
+            progress(f"trying whether {build.label} starts under {', '.join(names)}")
+            values |= {(name, build.label): _started(build, found[name, build.label]) for name in names}
+        for line in dict.fromkeys((*twins, *_twins(names, builds, values, found))):
+            progress(line)
     return {config_key(name, label): config for (name, label), config in found.items()}
 
 
@@ -89,16 +92,23 @@ def _nearest(name: str, builds: Sequence[Build]) -> str:
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
-def _check_different(build: Build, values: Mapping[str, Values], own: Mapping[str, Config]) -> None:
-    """Raise UserError for two configs under which a build is the same server."""
-    for (one, ours), (other, theirs) in itertools.combinations(values.items(), 2):
-        if ours == theirs and own[one].device == own[other].device:
-            dropped = dict.fromkeys((*own[one].dropped, *own[other].dropped))
-            why = f", which does not know {', '.join(dropped)}" if dropped else ""
-            raise UserError(
-                f"configs '{one}' and '{other}' are the same on {build.label}{why}: leave one out "
-                "(--aa compares a server with itself)"
-            )
+def _twins(
+    names: Sequence[str], builds: Sequence[Build], values: Mapping[Key, Values], found: Mapping[Key, Config]
+) -> list[str]:
+    """A line for each build that is the same server under two configs. Raises UserError if all builds are."""
+    lines = []
+    for one, other in itertools.combinations(names, 2):
+        alike = []
+        for label in (build.label for build in builds):
+            ours, theirs = found[one, label], found[other, label]
+            if values[one, label] == values[other, label] and ours.device == theirs.device:
+                left_out = ", ".join(dict.fromkeys((*ours.dropped, *theirs.dropped)))
+                without = f" (without {left_out})" if left_out else ""
+                alike.append(f"configs '{one}' and '{other}' are the same on {label}{without}")
+        if len(alike) == len(builds):
+            raise UserError(f"{alike[0]}: leave one out (--aa compares a server with itself)")
+        lines += [f"{line}: how its two servers differ is chance" for line in alike]
+    return lines
 
 
 def _started(build: Build, config: Config) -> Values:

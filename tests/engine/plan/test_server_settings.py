@@ -39,6 +39,20 @@ def test_what_a_server_cannot_start_with_is_named(
     assert not list(bench.out.glob("*/manifest.json"))
 
 
+def test_configs_that_are_the_same_on_some_builds_only_are_compared(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    """As in the preset defaults-19: what a version's defaults do is compared with what differs by chance."""
+    (tmp_path / "later.toml").write_text("[from.18]\njit = 'off'\n")
+    plan = (*SMALL, "--config", f"defaults,{tmp_path}/later.toml", "--pg")
+    done = bench(*plan, f"{build(16).label},{build(18).label}")
+    assert done.returncode == 0, done.stderr
+    said = f"configs 'defaults' and 'later' are the same on {build(16).label} (without jit): how its two servers differ"
+    assert said in done.stdout + done.stderr and f"the same on {build(18).label}" not in done.stdout + done.stderr
+    refused = bench(*plan, build(16).label)
+    assert refused.returncode == 2 and "(without jit): leave one out (--aa" in refused.stderr
+
+
 def test_a_mistyped_setting_of_a_file_is_named(bench: Bench, label: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[settings]\nshard_buffers = '1GB'\n")
