@@ -52,7 +52,7 @@ def applied(
             raise UserError(f"config '{name}' on {label}: io_method=io_uring: {why}")
     if len(changes) > 1 or any(spec.origin.startswith("/") for spec in changes):
         names = [spec.name for spec in changes]
-        values = {key: dict(config.settings) for key, config in found.items()}
+        values: dict[Key, Values] = {key: dict(config.settings) for key, config in found.items()}
         twins = _twins(names, builds, values, found)
         for build in builds if here else ():
             progress(f"trying whether {build.label} starts under {', '.join(names)}")
