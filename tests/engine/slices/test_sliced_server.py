@@ -26,7 +26,7 @@ def test_processes_that_still_want_a_cpu_are_told_from_those_that_sleep_or_did_n
     try:
         side = Side(Subject("16.3", "auto"), page.fd, 1, (0,), os.getpid())
         pids = [*(process.pid for process in busy), idle.pid]
-        server = SlicedServer(side, page, Processes(os.getpid(), 0), used={pid: (500, 0) for pid in pids} | {1: (9, 0)})
+        server = SlicedServer(side, page, Processes(os.getpid(), 0), used=dict.fromkeys(pids, (500, 0)) | {1: (9, 0)})
         wait_for(lambda: server.still_running({1: (9, 0)}) == 2, "two that run, and one that sleeps")
         assert server.still_running({pids[0]: (500, 0), 1: (9, 0)}) == 1, "the first did nothing since"
     finally:
