@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.results.comparison import MIN_PAIRS, RATE, Ratio
+from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Seen:
 
 
 def look(run: Path, level: float | None = None) -> Seen:
-    """The steps whose rates are inconclusive for a subject, judged by the pairs so far.
+    """The steps whose rates or times are inconclusive for a subject, judged by the pairs so far.
 
     `level` is that of the verdicts, by default what the run's own pairs may spend if this is its last analysis. A step
     is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not have:
@@ -59,7 +59,7 @@ def look(run: Path, level: float | None = None) -> Seen:
 
     cells = compared_cells([run])
     cells = cells if level is None else replace(cells, level=level)
-    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric == RATE and not ratio.control]
+    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
     unknown = {
         ratio.step
         for ratio in rates

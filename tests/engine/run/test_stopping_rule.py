@@ -29,6 +29,7 @@ from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
 from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import made_slices
+from workloads.base import PrimaryMetric
 
 TOY = ("--workload", "toy", "--questions", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
@@ -103,6 +104,21 @@ def test_what_slices_that_stray_withhold_is_not_known(tmp_path: Path) -> None:
     assert rate.verdict == "withheld" and len(rate.reasons) == 1
     assert decided(run, 6) == 8
     assert decisions(run)[0]["unknown"] == ["qr100"]
+
+
+def test_a_time_that_is_not_known_is_looked_at_again_as_a_rate_is(tmp_path: Path) -> None:
+    def timed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        """Index builds are judged by their time, which scatters by a third."""
+        if step != "l.x":
+            return totals
+        role = totals.roles["index"]
+        took_ns = round(role.service_ns * random.Random(cell.id).uniform(0.7, 1.3))
+        roles = {**totals.roles, "index": replace(role, service_ns=took_ns)}
+        return replace(totals, roles=roles, primary_metric=PrimaryMetric("index", "s", live=False, by="time"))
+
+    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, change=timed)
+    assert decided(run, 4) == 8
+    assert decisions(run)[0]["unknown"] == ["l.x"]
 
 
 def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> None:
