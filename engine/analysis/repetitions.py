@@ -19,7 +19,7 @@ from engine.core.record import converted
 from engine.results.slice_ratio import LogRatio
 
 LEAST = 3  # repetitions for an error
-Seconds = Annotated[float, Meta(gt=0, le=1e9)]
+Seconds = Annotated[float, Meta(ge=1e-9, le=1e9)]
 
 
 def times_s(step: StepResult) -> tuple[Seconds, ...]:

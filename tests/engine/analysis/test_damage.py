@@ -115,6 +115,8 @@ def test_a_journal_with_bytes_turned_or_cut_is_read_or_one_line(run: Path, tmp_p
         ("UPDATE step SET totals = json_set(totals, '$.probes.insert', json('[7]')) WHERE id = ?", "table step"),
         ("UPDATE step SET totals = json_set(totals, '$.probes.insert', json_object('runq', 7)) WHERE id = ?", "cell"),
         ("UPDATE step SET totals = json_set(totals, '$.seconds', -1) WHERE id = ?", "step l.i0"),
+        ("UPDATE step SET plan = json_set(plan, '$.seconds', -1) WHERE id = ?", "step l.i0: plan: seconds"),
+        ("UPDATE step SET plan = json_set(plan, '$.seconds', 1e300) WHERE id = ?", "step l.i0: plan: seconds"),
         ("UPDATE event SET data = json_set(data, '$.duration_s', '4') WHERE step_id = ?", "stall"),
         ("UPDATE step SET name = x'ff' WHERE id = ?", "table step"),
     ],

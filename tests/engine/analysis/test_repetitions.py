@@ -54,7 +54,7 @@ def test_without_slices_times_are_not_compared_one_by_one(tmp_path: Path) -> Non
     assert slice_verdicts.log_ratios([both], STEP, "rate_per_s") == []
 
 
-@pytest.mark.parametrize("times_s", ["1", [0.0], [-1.0], [1e300], {"a": 1}])
+@pytest.mark.parametrize("times_s", ["1", [0.0], [5e-324], [-1.0], [1e300], {"a": 1}])
 def test_times_that_make_no_sense_are_refused(tmp_path: Path, times_s: object) -> None:
     both = pair(tmp_path / "r", timed(times_s), timed(OTHER))
     with pytest.raises(UserError, match="times_s"):
