@@ -29,9 +29,13 @@ def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict
 
 
 def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:
-    """The length of a step that its clients timed, if its primary metric is a rate: what is between is not of it."""
+    """The length of a step of given work that its clients timed, for its rate: what is between is not of it.
+
+    A step by time keeps its own length, as clients tell the times of its first statements only.
+    """
     times_s = converted(report.get("timing", {}), Timing, "its report: timing").times_s
-    return {"seconds": sum(times_s)} if times_s and step.primary_metric and step.primary_metric.by == "rate" else {}
+    by_rate = step.primary_metric is not None and step.primary_metric.by == "rate"
+    return {"seconds": sum(times_s)} if times_s and by_rate and step.sliced != "time" else {}
 
 
 def totals_of(

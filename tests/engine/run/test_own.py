@@ -77,7 +77,7 @@ def test_a_statement_that_outlasts_slices_is_cut_and_has_the_time_of_its_own_ser
     for cell in (cell for cell in cells if cell["times_s"]):
         assert len(cell["times_s"]) == cell["ops"] > 1
         assert cell["slices"] > len(cell["times_s"]) and cell["rate_per_s"] == pytest.approx(
-            cell["ops"] / sum(cell["times_s"])
+            cell["ops"] / sum(cell["times_s"]), rel=0.1
         )
 
 

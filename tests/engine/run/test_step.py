@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.run.step import in_order
-from engine.run.step_totals import reads_of
-from workloads.base import Step
+from engine.run.step_totals import reads_of, timed
+from workloads.base import PrimaryMetric, Step
 
 
 def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:
@@ -22,3 +22,13 @@ def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
     assert reads_of({"io": one}) == reads_of({"io": many}) == {"pages_read": 64, "read_ms": 3.0}
     assert reads_of({"io": {"client backend/relation/normal": {"read_bytes": 8192, "read_ms": 0}}})["read_ms"] is None
     assert reads_of({"wal": {}}) == {}
+
+
+def test_the_length_of_an_index_build_is_that_of_its_statements_and_a_step_by_time_keeps_its_own() -> None:
+    """Of a step by time not all statements need to be in the report."""
+    report = {"timing": {"times_s": [2.0, 3.0]}}
+    index = Step("l.x", "index", {}, PrimaryMetric("index", "rows/s"), sliced="whole")
+    assert timed(index, report) == {"seconds": 5.0}
+    assert timed(index, {}) == {}
+    assert timed(Step("q", "statement", {}, PrimaryMetric("statement", "executions/s"), sliced="time"), report) == {}
+    assert timed(Step("index", "task", {}, PrimaryMetric("task", "s", by="time"), sliced="whole"), report) == {}
