@@ -51,6 +51,11 @@ def is_quiet(page: Page) -> bool:
     return not any(page.word(slot, Word.IN_FLIGHT_NS) or page.word(slot, Word.BUSY) for slot in range(page.roles))
 
 
+def is_sliced(page: Page) -> bool:
+    """Whether a step that has begun runs in slices; its first one may be under way."""
+    return not page.words[Control.GATE] or bool(page.words[Control.PAUSED_NS])
+
+
 def pause(page: Page, since_ns: int) -> None:
     page.words[Control.PAUSED_BEFORE_NS] = page.words[Control.PAUSED_NS]
     page.words[Control.PAUSED_SINCE_NS] = since_ns

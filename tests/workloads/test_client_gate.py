@@ -272,3 +272,14 @@ def test_statements_outside_the_count_are_waited_for_and_wait(page: Page) -> Non
         done = page.word(0, Word.MAX_LOOKUPS)
         time.sleep(0.1)
         assert page.word(0, Word.MAX_LOOKUPS) == done and page.word(0, Word.IN_FLIGHT_NS) == 0
+
+
+def test_a_step_in_slices_is_known_as_one_before_and_after_its_first_slice_begins() -> None:
+    """A role that begins late, or early, sees either an open gate or a shut one."""
+    page = Page.create(1)
+    assert not client_gate.is_sliced(page)
+    client_gate.shut(page)
+    assert client_gate.is_sliced(page)
+    client_gate.pause(page, clock() - 1)
+    client_gate.open_now(page)
+    assert client_gate.is_sliced(page)

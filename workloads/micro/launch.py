@@ -88,7 +88,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
         empty = timed(first.empty, first)
         record = recorder(page, 0, 1)
         _await_start(page)
-        if first.sql and not page.words[Control.GATE]:
+        if first.sql and client_gate.is_sliced(page):
             return _cut(spec, page, check, [first, *tasks])
         for task in chain((first,), tasks):
             page.set_word(0, Word.IN_FLIGHT_NS, clock())
