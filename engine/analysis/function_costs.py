@@ -69,12 +69,11 @@ class Quality(msgspec.Struct, frozen=True):
 
     leaf_hz: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     lost_events: Count = 0
-    missed_frames: Count = 0
     map_keys_pct: Count = 0
 
     @property
     def whole(self) -> bool:
-        return not self.lost_events and not self.missed_frames and self.map_keys_pct < 100
+        return not self.lost_events and self.map_keys_pct < 100
 
 
 @dataclass(frozen=True, slots=True)
