@@ -68,12 +68,12 @@ def clock_of(settings: Mapping[str, str]) -> str:
 
 
 def _left_alone(cells: ComparedCells) -> Iterable[str]:
-    """Steps that have fewer pairs than others, because an adaptive run knew them before its end."""
+    """Steps that have fewer pairs than others, because more would not have changed their verdicts."""
     for run in (run for run in cells.runs if run.manifest.adaptive):
         own = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
         counts = {step: sum(step in cell.steps for cell in own) for step in cells.steps}
         if fewer := [f"{step} ({count} of {len(own)})" for step, count in counts.items() if 0 < count < len(own)]:
-            yield f"left out of further pairs once they were known: {', '.join(fewer)}"
+            yield f"left out of further pairs, known by then or withheld for good: {', '.join(fewer)}"
 
 
 def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:

@@ -411,6 +411,6 @@ def test_a_comparison_says_which_steps_were_left_alone_and_the_gate_misses_none(
     comparison = compare([run])
     pairs = {ratio.step: ratio.pairs for ratio in comparison.ratios if ratio.metric == "rate_per_s"}
     assert pairs == {"l.i0": 4, "l.x": 4, "l.i1": 4, "qr100": 3}
-    assert "left out of further pairs once they were known: qr100 (3 of 4)" in comparison.findings
+    assert "left out of further pairs, known by then or withheld for good: qr100 (3 of 4)" in comparison.findings
     judged = gate.judge(comparison, {}, gate.plan_of([read_manifest(run)]))
     assert not gate.failed(judged), judged
