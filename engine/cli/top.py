@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -62,18 +62,26 @@ def top(servers: tuple[str, ...], by: By, seconds: float | None, out: Path, **ho
     with ExitStack() as opened:
         watched = _connected(servers, by, opened)
         run, manifest = _made(watched, by, PRINTED_S if as_json and seconds is None else seconds, out)
-        observation = opened.enter_context(Observation(run, manifest, watched))
-        try:
-            if as_json:
-                _print_json(run, observation)
-            else:
-                _show(run, observation, console(how["plain"]), [note for one in watched for note in one.notes], **how)
-        except KeyboardInterrupt:
-            observation.end()
-            echo(_how_to_return(run), err=True)
-            raise
-        except sqlite3.Error as error:
-            raise UserError(f"{run}: the record cannot be written: {error}") from None
+        with _writable(run), Observation(run, manifest, watched) as observation:
+            try:
+                if as_json:
+                    _print_json(run, observation)
+                else:
+                    notes = [note for one in watched for note in one.notes]
+                    _show(run, observation, console(how["plain"]), notes, **how)
+            except KeyboardInterrupt:
+                observation.end()
+                echo(_how_to_return(run), err=True)
+                raise
+
+
+@contextmanager
+def _writable(run: Path) -> Iterator[None]:
+    """Say in a line that a record cannot be written, also as it is completed."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UserError(f"{run}: the record cannot be written: {error}") from None
 
 
 def _connected(servers: Sequence[str], by: By, opened: ExitStack) -> list[Watched]:

@@ -36,7 +36,6 @@ FIRST_NS = 300_000_000  # until the first figures
 PATIENCE_NS = 2 * SECOND_NS  # without an answer, before that is recorded
 NO_SERVICE = histogram.pack({})  # response times are not known
 STATEMENTS, TRANSACTIONS = "statements/s", "transactions/s"
-NOTHING = Counted(0, 0, 0.0)
 
 Connect = Callable[[], ServerActivity]
 
@@ -189,8 +188,7 @@ class Observer:
         if before is None:
             return None
         length_ns = max(1, t_ns - before[0])
-        more = ((name, counted.since(before[1].roles.get(name, NOTHING))) for name, counted in now.roles.items())
-        self._rates = {name: (found, length_ns) for name, found in more if found is not None and found.calls}
+        self._rates = {name: (found, length_ns) for name, found in now.since(before[1])}
         whole = now.total.since(before[1].total)
         return (whole, length_ns) if whole is not None else None
 

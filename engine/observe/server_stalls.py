@@ -62,7 +62,7 @@ class ServerStalls:
     def look(self, t_ns: int, dt_ns: int, seen: Seen) -> list[Found]:
         """Take one look; returns the stalls of roles that began, went on or ended."""
         self._samples.extend(samples_of(t_ns, dt_ns, seen.total))
-        self._since_ns = {waiter.pid: self._since_ns.get(waiter.pid, t_ns) for waiter in seen.waiters}
+        self._since_ns = {waiter.pid: self._waits_since(waiter, t_ns) for waiter in seen.waiters}
         longest: dict[str, LockWaiter] = {}
         for waiter in sorted(seen.waiters, key=lambda waiter: self._since_ns[waiter.pid]):
             if t_ns - self._since_ns[waiter.pid] >= LONG_NS:
@@ -99,6 +99,11 @@ class ServerStalls:
             vacuums=seen.vacuums,
             names={pid: doing.what for pid, doing in lock.holders if doing.what} if lock is not None else {},
         )
+
+    def _waits_since(self, waiter: LockWaiter, t_ns: int) -> int:
+        """From the first look that showed it, but not from before its statement: short waits of many are not one."""
+        known_ns = self._since_ns.get(waiter.pid, t_ns)
+        return max(known_ns, t_ns - waiter.age_ns) if waiter.age_ns else known_ns  # 0 is unknown
 
     def _is_stuck(self, seen: Seen) -> bool:
         return seen.total.oldest_ns >= self._rule.enter_s * SECOND_NS

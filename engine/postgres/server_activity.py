@@ -234,7 +234,7 @@ def role_name(text: str | None) -> str:
 
 def _add(role: RoleActivity, state: str | None, event: str, count: int, age_ns: int) -> None:
     role.connections += count
-    if state is None:
+    if state is None or state == "disabled":  # by its own track_activities
         role.unseen += count
     elif state.startswith(IDLE_IN_TRANSACTION):
         role.idle_in_transaction += count

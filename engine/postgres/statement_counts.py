@@ -7,7 +7,7 @@ that takes long.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -71,12 +71,24 @@ class Counted(NamedTuple):
         return more if more.calls >= 0 and more.rows >= 0 else None
 
 
+NOTHING = Counted(0, 0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class StatementCounts:
     """All counts at one moment. `roles` are users or query ids; empty by application."""
 
     total: Counted
     roles: Mapping[str, Counted]
+
+    def since(self, before: StatementCounts) -> Iterator[tuple[str, Counted]]:
+        """What roles executed since; none that has come among the `MOST_QUERIES` counted: when it did is not known."""
+        unseen = NOTHING if len(before.roles) < MOST_QUERIES else None
+        for name, counted in self.roles.items():
+            was = before.roles.get(name, unseen)
+            more = counted.since(was) if was is not None else None
+            if more is not None and more.calls:
+                yield name, more
 
 
 class Statements:

@@ -157,7 +157,8 @@ def commands(manifest: Manifest) -> Iterable[str]:
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
     if manifest.observed:
         servers = (shlex.quote(f"{build.label}={build.server}") for build in manifest.builds)
-        yield f"bench top {' '.join(servers)} --{workload_title(manifest.workload).replace(' ', '=')}"
+        by = workload_title(manifest.workload).removeprefix("by ")
+        yield f"bench top {' '.join(servers)} --by {shlex.quote(by)}"
         return
     try:
         request = request_of(manifest.request)

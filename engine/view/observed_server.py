@@ -77,7 +77,7 @@ def observed_server(step: StepRow, samples: Samples) -> ObservedServer:
     length_ns, counted = samples.get("database", (0, {}))
     wal_ns, wal = samples.get("wal", (0, {}))
     seconds = max(1, length_ns) / 1e9
-    rates = {name: counted[name] / seconds for name in RATES if name in counted}
+    rates = {name: counted.get(name, 0) / seconds for name in RATES} if counted else {}
     if wal:
         rates["wal_bytes"] = wal.get("bytes", 0) / (max(1, wal_ns) / 1e9)
     hit, read = (counted.get(name, 0) for name in ("hit", "read"))

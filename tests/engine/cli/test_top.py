@@ -6,10 +6,11 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -101,6 +102,19 @@ def test_lines_are_printed_until_it_is_stopped_and_the_run_is_complete(
     assert any("connection" in line and "s  " in line for line in lines)
     assert [attempt.state for attempt in bench.attempts()] == ["finished"]
     assert "bench top begins another observation" in bench("resume").stderr
+
+
+def test_a_record_that_cannot_be_written_is_said_in_a_line(bench: Bench, server: Callable[[int], Server]) -> None:
+    command = bench.command("top", f"prod={server(16).dsn('ib')}", "--plain")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
+        assert top.stdout is not None and top.stderr is not None
+        while "transactions/s" not in next(top.stdout):
+            pass
+        with closing(sqlite3.connect(bench.run / "journal.db", timeout=60)) as journal:
+            journal.execute("DROP TABLE step")
+        top.stdout.read()
+        (line,) = top.stderr.read().splitlines()
+        assert top.wait(60) == 2 and "the record cannot be written: no such table" in line
 
 
 def test_the_live_screen_opens_over_it_and_the_observation_ends_with_it(

@@ -46,8 +46,9 @@ def test_less_is_no_stall_where_nothing_is_stuck_and_is_the_new_level() -> None:
 
 
 def test_a_role_stalls_when_it_has_waited_for_a_lock_for_long_and_its_cause_says_who_holds_it() -> None:
-    stalls, waiter = ServerStalls(RULE, 0), LockWaiter(42, "shop", "Lock:transactionid", 2 * S)
-    found = [stalls.look(at * S // 2, S // 2, doing(waiters=(waiter,))) for at in range(1, 7)]
+    stalls = ServerStalls(RULE, 0)
+    waiters = [LockWaiter(42, "shop", "Lock:transactionid", at * S // 2) for at in range(1, 7)]
+    found = [stalls.look(at * S // 2, S // 2, doing(waiters=(one,))) for at, one in enumerate(waiters, 1)]
     assert [len(each) for each in found] == [0, 0, 0, 0, 1, 1]
     (began,) = found[4]
     assert began.change.kind == "began" and began.change.stall.started_ns == S // 2 and began.lock is not None
@@ -62,6 +63,13 @@ def test_short_lock_waits_of_many_are_no_stall() -> None:
     stalls = ServerStalls(RULE, 0)
     for at in range(1, 40):
         waiter = LockWaiter(at, "shop", "Lock:tuple", S)
+        assert stalls.look(at * S // 2, S // 2, doing(waiters=(waiter,))) == []
+
+
+def test_short_lock_waits_of_one_connection_are_no_stall_though_every_look_shows_one() -> None:
+    stalls = ServerStalls(RULE, 0)
+    for at in range(1, 40):
+        waiter = LockWaiter(42, "shop", "Lock:tuple", S // 100)  # of a statement that began just now
         assert stalls.look(at * S // 2, S // 2, doing(waiters=(waiter,))) == []
 
 

@@ -78,11 +78,12 @@ def test_what_is_counted_is_of_all_databases(watched: Server) -> None:
 def test_names_are_made_visible_and_merged_and_the_least_busy_are_added_up() -> None:
     rows: list[Row] = [("role", f"app{number}", "active", "", "1", "5") for number in range(MOST_ROLES)]
     rows += [("role", "quiet\x1b", "idle", "", "3", "7"), ("role", "silent", None, None, "2", None)]
+    rows += [("role", "untold", "disabled", "", "4", None)]  # its track_activities is off
     seen = seen_of([*rows, ("role", "", "idle", "", "40", "7"), ("role", "server", "idle", "", "50", "7")])
     names = [role.name for role in seen.roles]
     assert len(names) == MOST_ROLES + 1 and names[-1] == OTHERS
-    assert seen.roles[-1].connections == 95 and seen.roles[-1].unseen == 2
-    assert seen.total.connections == MOST_ROLES + 95 and seen.total.active == MOST_ROLES
+    assert seen.roles[-1].connections == 99 and seen.roles[-1].unseen == 6 and seen.roles[-1].active == 0
+    assert seen.total.connections == MOST_ROLES + 99 and seen.total.active == MOST_ROLES
     few = seen_of([("role", "quiet\x1b", "idle", "", "3", "7"), ("role", "server", "idle", "", "1", "7")])
     assert [role.name for role in few.roles] == ["quiet\\x1b", "server "]
 

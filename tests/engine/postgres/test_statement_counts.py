@@ -10,7 +10,7 @@ import pytest
 from engine.core.model import Build, Config
 from engine.postgres.pgstat import Monitor, MonitorError
 from engine.postgres.server import Server
-from engine.postgres.statement_counts import Counted, Statements
+from engine.postgres.statement_counts import MOST_QUERIES, Counted, StatementCounts, Statements
 
 SETTINGS = (("shared_buffers", "32MB"), ("shared_preload_libraries", "pg_stat_statements"))
 
@@ -46,6 +46,16 @@ def test_counts_that_went_back_say_nothing() -> None:
     before = Counted(10, 20, 1.0)
     assert Counted(12, 30, 1.5).since(before) == Counted(2, 10, 0.5)
     assert Counted(3, 30, 0.5).since(before) is None
+
+
+def test_a_query_that_comes_among_those_counted_is_not_said_to_have_executed_all_it_ever_did_just_now() -> None:
+    def counts(**roles: int) -> StatementCounts:
+        full = {str(number): Counted(100, 0, 1.0) for number in range(MOST_QUERIES - 1)}
+        return StatementCounts(Counted(10**6, 0, 1.0), full | {name: Counted(n, 0, 1.0) for name, n in roles.items()})
+
+    assert dict(counts(other=9000).since(counts(one=8000))) == {}
+    assert dict(counts(one=8007).since(counts(one=8000)))["one"].calls == 7
+    assert dict(counts(new=3).since(counts()))["new"].calls == 3
 
 
 def test_a_library_that_is_not_loaded_is_a_reason(server: Callable[[int], Server]) -> None:

@@ -43,6 +43,10 @@ def test_before_the_first_tick_nothing_is_known() -> None:
     assert tuple(connection_words(server.total)) == ("0 connections",)
 
 
+def test_counters_that_a_record_lacks_are_0() -> None:
+    assert observed_server(STEP, {"database": (10**9, {"commits": 5})}).rates["rollbacks"] == 0
+
+
 def test_a_damaged_sample_raises_what_its_reader_turns_into_words() -> None:
     with pytest.raises((TypeError, ValueError, AttributeError)):
         observed_server(STEP, {"connections": (1, {"roles": [3]})})
