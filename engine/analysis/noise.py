@@ -129,7 +129,6 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
 def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: float) -> Noise | None:
     from engine.analysis import slice_estimates, statistics  # loads scipy
     from engine.analysis.comparability import steady
-    from engine.analysis.repetitions import times_s
     from engine.analysis.run_results import load
     from engine.analysis.slice_verdicts import log_ratios, own_ratios
 
@@ -145,9 +144,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
         check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
         pooled = slice_estimates.pooled(list(ratios.values()), check.inflation)
         for step, each in zip(ratios, pooled.steps, strict=True):
-            if each.within is not None and times_s(kept[step][0][0].steps[step]):  # as often as then
-                evidence[step] = slice_estimates.planned(pooled.tau, each.within, pairs)
-            elif each.within is not None:
+            if each.within is not None:
                 took_s = fmean(cell.steps[step].totals.seconds for pair in kept[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
                 evidence[step] = slice_estimates.planned(pooled.tau, each.within / math.sqrt(longer), pairs)

@@ -1,15 +1,15 @@
 """Statements that last longer than slices, such as index builds, done a few times in each cell: their times compared.
 
 Servers are interleaved until each has done its work, and each has its active time; blocks have no ratio of their own,
-since nothing is known of a statement before it ends. Repetitions have one: the first of a server is compared with the
-first of the other, and so on. The mean of their log ratios is that of a pair of clusters, their scatter its error.
+since nothing is known of a statement before it ends. A pair of clusters has the ratio of the sums of its repetitions'
+times, and pairs are judged by their own scatter (Student's t). Repetitions of both do not begin together: their ratios
+scatter by more than their sums do, whenever the machine becomes slower or faster meanwhile, and are no error of these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, variance
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,7 +18,6 @@ from engine.analysis.run_results import StepResult
 from engine.core.record import converted
 from engine.results.slice_ratio import LogRatio
 
-LEAST = 3  # repetitions for an error
 Seconds = Annotated[float, Meta(ge=1e-9, le=1e9)]
 
 
@@ -35,6 +34,6 @@ def quotients(base: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def log_ratio(base: Sequence[float], other: Sequence[float]) -> LogRatio:
-    """ln(other's speed / base's) of a pair; the variance is None for fewer than `LEAST` repetitions."""
-    logs = [math.log(quotient) for quotient in quotients(base, other)]
-    return LogRatio(fmean(logs), variance(logs) / len(logs) if len(logs) >= LEAST else None, len(logs))
+    """ln(other's speed / base's) of a pair, over as many repetitions of both; without an error within it."""
+    count = min(len(base), len(other))
+    return LogRatio(math.log(sum(base[:count]) / sum(other[:count])), None, count)

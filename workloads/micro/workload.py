@@ -33,7 +33,7 @@ from workloads.options import given, options_of
 
 ROLE, PLAN_ROLE = "task", "plan"
 HYPERFINE = "hyperfine"
-SLICED_RUNS = 4  # their scatter is the error of a pair
+SLICED_RUNS = 4
 PROGRAMS = (HYPERFINE, "pgbench", "pg_dump")
 
 
