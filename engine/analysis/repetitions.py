@@ -28,11 +28,6 @@ def times_s(step: StepResult) -> tuple[Seconds, ...]:
     return converted(found, tuple[Seconds, ...], "a step's totals: report: timing: times_s")
 
 
-def quotients(base: Sequence[float], other: Sequence[float]) -> list[float]:
-    """How many times as fast the other server was, by repetition."""
-    return [ours / theirs for ours, theirs in zip(base, other, strict=False)]
-
-
 def log_ratio(base: Sequence[float], other: Sequence[float]) -> LogRatio:
     """ln(other's speed / base's) of a pair, over as many repetitions of both; without an error within it."""
     count = min(len(base), len(other))

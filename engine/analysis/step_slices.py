@@ -7,7 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple
 
-from engine.analysis import repetitions, slice_verdicts, statistics
+from engine.analysis import repetitions, slice_verdicts
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.comparability import pair_drift
 from engine.analysis.compare import compared_cells
@@ -142,11 +142,7 @@ def _pair(
         seconds = machine(reader, base.steps[step].id, ids)
     bounds = within_pair(found.ratio, check.inflation) if found else None
     plain = within_pair(found.plain, check.inflation) if found else None
-    times = [repetitions.times_s(cell.steps[step]) for cell in pair]
-    if all(times):
-        metric = _metric(pair, step)
-        interval = statistics.paired_interval(repetitions.quotients(*(times if metric == RATE else times[::-1])))
-        bounds = plain = None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    timed = all(repetitions.times_s(cell.steps[step]) for cell in pair)
     typical = slice_verdicts.typical(pair, step, RATE)
     threads = (run.manifest.environment.get("cpu") or {}).get("threads")
     return SlicedPair(
@@ -170,7 +166,7 @@ def _pair(
             started_ns,
             seconds,
             in_rows=in_rows,
-            timed=all(times),
+            timed=timed,
         ),
         machine=tuple(
             MachineSecond(
@@ -185,8 +181,8 @@ def _pair(
         unadjusted=ratio_of(found.plain.theta) if found else None,
         unadjusted_low=plain[0] if plain else None,
         unadjusted_high=plain[1] if plain else None,
-        base_over=_side(base.steps[step].slices, in_rows, all(times)),
-        other_over=_side(other.steps[step].slices, in_rows, all(times)),
+        base_over=_side(base.steps[step].slices, in_rows, timed),
+        other_over=_side(other.steps[step].slices, in_rows, timed),
     )
 
 
