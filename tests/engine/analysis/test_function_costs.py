@@ -16,13 +16,16 @@ from engine.analysis.compare import compare
 from engine.analysis.function_costs import CellSamples, Estimates, PairWindows, estimates, levels, pair_windows
 from engine.core.errors import UserError
 from engine.core.model import Cell
+from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, SliceRow
 from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter
 from engine.report import flame, render
 from engine.report.flame import Profile
+from engine.report.html.flames import flames
 from engine.results.function_cost import FunctionChange
+from engine.tracing import stacks
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS, made_slices
 
@@ -204,6 +207,12 @@ def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tm
         (frame,) = flame.marked(tree, costs.changes)["children"][0]["children"]
         assert frame["mark"] == change.effect
     assert change.effect in flame.page("qr100", "query", new, old, costs.changes)
+    for planned in read_manifest(run).cells:
+        stacks.write_folded(run / "cells" / planned.id, "qr100", "query", {"main;ExecInterpExpr": 40, "main": 9})
+    (_, drawn) = flames(comparison)["qr100"]
+    assert change.effect in json.dumps(drawn["graphs"]) and drawn["functions"][0][3] == change.effect
+    subjects = flame.labels(run)
+    assert flame.function_changes(run, subjects["16.3"], subjects["17.0"], "qr100") == (change,)
 
 
 def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: Path) -> None:
