@@ -161,7 +161,7 @@ def shortened(server: Slices) -> Slices:
 
 
 def slope_of(pairs: Sequence[tuple[Slices, Slices]]) -> float:
-    """How much a block's log ratio falls for each task more on the other's side, by least squares within pairs."""
+    """How much a block's log ratio rises for each task more on the other's side, by least squares within pairs."""
     products = squares = 0.0
     for base, other in pairs:
         contrast = between(base, other)

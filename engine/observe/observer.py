@@ -373,7 +373,9 @@ class Observer:
             found = self._new.pop()
             self._connecting = False
             if isinstance(found, ServerActivity):
-                self._activity, self._answered_ns = found, t_ns
+                self._activity = found
+                # Waits that are seen next are not those of all the time without a connection.
+                self._answered_ns = self._looked_ns = self._ticked_ns = t_ns
                 version, self._version = self._version, found.version
                 other = f"; it is now PostgreSQL {_words(found.version)}, and was {_words(version)}"
                 self._return(t_ns, "the connection was lost", other if version != found.version else "")

@@ -302,7 +302,7 @@ def _lost(servers: InterleavedStep, axis: Axis, cells: int, glyphs: Glyphs) -> L
     points, up_to = servers.slices.lost[servers.chosen], _side_axis(axis, servers, servers.chosen)
     most = len(glyphs.levels) - 1
     shares = [column[0] if column is not None else 0.0 for column in drawing.columns(points, up_to, cells)]
-    text = "".join(glyphs.levels[min(most, ceil(2 * most * share))] for share in shares)
+    text = "".join(glyphs.levels[max(0, min(most, ceil(2 * most * share)))] for share in shares)
     return line((f"{'lost':<{SCALE_CELLS}}", "dim"), (text, "warning"))
 
 

@@ -129,6 +129,22 @@ def test_what_a_killed_engine_leaves_is_removed_once_its_server_has_ended(
 
 
 @pytest.mark.outside
+def test_a_group_whose_processes_outlive_a_cell_stays_on_record(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_limit, "REMOVAL_S", 0.1)
+    group, kept = io_limit.parent() / io_limit.NAME, block_device.LEFT / "device-cgroup.json"
+    server = subprocess.Popen(["sleep", "600"])
+    try:
+        with tuned((("read_iops", "16"),), disk):
+            io_limit.join(server.pid)
+        assert group.exists() and json.loads(kept.read_text()) == {str(group): "absent"}
+    finally:
+        server.kill()
+        server.wait()
+    assert restore_left() == [f"restored {group} to absent, as a run before had left it"]
+    assert not group.exists() and not kept.exists()
+
+
+@pytest.mark.outside
 def test_all_of_a_server_is_limited_and_the_group_goes_with_an_engine_that_is_killed(
     bench: Bench, label: str, tmp_path: Path
 ) -> None:

@@ -203,7 +203,7 @@ def test_time_that_the_machine_did_not_have_is_a_row(tmp_path: Path, size: tuple
 
     with interleaved(tmp_path) as live:
         for block in range(30):
-            live.block(400, 380, stolen_ns=(0, 1_000_000, 40_000_000)[block // 10])
+            live.block(400, 380, stolen_ns=(-(10**15), 1_000_000, 40_000_000)[block // 10])  # absurd at first
         show_live(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)
 
 
