@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from engine.core.errors import UserError
 from engine.host import io_limit
@@ -117,7 +117,7 @@ def values(settings: Settings, path: Path) -> dict[str, str]:
 def tuned(settings: Settings, path: Path) -> Iterator[None]:
     """Set the device under a path within the block. Raises UserError if it refuses a value."""
     before = values(settings, path)
-    with _kept(before):
+    with _kept(before) as left:
         try:
             if own := limits(settings):
                 _limit(own, path)
@@ -131,7 +131,7 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
                     raise UserError(f"{name}={value}: {place} is {found}, which is all that the kernel could give")
             yield
         finally:
-            restore(before)
+            left.update(restore(before))
 
 
 def restore(before: Mapping[str, str]) -> dict[str, str]:
@@ -170,8 +170,12 @@ def restore_left(folder: Path = LEFT) -> list[str]:
 
 
 @contextmanager
-def _kept(before: Mapping[str, str]) -> Iterator[None]:
-    """Record values within the block; only root's record is read. Raises UserError if another run has the device."""
+def _kept(before: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Record values within the block, and after it those that it says are left; only root's record is read.
+
+    Raises UserError if another run has the device.
+    """
+    left: dict[str, str] = {}
     with ExitStack() as opened:
         if before:
             LEFT.mkdir(mode=0o700, exist_ok=True)
@@ -183,11 +187,20 @@ def _kept(before: Mapping[str, str]) -> Iterator[None]:
                 raise UserError(f"another run has changed settings of {device}: wait until it ends") from None
             if os.fstat(file.fileno()).st_nlink == 0:
                 raise UserError(f"another run has just restored the settings of {device}: start again")
-            file.truncate(0)
-            json.dump({path: value for path, value in before.items() if Path(path).parts[3] == device}, file)
-            file.flush()
-            opened.callback(Path(file.name).unlink, missing_ok=True)
-        yield
+            _record(file, device, before)
+            opened.callback(_record, file, device, left)
+        yield left
+
+
+def _record(file: TextIO, device: str, values: Mapping[str, str]) -> None:
+    """Write the values of a device, or remove the file if there are none."""
+    own = {path: value for path, value in values.items() if Path(path).parts[3] == device}
+    if not own:
+        Path(file.name).unlink(missing_ok=True)
+        return
+    file.truncate(0)
+    json.dump(own, file)
+    file.flush()
 
 
 def _is_ours(folder: Path) -> bool:

@@ -159,6 +159,10 @@ def test_a_role_without_rights_watches_and_a_restart_is_noticed(pair: list[Serve
     with JournalReader(run) as reader:
         (event,) = reader.events(kinds=("disconnected",))
         assert "the connection was lost for" in event.data["text"]
+        (attempt,) = reader.attempts()
+        (step,) = reader.steps(attempt.id)
+        after = [(t_ns, dt_ns) for t_ns, dt_ns, _, _ in reader.samples(step.id) if t_ns > (event.ended_ns or 0)]
+        assert after and all(t_ns - dt_ns >= (event.ended_ns or 0) for t_ns, dt_ns in after)
 
 
 def test_rates_are_of_transactions_if_one_of_two_does_not_count_statements(
