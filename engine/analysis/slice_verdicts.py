@@ -175,12 +175,12 @@ def findings(cells: ComparedCells) -> list[str]:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
-            ratios = log_ratios(pairs, step, RATE)
-            if len(typicals) < len(pairs) or not ratios:
+            ratios = step_ratios(pairs, step, RATE)
+            if len(typicals) < len(pairs) or ratios is None or not ratios.plain:
                 continue
             middle = slice_estimates.typical_of(typicals)
             if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
-                total = fmean(ratio.theta for ratio in ratios)
+                total = fmean(ratio.theta for ratio in ratios.plain)  # as blocks are: not adjusted
                 found.append(
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
