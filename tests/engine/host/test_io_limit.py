@@ -64,6 +64,7 @@ HOLDER = """
 import subprocess, sys, time
 from pathlib import Path
 from engine.host import block_device, io_limit
+block_device.LEFT = Path(sys.argv[2])
 with block_device.tuned((("read_iops", "16"),), Path(sys.argv[1])):
     server = subprocess.Popen(["sleep", "600"])
     io_limit.join(server.pid)
@@ -84,6 +85,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["sync", folder / "file"], check=True)
     yield folder
     subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of records of its own: engines of other tests restore what is in the usual one."""
+    folder = tmp_path / "left"
+    monkeypatch.setattr(block_device, "LEFT", folder)
+    return folder
 
 
 @pytest.mark.outside
@@ -108,11 +117,12 @@ def test_reads_of_who_is_in_the_group_take_as_long_as_the_limit_says_and_no_othe
 
 @pytest.mark.outside
 def test_what_a_killed_engine_leaves_is_removed_once_its_server_has_ended(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
+    disk: Path, left: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(io_limit, "REMOVAL_S", 0.2)
-    group, kept = io_limit.parent() / io_limit.NAME, block_device.LEFT / "device-cgroup.json"
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(disk)], stdout=subprocess.PIPE, text=True) as holder:
+    group, kept = io_limit.parent() / io_limit.NAME, left / "device-cgroup.json"
+    command = [sys.executable, "-c", HOLDER, str(disk), str(left)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         server = int(holder.stdout.readline())
         assert str(server) in (group / "cgroup.procs").read_text().split()
@@ -122,16 +132,18 @@ def test_what_a_killed_engine_leaves_is_removed_once_its_server_has_ended(
         ):
             pass
         holder.kill()
-    assert restore_left() == [] and json.loads(kept.read_text()) == {str(group): "absent"}
+    assert restore_left(left) == [] and json.loads(kept.read_text()) == {str(group): "absent"}
     subprocess.run(["kill", "-9", str(server)], check=True)
-    assert restore_left() == [f"restored {group} to absent, as a run before had left it"]
+    assert restore_left(left) == [f"restored {group} to absent, as a run before had left it"]
     assert not group.exists() and not kept.exists()
 
 
 @pytest.mark.outside
-def test_a_group_whose_processes_outlive_a_cell_stays_on_record(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_whose_processes_outlive_a_cell_stays_on_record(
+    disk: Path, left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(io_limit, "REMOVAL_S", 0.1)
-    group, kept = io_limit.parent() / io_limit.NAME, block_device.LEFT / "device-cgroup.json"
+    group, kept = io_limit.parent() / io_limit.NAME, left / "device-cgroup.json"
     server = subprocess.Popen(["sleep", "600"])
     try:
         with tuned((("read_iops", "16"),), disk):
@@ -140,7 +152,7 @@ def test_a_group_whose_processes_outlive_a_cell_stays_on_record(disk: Path, monk
     finally:
         server.kill()
         server.wait()
-    assert restore_left() == [f"restored {group} to absent, as a run before had left it"]
+    assert restore_left(left) == [f"restored {group} to absent, as a run before had left it"]
     assert not group.exists() and not kept.exists()
 
 
