@@ -77,6 +77,7 @@ NOT_PLANNED = {
     "--kernel": "needs these kernels: tests/engine/run boots one in a guest",
     "--client-host": "these hosts are made up: tests/engine/run has one",
     "--probes sched": "needs root: tests/probes has these probes",
+    "--probes stacks": "needs root: tests/probes has it",
     "--preset planner-delete": "needs root: tests/probes has its probe",
     "postgresql://": "these servers are made up: tests/engine/run has some",
     "host=db1": "these servers are made up: tests/engine/run has some",

@@ -122,7 +122,10 @@ class StepRunner:
     def _connect(self, host: Host | None, log: ServerLog | None) -> None:
         """Connect to the server, and attach to its processes: at first, and after it was started again."""
         opened, inside = self._connected, self.server.inside
-        self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
+        try:
+            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
+        except pgstat.MonitorError as error:
+            raise StepFailed(self._blame(str(error))) from error
         with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
             activity = Activity(self.monitor)
             if self._planstats:

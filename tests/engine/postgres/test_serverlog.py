@@ -284,4 +284,6 @@ def test_a_running_server_is_followed(
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.execute("SELECT 1 / 0")
         assert seen(lambda event: event.kind == "server_error" and event.data["message"] == "division by zero")
-    assert all(began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns() for event in found)
+    # Vacuums of other tables may have begun before.
+    own = [event for event in found if event.kind != "autovacuum" or event.data["relation"] == "log_test"]
+    assert [event for event in own if not began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns()] == []

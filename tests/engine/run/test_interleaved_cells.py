@@ -35,16 +35,16 @@ def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
     return found
 
 
-def all_slices(bench: Bench) -> int:
-    """How many slices there are of all attempts."""
+def all_slices(bench: Bench, name: str = "") -> int:
+    """How many slices a step, or all, have in all attempts."""
     with JournalReader(bench.run) as reader:
         steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
-        return sum(len(reader.slices(step.id)) for step in steps)
+        return sum(len(reader.slices(step.id)) for step in steps if name in ("", step.name))
 
 
-def await_slices(bench: Bench, count: int = 4) -> None:
-    """Waits until so many slices are recorded."""
-    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and all_slices(bench) >= count, "slices")
+def await_slices(bench: Bench, count: int = 4, name: str = "") -> None:
+    """Waits until so many slices of a step, or all, are recorded."""
+    wait_for(lambda: list(bench.out.glob("*/manifest.json")) and all_slices(bench, name) >= count, "slices")
 
 
 def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair: str) -> None:
@@ -252,7 +252,7 @@ def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: st
     options = (*SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
     bench.detached("--pg", pair, *options)
     for turn in (0, 1):
-        await_slices(bench, 4 + all_slices(bench))
+        await_slices(bench, 4 + all_slices(bench, "qr100"), "qr100")
         os.kill(bench.client(bench.steps(bench.attempts()[-2:][turn])[-1], "query"), signal.SIGKILL)
         bench.await_end()
         states = [attempt.state for attempt in bench.attempts()[-2:]]
