@@ -87,6 +87,9 @@ class ComparedCells:
     def baseline_of(self, subject: Subject) -> Subject:
         return baseline(subject, self.base, self.names)
 
+    def run_of(self, cell: CellResult) -> RunResult:
+        return next(run for run in self.runs if run.name == cell.run)
+
     def of(self, subject: Subject, step: str) -> list[StepResult]:
         return [cell.steps[step] for cell in self.cells if cell.cell.subject == subject and step in cell.steps]
 

@@ -292,7 +292,7 @@ def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSa
     """What was sampled in a step of a cell; None if it was not, or if nothing was done."""
     if PROBE not in step.totals.observers:
         return None
-    run = next(run for run in cells.runs if run.name == cell.run)
+    run = cells.run_of(cell)
     with JournalReader(run.path) as reader:
         rows = [row for row in reader.probe_frames(step.id) if row.probe == PROBE]
         row_of_step = reader.step(step.id)

@@ -15,8 +15,8 @@ servers do not cause it: if its difference between the servers is certain, it is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -72,7 +72,7 @@ def step_ratios(pairs: Sequence[tuple[Slices, Slices]]) -> StepRatios:
     if not moved:
         return unadjusted
     if any(ratio.variance is None for ratio in plain):
-        return _left_out(unadjusted, FEW)
+        return replace(unadjusted, left_out=(FEW,))
     by, left_out, adjusted = [], [], list(pairs)
     if STOLEN in moved:
         shorter = [(shortened(base), shortened(other)) for base, other in pairs]
@@ -97,20 +97,12 @@ def step_ratios(pairs: Sequence[tuple[Slices, Slices]]) -> StepRatios:
     return StepRatios(ratios, own, plain, plain_own, tuple(by), tuple(left_out))
 
 
-def _left_out(found: StepRatios, why: str) -> StepRatios:
-    return StepRatios(found.ratios, found.own, found.plain, found.plain_own, (), (why,))
-
-
 def _ratios(
     pairs: Sequence[tuple[Slices, Slices]], slope: float, parameters: int
 ) -> tuple[list[LogRatio], list[LogRatio]]:
     blocks = sum(len(base.numerators) for base, _ in pairs)
     wider = blocks / (blocks - parameters) if blocks > parameters else 1.0
-    own = []
-    for server in (side for pair in pairs for side in pair):
-        contrast = _own(server)
-        if all(sum(part) > 0 for part in (*contrast.base, *contrast.other)):  # else nothing was done in one half
-            own.append(_ratio(contrast, slope, 1.0))
+    own = [_ratio(contrast, slope, 1.0) for contrast in _own_contrasts(pairs)]
     return [_ratio(between(*pair), slope, wider) for pair in pairs], own
 
 
@@ -130,6 +122,14 @@ def residuals(contrast: Contrast, slope: float) -> Floats:
 
 def between(base: Slices, other: Slices) -> Contrast:
     return Contrast(sums(base), sums(other), _tasks(other) - _tasks(base))
+
+
+def _own_contrasts(pairs: Sequence[tuple[Slices, Slices]]) -> Iterator[Contrast]:
+    """Each server's outer to its inner slices, where something was done in both."""
+    for server in (side for pair in pairs for side in pair):
+        contrast = _own(server)
+        if all(sum(part) > 0 for part in (*contrast.base, *contrast.other)):
+            yield contrast
 
 
 def _own(server: Slices) -> Contrast:
@@ -174,10 +174,7 @@ def slope_of(pairs: Sequence[tuple[Slices, Slices]]) -> float:
 def own_error(pairs: Sequence[tuple[Slices, Slices]], slope: float) -> float:
     """The root mean square of what blocks move ratios whose truth is 1, with so much of them explained."""
     squares, count = 0.0, 0
-    for server in (side for pair in pairs for side in pair):
-        contrast = _own(server)
-        if not all(sum(part) > 0 for part in (*contrast.base, *contrast.other)):
-            continue
+    for contrast in _own_contrasts(pairs):
         left = residuals(contrast, slope)
         squares, count = squares + float(left @ left), count + len(left)
     return math.sqrt(squares / count) if count else 0.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -170,17 +170,17 @@ def findings(cells: ComparedCells) -> list[str]:
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
-        found += _adjusted(name, steps)
+        ratios_of = {step: ratios for pairs, step in steps if (ratios := step_ratios(pairs, step, RATE)) is not None}
+        found += _adjusted(name, ratios_of)
         for pairs, step in steps:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
             typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
-            ratios = step_ratios(pairs, step, RATE)
-            if len(typicals) < len(pairs) or ratios is None or not ratios.plain:
+            if len(typicals) < len(pairs) or step not in ratios_of:
                 continue
             middle = slice_estimates.typical_of(typicals)
             if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
-                total = fmean(ratio.theta for ratio in ratios.plain)  # as blocks are: not adjusted
+                total = fmean(ratio.theta for ratio in ratios_of[step].plain)  # as blocks are: not adjusted
                 found.append(
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
@@ -194,15 +194,14 @@ def findings(cells: ComparedCells) -> list[str]:
     return found
 
 
-def _adjusted(name: str, steps: Sequence[tuple[Sequence[Pair], str]]) -> list[str]:
+def _adjusted(name: str, ratios_of: Mapping[str, StepRatios]) -> list[str]:
     """What was taken out of a subject's rates, and what could not be because servers may cause it."""
-    known = [(step, ratios) for pairs, step in steps if (ratios := step_ratios(pairs, step, RATE)) is not None]
     by = ", ".join(
         f"{step} by {' and '.join(ratios.by)} ({_mean(ratios.ratios)}, {_mean(ratios.plain)} without)"
-        for step, ratios in known
+        for step, ratios in ratios_of.items()
         if ratios.by
     )
-    left_out = ((step, why) for step, ratios in known for why in ratios.left_out)
+    left_out = ((step, why) for step, ratios in ratios_of.items() for why in ratios.left_out)
     caused = [f"{step}: {why}" for step, why in left_out if why.endswith(interference.DIFFERS)]
     found = [f"rates of {name} are adjusted for what others did on the machine: {by}"] if by else []
     return [*found, *(f"{each}, so the ratio of {name} is not adjusted by it" for each in caused)]

@@ -112,10 +112,9 @@ def _ratios(cells: ComparedCells, subject: Subject, step: str) -> dict[tuple[str
 
 def _meters(cells: ComparedCells, cell: CellResult, step: str) -> list[str]:
     """How stolen time was measured in a cell's step, in words; it is recorded with one cell of each repeat."""
-    run = next(run for run in cells.runs if run.name == cell.run)
     if step not in cell.steps:
         return []
-    with JournalReader(run.path) as reader:
+    with JournalReader(cells.run_of(cell).path) as reader:
         return [str(event.data.get("text", "")) for event in reader.events(cell.steps[step].id, kinds=("meter",))]
 
 
@@ -130,7 +129,7 @@ def _pair(
     in_rows: bool,
 ) -> SlicedPair:
     base, other = pair
-    run = next(run for run in cells.runs if run.name == base.run)
+    run = cells.run_of(base)
     interleaved = [
         cell
         for cell in cells.cells

@@ -76,12 +76,17 @@ class InterleavedStep:
         return course.known[place - 1].ratio if place else None
 
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
-        return [
-            (side, found)
-            for side in self.sides
-            for found in incidents_of(side.stalls)
-            if any(lasts(stall, self.at_ns) for stall in found)
-        ]
+        return incidents_now(self.sides, self.at_ns)
+
+
+def incidents_now(sides: Iterable[Side], at_ns: int) -> list[tuple[Side, tuple[EventRow, ...]]]:
+    """The incidents of which a stall lasts, by side."""
+    return [
+        (side, found)
+        for side in sides
+        for found in incidents_of(side.stalls)
+        if any(lasts(stall, at_ns) for stall in found)
+    ]
 
 
 class InterleavedSteps:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.journal.rows import EventRow, StepRow
-from engine.view.events import incidents_of, lasts
-from engine.view.interleaved_step import Side
+from engine.view.interleaved_step import Side, incidents_now
 
 Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: (length in ns, counters)
 
@@ -62,12 +61,7 @@ class ObservedPair:
     at_ns: int
 
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
-        return [
-            (side, found)
-            for side in self.sides
-            for found in incidents_of(side.stalls)
-            if any(lasts(stall, self.at_ns) for stall in found)
-        ]
+        return incidents_now(self.sides, self.at_ns)
 
 
 def observed_server(step: StepRow, samples: Samples) -> ObservedServer:

@@ -30,6 +30,7 @@ from typing import Any
 from engine.builds import resolve
 from engine.core.model import Build
 from tests.perf.slices_planted import Planted
+from tests.support import scripted
 
 STEPS = ("--rows", "100000", "--rows-written", "20000", "--steps", "l.i0,l.x,qr100,qp100")
 MESSAGES, PROBED = 20_000, 20_000  # messages received, iterations after each, to see how long one takes
@@ -60,18 +61,10 @@ def iteration_ns(library: Path, folder: Path) -> float:
 
 def install(real: Build, folder: Path, library: Path, iterations: int) -> Path:
     """An install whose server has the library preloaded; its other programs and files are the real one's."""
-    (folder / "bin").mkdir(parents=True)
-    for entry in Path(real.prefix).iterdir():
-        if entry.name != "bin":
-            (folder / entry.name).symlink_to(entry)
-    for program in real.bin.iterdir():
-        if program.name != "postgres":
-            (folder / "bin" / program.name).symlink_to(program)
-    Planted(folder / "planted").set(iterations, 0)
-    script = folder / "bin" / "postgres"
     words = f"LD_PRELOAD={library} PGBED_PLANTED={folder / 'planted'}"
-    script.write_text(f'#!/bin/sh\nexport {words}\nexec {real.bin / "postgres"} "$@"\n')
-    script.chmod(0o755)
+    script = f'#!/bin/sh\nexport {words}\nexec {real.bin / "postgres"} "$@"\n'
+    scripted.install(Path(real.prefix), folder, "postgres", script)
+    Planted(folder / "planted").set(iterations, 0)
     return folder
 
 

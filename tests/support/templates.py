@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.core.model import Build
+from tests.support import scripted
 
 VARIABLE = "PGBED_SERVERS"
 # For `bench` as a process: the installs as they are.
@@ -49,20 +50,14 @@ def installs(servers: Path, folder: Path) -> Path:
     folder.chmod(0o755)
     for real in servers.iterdir():
         one = folder / real.name
-        (one / "bin").mkdir(parents=True)
-        for entry in real.resolve().iterdir():
-            if entry.name != "bin":
-                (one / entry.name).symlink_to(entry)
-        for program in (real.resolve() / "bin").iterdir():
-            (one / "bin" / (REAL if program.name == "initdb" else program.name)).symlink_to(program)
         made = one / "made"
-        made.mkdir()
-        made.chmod(0o1777)
-        script = one / "bin" / "initdb"
         programs = {name: shutil.which(name) for name in ("cat", "cp", "mkdir", "mv", "rm")}
         words = {"real": (real / "bin" / "initdb").resolve(), "made": made, **programs}
-        script.write_text(INITDB.format(**{name: shlex.quote(str(word)) for name, word in words.items()}))
-        script.chmod(0o755)
+        script = INITDB.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
+        scripted.install(real.resolve(), one, "initdb", script)
+        (one / "bin" / REAL).symlink_to(real.resolve() / "bin" / "initdb")
+        made.mkdir()
+        made.chmod(0o1777)
     return folder
 
 

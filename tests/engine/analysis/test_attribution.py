@@ -32,7 +32,7 @@ from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.results.comparison import Comparison
 from engine.results.time_parts import Attribution
-from tests.support import templates
+from tests.support import scripted, templates
 from tests.support.benchcall import Bench, connect, nothing_left
 from tests.support.journal import Change, make_run
 from tests.support.programs import compiler
@@ -61,18 +61,9 @@ PLANTED = {
 
 def install(real: Build, folder: Path, library: Path, planted: str) -> Path:
     """An install whose server has the library preloaded; its programs are those of another."""
-    (folder / "bin").mkdir(parents=True)
-    for entry in Path(real.prefix).iterdir():
-        if entry.name != "bin":
-            (folder / entry.name).symlink_to(entry)
-    for program in real.bin.iterdir():
-        if program.name != "postgres":
-            (folder / "bin" / program.name).symlink_to(program)
-    script = folder / "bin" / "postgres"
     words = f"LD_PRELOAD={shlex.quote(str(library))} PLANTED_SYNC_US={SYNC_US} PLANTED_LOOPS={LOOPS} {planted}"
-    script.write_text(f'#!/bin/sh\nexport {words}\nexec {shlex.quote(str(real.bin / "postgres"))} "$@"\n')
-    script.chmod(0o755)
-    return folder
+    script = f'#!/bin/sh\nexport {words}\nexec {shlex.quote(str(real.bin / "postgres"))} "$@"\n'
+    return scripted.install(Path(real.prefix), folder, "postgres", script)
 
 
 @contextmanager

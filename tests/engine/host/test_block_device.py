@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,18 +63,6 @@ def test_what_a_config_sets_of_memory_is_no_drift() -> None:
         "memory": {"transparent_huge_pages": "always", "huge_pages": None},
         "storage": {"read_ahead_kb": None},
     }
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a block device of its own, whose read-ahead is nobody else's."""
-    image, folder = tmp_path / "image", tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["truncate", "-s", "64M", image], check=True)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 HOLDER = """

@@ -18,6 +18,7 @@ from engine.core.model import Build, Cell
 from engine.journal.manifest import read_manifest
 from engine.journal.totals import StepTotals
 from engine.plan.tolerance import strictest, tolerances
+from tests.support import scripted
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, make_run
 
@@ -197,18 +198,9 @@ def test_a_build_of_which_nothing_is_known_has_not_passed_beside_one_that_has(tm
 
 def dying(real: Build, folder: Path, after_s: int) -> Path:
     """An install whose server is killed so many seconds after it was started."""
-    (folder / "bin").mkdir(parents=True)
-    for entry in Path(real.prefix).iterdir():
-        if entry.name != "bin":
-            (folder / entry.name).symlink_to(entry)
-    for program in real.bin.iterdir():
-        if program.name != "postgres":
-            (folder / "bin" / program.name).symlink_to(program)
-    script, server = folder / "bin" / "postgres", shlex.quote(str(real.bin / "postgres"))
+    server = shlex.quote(str(real.bin / "postgres"))
     kill = f'case "$*" in *--boot*|*--single*|*--check*|*-V*|*-C*) ;; *) (sleep {after_s}; kill -9 $$) & ;; esac'
-    script.write_text(f'#!/bin/sh\n{kill}\nexec {server} "$@"\n')
-    script.chmod(0o755)
-    return folder
+    return scripted.install(Path(real.prefix), folder, "postgres", f'#!/bin/sh\n{kill}\nexec {server} "$@"\n')
 
 
 @pytest.mark.parametrize("design", ["slices", "cells"])
