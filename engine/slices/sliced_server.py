@@ -188,19 +188,12 @@ class SlicedServer:
         Its device would answer while others run, which must not make its time shorter: until then it is its turn.
         """
         until_ns = held_ns + DEVICE_PATIENCE_NS
-        while any(self._waits_for_device(pid) for pid in self.stopped if pid not in self.background):
+        while any(_state(pid) == "D" for pid in self.stopped if pid not in self.background):
             held_ns = time.monotonic_ns()
             if held_ns > until_ns:
                 break
             time.sleep(DEVICE_POLL_S)
         return held_ns
-
-    @staticmethod
-    def _waits_for_device(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"D"
-        except (OSError, IndexError):
-            return False
 
     def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
         """Stop background processes: those busy in the slice since `before`, or all."""
