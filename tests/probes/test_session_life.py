@@ -7,13 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from probes import helper, processes, session
 from probes.errors import ProbeError
+from probes.frames import Frame
 from probes.session import ProbeSession, State, Target
+from tests.support.benchcall import wait_for
 from tests.support.observing import Helper, Program, bpftrace_of, frames_for, state, total
 from tests.support.programs import Compile
 
@@ -95,8 +98,14 @@ def test_a_setuid_program_of_a_users_own_is_not_sampled(
             parent.stdin.write("go\n")
             parent.stdin.flush()
             pid = int(parent.stdout.readline())
-            found = frames_for(running, 10, lambda seen: len(seen) >= 4)
-            assert processes.owner(pid) == 0, "the folder is mounted nosuid"
+            # Until it is executed, it is the shell's own child.
+            wait_for(lambda: processes.owner(pid) == 0, "the program's owner (or the folder is mounted nosuid)")
+            raised_ns = time.monotonic_ns()
+
+            def later(seen: list[Frame]) -> list[Frame]:
+                return [frame for frame in seen if frame.t_ns - frame.dt_ns >= raised_ns]
+
+            found = later(frames_for(running, 15, lambda seen: len(later(seen)) >= 4))
             children = processes.descendants(parent.pid, processes.parents())
         for one in children:
             os.kill(one, signal.SIGKILL)
