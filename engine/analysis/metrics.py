@@ -23,8 +23,8 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.comparison.LATENCIES`
 LEAST_BEYOND = 10
 OF_SERVER = (  # what is counted of the cell's server
-    "ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "pages_read_per_op", "read_us_per_op",
-    "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
+    "ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "reads_per_op", "pages_read_per_op",
+    "read_us_per_op", "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
 )  # fmt: skip
 SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no rate of its own
 
@@ -63,6 +63,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "runq_us_per_op": _part(own(totals.server_runq_ns, "backend_runq_ns"), 1000, count),
         "wal_bytes_per_op": _part(totals.wal_bytes, 1, count),
         "read_kb_per_op": _part(own(totals.server_read_bytes, "backend_read_bytes"), 1024, count),
+        "reads_per_op": _part(totals.reads, 1, count),
         "pages_read_per_op": _part(totals.pages_read, 1, count),
         "read_us_per_op": None if totals.read_ms is None else per(totals.read_ms * 1000, count),
         "written_kb_per_op": _part(own(totals.server_write_bytes, "backend_write_bytes"), 1024, count),

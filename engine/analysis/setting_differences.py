@@ -11,8 +11,10 @@ from engine.results.setting_difference import REASONS, UNRECORDED, Reason, Setti
 
 UNSET = "as it was"  # the device, where a config does not set it
 _ALL: tuple[str, ...] = ()
-_READS = ("query", "transactions")
-_WRITES = ("load", "write", "transactions")
+_READS = ("query", "point", "range", "aggregate", "scan")
+_WRITES = ("load", "write")
+# Steps of other kinds, such as transactions, tasks or statements of the user's, may do all of it.
+_ONE_THING = frozenset({*_READS, *_WRITES, "index"})
 # By setting: the kinds of steps for which it matters.
 IMPORTANT: dict[str, tuple[str, ...]] = {
     "autovacuum_max_parallel_workers": _WRITES,
@@ -63,6 +65,8 @@ IMPORTANT: dict[str, tuple[str, ...]] = {
     "wal_sync_method": _WRITES,
     "work_mem": (*_READS, "index"),
 }
+# What initdb has written into the cluster itself, and no file says.
+OF_INITDB = frozenset({"data_checksums", "wal_segment_size"})
 # Of the version itself, or derived from other settings.
 LEFT_OUT = frozenset({
     "cluster_name", "data_directory_mode", "in_hot_standby", "listen_addresses", "log_line_prefix", "port",
@@ -77,7 +81,8 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
         if cell.settings.values and not cell.cell.subject.control:
             found.setdefault(cell.cell.subject, cell.settings)
     own = {cells.names[subject]: settings for subject, settings in found.items()}
-    kinds = dict.fromkeys(step.kind for cell in cells.cells for step in cell.steps.values())
+    judged = (step for cell in cells.cells for step in cell.steps.values() if step.totals.primary_metric is not None)
+    kinds = dict.fromkeys(step.kind for step in judged)
     names = {name for settings in own.values() for name in settings.values} - LEFT_OUT
     made = [
         SettingDifference(
@@ -89,7 +94,7 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
                 for subject, settings in own.items()
                 if values[subject] is not None
             },
-            tuple(kind for kind in kinds if kind in (IMPORTANT[name] or kinds)) if name in IMPORTANT else (),
+            tuple(kind for kind in kinds if _matters(name, kind)),
         )
         for name in names
         if len(set((values := {subject: _value(name, settings) for subject, settings in own.items()}).values())) > 1
@@ -113,6 +118,10 @@ def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str,
             yield SettingDifference(f"device {setting}", "config", values, dict.fromkeys(values, "config"), kinds)
 
 
+def _matters(name: str, kind: str) -> bool:
+    return name in IMPORTANT and (kind in (IMPORTANT[name] or (kind,)) or kind not in _ONE_THING)
+
+
 def _value(name: str, settings: ServerSettings) -> str | None:
     return settings.values.get(name, None if settings.defaults else UNRECORDED)
 
@@ -134,6 +143,8 @@ def _reason(
         return "config"
     if None in values.values():
         return "version"
+    if name in OF_INITDB:
+        return "initdb"
     sources = {settings.sources.get(name, "default") for settings in own.values()}
     if sources == {"default"}:  # a server may choose the value of a default such as -1
         built_in = {settings.defaults.get(name, UNRECORDED) for settings in own.values()}

@@ -146,9 +146,12 @@ def unknown_label(label: str) -> UserError:
     labels = [entry.label for entry in catalog()]
     if not labels:
         return nix.no_catalogue()
+    if not RELEASE.fullmatch(label):
+        return unknown("build", label, labels)
     # Nearest to a release are those of its major version.
-    same = [one for one in labels if age(one)[0] == age(label)[0]] if RELEASE.fullmatch(label) else []
-    return unknown("build", label, same or labels)
+    same = [one for one in labels if age(one)[0] == age(label)[0]]
+    error = unknown("build", label, same or labels)
+    return error if label.isdecimal() else UserError(f"{error}; if it is a release, bench pin {label} adds it")
 
 
 # -- what can be had on this machine -------------------------------------------------------------------------------

@@ -92,8 +92,9 @@ class StepTotals:
     by role, where `server` is all server processes without a connection, see `engine.core.perf_events`;
     `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time used in the step by servers up
     beside this one, 0 if they stood still; None if there are no others, or in
-    slices, each of which has its own. `pages_read` are of 8 kB, by pg_stat_io from the page cache or the device, and
-    `read_ms` is the time that this took, if it was tracked (track_io_timing).
+    slices, each of which has its own. `pages_read` are of 8 kB, by pg_stat_io from the page cache or the device,
+    `reads` the calls to the kernel for them (from 18 on), and `read_ms` is the time that this took, if it was tracked
+    (track_io_timing).
     """
 
     seconds: float
@@ -126,6 +127,7 @@ class StepTotals:
     counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     counters_note: str = ""
     spill_over_ns: int | None = None
+    reads: int | None = None
     pages_read: int | None = None
     read_ms: float | None = None
 

@@ -106,8 +106,9 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     """Multiply a config's intervals by the number of servers. CannotBeSliced for timeouts, which do not pause."""
     changed = {name.lower(): value for name, value in changes}
     settings = spec.values | changed
+    same_for_all = TIMEOUTS | INTERVALS.keys() | MACHINE_WIDE.keys()
     for own in spec.settings:
-        if own.name in TIMEOUTS | INTERVALS.keys() and own.name not in changed and (own.first, own.last) != ALL:
+        if own.name in same_for_all and own.name not in changed and (own.first, own.last) != ALL:
             raise CannotBeSliced(f"config '{spec.name}' sets {own.name} for some versions only")
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):

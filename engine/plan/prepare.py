@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from engine.builds.label import shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PROBED, Manifest
+from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PROBED, Build, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
@@ -94,7 +95,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in design.probes.names:
         notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
-    notices += servers.notices if servers else interleaving.notices(request, design.steps)
+    notices += servers.notices if servers else (*twins(builds), *interleaving.notices(request, design.steps))
     labels = tuple(build.label for build in builds)
     base = labels[request.builds.index(request.base_build or request.builds[0])]
     machine = share(environment.machine(out), request)
@@ -192,6 +193,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         },
     )
     return Prospect(manifest, expected, (*notices, *booted.notices), servers.connections if servers else {})
+
+
+def twins(builds: Sequence[Build]) -> Iterable[str]:
+    """A line for each two builds that are one server by two names, as of two commits that differ in the manual only."""
+    for one, other in itertools.combinations(builds, 2):
+        ours, theirs = ((build.prefix, build.initdb_args, build.extensions) for build in (one, other))
+        if ours == theirs:
+            yield f"{one.label} and {other.label} are the same server: how they differ is chance, as with --aa"
 
 
 def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:

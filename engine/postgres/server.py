@@ -50,10 +50,10 @@ from engine.postgres.cluster import (
     remove_shared_memory,
     wait_until,
 )
-from engine.postgres.configs import quoted
+from engine.postgres.configs import known_to, quoted
 from engine.postgres.network import Network, network_of
 from engine.postgres.server_environment import environment_of
-from engine.postgres.serverlog import line_prefix
+from engine.postgres.serverlog import line_prefix, log_settings
 from workloads.base import Kit
 
 StopMode = Literal["fast", "immediate"]
@@ -63,8 +63,6 @@ DATABASE = "ib"
 START_TIMEOUT_S = patient(120.0)
 CONNECT_TIMEOUT_S = int(patient(10))
 
-# Log settings that pgbed reads; a config may override them. Their defaults differ by version.
-OBSERVED = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
 _STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
     "fast": (signal.SIGINT, 600.0),
     "immediate": (signal.SIGQUIT, 10.0),  # then SIGKILL: a SIGSTOPped server obeys nothing else
@@ -213,7 +211,9 @@ class Server:
             "log_line_prefix": line_prefix(self.build.major),
             "logging_collector": "off",
             "lc_messages": "C",
-            **{name: value for name, value in OBSERVED.items() if name not in dict(self.config.settings)},
+            **log_settings(
+                self.build.major, dict(self.config.settings), lambda: known_to(self.build.bin / "postgres")
+            ),
         }
 
     def record(self) -> dict[str, Any]:

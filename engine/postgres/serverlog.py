@@ -1,8 +1,7 @@
 """The server's log as events on the engine's clock: checkpoints, vacuums, lock waits, errors.
 
-The cell's server must log to stderr with `line_prefix`, `lc_messages = 'C'`, `log_checkpoints`, `log_lock_waits` and
-`log_autovacuum_min_duration = 0`. Message forms of versions 12 to 18 are known; a line of any other form is
-passed over.
+The cell's server must log to stderr with `line_prefix`, `lc_messages = 'C'` and `log_settings`. Message forms of
+versions 12 to 19 are known; a line of any other form is passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,8 @@ from engine.core.resource import Closing
 PREFIX = re.compile(r"^(\d+)\.(\d{3})\|(\d+)\|([^|]*)\|")
 READ_BYTES = 1 << 20  # per poll; after a flood of errors the next polls read the rest
 TEXT_CHARACTERS = 500  # kept of a statement or detail
+VACUUMS, ANALYZES, ANALYZES_SINCE = "log_autovacuum_min_duration", "log_autoanalyze_min_duration", 19
+SETTINGS = {"log_checkpoints": "on", VACUUMS: "0", "log_lock_waits": "on"}
 
 Data = dict[str, Any]
 
@@ -71,6 +72,18 @@ class LogMessage:
 def line_prefix(server_major: int) -> str:
     """The `log_line_prefix` parsed here: Unix time with milliseconds, pid, process kind (empty before 13)."""
     return f"%n|%p|{'%b' if server_major >= 13 else ''}|"
+
+
+def log_settings(server_major: int, own: Mapping[str, str], known: Callable[[], Collection[str]]) -> dict[str, str]:
+    """What is set for the log, whatever a version's defaults are; a config's `own` settings are left as they are.
+
+    Analyzes have a setting of their own from 19 on: they are logged where vacuums are. Later versions are asked whether
+    they still have it (`known`).
+    """
+    wanted = SETTINGS
+    if server_major >= ANALYZES_SINCE and ANALYZES in known():
+        wanted = {**SETTINGS, ANALYZES: own.get(VACUUMS, SETTINGS[VACUUMS])}
+    return {name: value for name, value in wanted.items() if name not in own}
 
 
 FIRST = re.compile(PREFIX.pattern + r"(\w+):  (.*)")

@@ -164,7 +164,7 @@ class CellStep:
     from the intended start where they are rate-limited; null for too few statements.
 
     `pages_read` (of 8 kB) and their time `read_us` are the server's, from the page cache or the device (by pg_stat_io,
-    from 16 on).
+    from 16 on); `reads` are the calls for them, each of one page or many (from 18 on).
     `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
     `device_written_kb` written by the device, for any process. `delete_plan_us` is the planning time of a DELETE.
     `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
@@ -211,6 +211,7 @@ class CellStep:
     runq_us_per_op: float | None = None
     wal_bytes_per_op: float | None = None
     read_kb_per_op: float | None = None
+    reads_per_op: float | None = None
     pages_read_per_op: float | None = None
     read_us_per_op: float | None = None
     written_kb_per_op: float | None = None

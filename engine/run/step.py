@@ -204,7 +204,7 @@ class StepRunner:
                     spill_over_ns=self._spill_over_ns,
                     counters=events.roles,
                     counters_note=events.note,
-                    **reads_of(differences),
+                    **reads_of(differences, self.server.build.major),
                 )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
         except pgstat.MonitorError as error:

@@ -14,18 +14,24 @@ from engine.postgres.pgstat import Size
 from workloads.base import Step
 
 PAGE_BYTES = 8192
+READS_SINCE = 18
 
 
-def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """The pages that the server read and the time that took, by pg_stat_io; nothing before 16, no time if not tracked.
+def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]], server_major: int) -> dict[str, Any]:
+    """The pages that the server read, by how many reads and in what time, by pg_stat_io; nothing before 16.
 
-    Of bytes, since one read is of one page up to 17, and of many from 18 on.
+    Pages are of bytes, since a read of many pages counts as many up to 17, and as one from 18 on: there alone reads are
+    told. No time if it was not tracked.
     """
     if "io" not in differences:
         return {}
     counters = differences["io"].values()
     read_bytes, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("read_bytes", "read_ms"))
-    return {"pages_read": round(read_bytes / PAGE_BYTES), "read_ms": read_ms if read_ms or not read_bytes else None}
+    return {
+        "reads": sum(each.get("reads", 0) for each in counters) if server_major >= READS_SINCE else None,
+        "pages_read": round(read_bytes / PAGE_BYTES),
+        "read_ms": read_ms if read_ms or not read_bytes else None,
+    }
 
 
 def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ PER_OP = (
     "user_s", "system_s", "memory_bytes",
     "server_cpu_us_per_op", "instructions_per_op",
     "plan_us_per_op", "delete_plan_us", "runq_us_per_op", "wal_bytes_per_op", "read_kb_per_op",
-    "written_kb_per_op",
+    "reads_per_op", "pages_read_per_op", "read_us_per_op", "written_kb_per_op",
     "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
 )  # fmt: skip
 MOST_FUNCTIONS = 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from engine.analysis.cells import ComparedCells
 from engine.analysis.comparability import checks
 from engine.analysis.compare import compared_cells
@@ -53,6 +55,11 @@ def test_each_difference_has_its_reason_and_the_important_ones_come_first(tmp_pa
     ]  # fmt: skip
 
 
+def test_what_a_cluster_was_made_with_is_the_choice_of_initdb(tmp_path: Path) -> None:
+    made = ServerSettings({"data_checksums": "on"}, {"data_checksums": "override"}, {"data_checksums": "off"})
+    assert found(tmp_path, replace(made, values={"data_checksums": "off"}), made)["data_checksums"].reason == "initdb"
+
+
 def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
     settings = found(tmp_path)
     assert settings["io_method"].values == {"16.3": None, "17.0": "worker"}
@@ -60,6 +67,32 @@ def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
     assert settings["shared_buffers"].sources["16.3"] == "configuration file"
     assert settings["jit"].matters == ("query",) and not settings["old"].matters
     assert set(settings["shared_buffers"].matters) > {"load", "index", "query"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "jit", "checkpoints"),
+    [
+        ("query", True, False), ("aggregate", True, False), ("scan", True, False), ("write", False, True),
+        ("index", False, False), ("transactions", True, True), ("statement", True, True), ("task", True, True),
+    ],
+)  # fmt: skip
+def test_what_matters_goes_by_what_the_judged_steps_do(kind: str, jit: bool, checkpoints: bool, tmp_path: Path) -> None:
+    """By the kinds of all workloads; a kind that is not known to do one thing may do anything."""
+    slow = ServerSettings(NEW.values | {"max_wal_size": "1GB"}, NEW.sources, NEW.defaults)
+    cells = cells_of(tmp_path, OLD, slow)
+    steps = [
+        {
+            "measured": replace(cell.steps["l.i0"], kind=kind),
+            "vacuum": replace(cell.steps["l.x"], kind="pause", totals=unjudged),
+        }
+        for cell in cells.cells
+        for unjudged in [replace(cell.steps["l.x"].totals, primary_metric=None)]
+    ]
+    made = tuple(replace(cell, steps=own) for cell, own in zip(cells.cells, steps, strict=True))
+    matters = {each.name: each.matters for each in differences(replace(cells, cells=made))}
+    assert matters["jit"] == ((kind,) if jit else ())
+    assert matters["max_wal_size"] == ((kind,) if checkpoints else ())
+    assert matters["shared_buffers"] == (kind,) and matters["lc_time"] == ()
 
 
 def test_a_run_that_recorded_no_defaults_says_default(tmp_path: Path) -> None:

@@ -93,8 +93,11 @@ def one(spec: str) -> Build:
 
 
 def test_unknown_label_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3"):
+    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3.*; if it is a release, bench pin 16.4 adds it$"):
         one("16.4")
+    for label in ("16", "16.4-mine"):
+        with pytest.raises(UserError, match=rf"unknown build '{label}' \([^;]*\)$"):
+            one(label)
     (known,) = {entry.label for entry in catalog() if entry.version == "17.0" and entry.label == "17.0"}
     with pytest.raises(UserError, match=rf"unknown build '17\.99' \(.*{known}"):
         one("17.99")

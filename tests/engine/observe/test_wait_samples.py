@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from engine.core.model import Build
 from engine.core.wait_kinds import by_kind, events_of, kind_of, shares
 from engine.observe.wait_samples import WaitLooks, looks_per_s
 from engine.postgres.activity import Activity
@@ -58,6 +59,15 @@ def test_the_table_has_the_events_that_a_server_lists(label: str, server: Callab
     # 17 reports its LWLocks by other names than it lists; those of extensions and without a name are not listed.
     apart = {"LWLock:extension", "LWLock:autoprewarm", "LWLock:pg_stat_statements"}
     assert {event for event in ours - listed if running.build.major > 17} <= apart
+
+
+@pytest.mark.parametrize("major", [12, 14, 16])
+def test_a_version_without_a_list_has_the_names_of_the_table(major: int, build: Callable[[int | str], Build]) -> None:
+    program = (build(major).bin / "postgres").read_bytes()
+    words = set(program.split(b"\0"))
+    own = {event.partition(":")[2].encode() for event in events_of(major)} - {b"autoprewarm", b"pg_stat_statements"}
+    # The end of one text may stand for another.
+    assert [name for name in own - words if name + b"\0" not in program] == []
 
 
 def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[int | str], Server]) -> None:

@@ -114,8 +114,8 @@ def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
         interleaving.check_memory([{"shared_buffers": "128kB"}, {"shared_buffers": "8GB"}], 0, request, 16 * GB)
 
 
-@pytest.mark.parametrize("name", ["checkpoint_timeout", "lock_timeout"])
-def test_an_interval_of_some_versions_only_cannot_be_sliced(name: str) -> None:
+@pytest.mark.parametrize("name", ["checkpoint_timeout", "lock_timeout", "huge_pages"])
+def test_what_must_be_the_same_for_all_cannot_be_sliced_if_some_versions_only_have_it(name: str) -> None:
     spec = ConfigSpec("mine", "", "", (Setting(name, "0", last=13),))
     with pytest.raises(CannotBeSliced, match=f"config 'mine' sets {name} for some versions only"):
         interleaving.stretched(spec, (), 2)

@@ -1,4 +1,4 @@
-"""Settings that servers cannot run with are refused before any load, in the server's own words."""
+"""Settings that servers cannot run with are refused before any load, in the server's own words; twins are named."""
 
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ def test_configs_that_are_the_same_on_some_builds_only_are_compared(
     assert said in done.stdout + done.stderr and f"the same on {build(18).label}" not in done.stdout + done.stderr
     refused = bench(*plan, build(16).label)
     assert refused.returncode == 2 and "(without jit): leave one out (--aa" in refused.stderr
+
+
+def test_one_server_by_two_names_is_said(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    one, other = build(16).prefix, build(14).prefix
+    done = bench("--pg", f"a={one},b={one},c={other}", *SMALL)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "the same server" in line]
+    assert lines == ["a and b are the same server: how they differ is chance, as with --aa"]
 
 
 def test_a_mistyped_setting_of_a_file_is_named(bench: Bench, label: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from engine.host.server_folders import SOCKET_PATH_MAX, ServerError
 from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import Server
 from engine.postgres.server_environment import ignore_libpq_variables
+from tests.support.compiled import major_at_hand
 from tests.support.templates import by_itself
 
 MAJORS = (12, 14, 16, 17)
@@ -57,9 +58,10 @@ def test_server_runs_the_build_with_checksums_and_the_config(major: int, server:
     assert show(running, *names) == ["on", "64MB", "30min", "off", "UTF8"]
 
 
-@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("major", [*MAJORS, major_at_hand(19)])
 def test_what_the_bench_sets_comes_last(major: int, server: Servers) -> None:
     running = server(major)
+    assert ("log_autoanalyze_min_duration" in running.harness_settings) == (major >= 19)
     for name, value in running.harness_settings.items():
         assert show(running, name)[0] == value, name
     prefix = "%n|%p|%b|" if major >= 13 else "%n|%p||"

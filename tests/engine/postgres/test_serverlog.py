@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.postgres.server import Server
-from engine.postgres.serverlog import LogEvent, ServerLog, relation_name
+from engine.postgres.serverlog import LogEvent, ServerLog, log_settings, relation_name
+from tests.support.compiled import major_at_hand
 
 Servers = Callable[[int | str], Server]
 RECORDED = Path(__file__).parent / "serverlogs"
@@ -241,7 +242,17 @@ def talkative(server: Servers) -> Iterator[Callable[[int], tuple[Server, psycopg
         connection.close()
 
 
-@pytest.mark.parametrize("major", (12, 14, 16, 17))
+def test_analyzes_are_logged_where_vacuums_are_also_by_versions_that_ask_for_them_apart() -> None:
+    usual = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
+    analyzes, quiet = "log_autoanalyze_min_duration", {"log_autovacuum_min_duration": "-1"}
+    assert log_settings(18, {}, tuple) == usual
+    assert log_settings(19, {}, lambda: (analyzes,)) == usual | {analyzes: "0"}
+    assert log_settings(19, quiet, lambda: (analyzes,))[analyzes] == "-1"
+    assert log_settings(20, {analyzes: "5s"}, lambda: (analyzes,)) == usual
+    assert log_settings(20, {}, tuple) == usual, "a later version may have another name for it"
+
+
+@pytest.mark.parametrize("major", (12, 14, 16, 17, major_at_hand(19)))
 def test_a_running_server_is_followed(
     major: int, talkative: Callable[[int], tuple[Server, psycopg.Connection[object]]]
 ) -> None:
@@ -286,6 +297,7 @@ def test_a_running_server_is_followed(
         connection.execute("ALTER TABLE log_test RESET (autovacuum_vacuum_cost_delay, autovacuum_vacuum_cost_limit)")
         assert seen(lambda event: event.kind == "autovacuum_cancelled" and event.data["relation"] == "log_test")
         assert seen(lambda event: event.kind == "lock_wait" and event.ended_ns is not None)
-        assert seen(lambda event: event.kind == "autovacuum" and event.data["relation"] == "log_test")
+        ended = {"relation": "log_test", "operation": "vacuum"}, {"relation": "log_test", "operation": "analyze"}
+        assert all(seen(lambda e, of=of: e.kind == "autovacuum" and of.items() <= e.data.items()) for of in ended)
         fails()
     assert [event for event in found if not began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns()] == []

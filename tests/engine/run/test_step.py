@@ -19,9 +19,11 @@ def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
         "client backend/relation/normal": {"reads": 3, "read_bytes": 48 * 8192, "read_ms": 2.0},
         "io worker/relation/normal": {"reads": 1, "read_bytes": 16 * 8192, "read_ms": 1.0},
     }
-    assert reads_of({"io": one}) == reads_of({"io": many}) == {"pages_read": 64, "read_ms": 3.0}
-    assert reads_of({"io": {"client backend/relation/normal": {"read_bytes": 8192, "read_ms": 0}}})["read_ms"] is None
-    assert reads_of({"wal": {}}) == {}
+    pages = {"pages_read": 64, "read_ms": 3.0}
+    assert reads_of({"io": one}, 17) == {"reads": None, **pages} and reads_of({"io": many}, 18) == {"reads": 4, **pages}
+    untimed = {"client backend/relation/normal": {"read_bytes": 8192, "read_ms": 0}}
+    assert reads_of({"io": untimed}, 16)["read_ms"] is None
+    assert reads_of({"wal": {}}, 14) == {}
 
 
 def test_the_length_of_an_index_build_is_that_of_its_statements_and_a_step_by_time_keeps_its_own() -> None:

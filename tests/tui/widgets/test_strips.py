@@ -112,6 +112,14 @@ def test_the_strip_of_waits_has_the_letter_of_what_took_most() -> None:
     assert legend([columns]) == "c on CPU  . its client  I I/O  ? unknown to pgbed"
 
 
+def test_a_wait_has_one_letter_in_all_versions() -> None:
+    locks = ("LWLock:buffer_content", "LWLock:BufferContent", "Buffer:BufferShared", "BufferPin:BufferPin")
+    others = ("LWLock:BufferIO", "IPC:BufferIo", "LWLock:WALWrite", "IPC:Promote")
+    columns: list[dict[int | str, float] | None] = [{event: 1.0} for event in (*locks, *others)]
+    assert text(strip_of(columns, {})) == "BBBBIIWP"
+    assert legend([columns]) == "I I/O  W lightweight lock  B buffer lock  P another process"
+
+
 @GLYPHS
 def test_a_sparkline_is_of_the_last_minute_and_its_gaps_are_blank(glyphs: Glyphs) -> None:
     points = Series()
