@@ -1,6 +1,7 @@
 """The extensions and modules of PostgreSQL's contrib, by the major versions that have them.
 
-Left out: what needs a library that no build is given (`uuid-ossp`, `xml2`, `sslinfo`), and the languages.
+Left out: what needs a library that no build is given (`uuid-ossp`, `xml2`, `sslinfo`), and the languages. From 14 on
+`pgcrypto` needs OpenSSL, which others' builds have.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ CONTRIB: Mapping[str, tuple[int, int]] = {  # the first and the last major versi
     "pg_walinspect": (15, NEWEST),
     "pg_logicalinspect": (18, NEWEST),
     "pg_overexplain": (18, NEWEST),
+    "pg_plan_advice": (19, NEWEST),
+    "pg_stash_advice": (19, NEWEST),
 }  # fmt: skip
 
 

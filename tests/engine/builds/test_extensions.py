@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import pytest
 
 from engine.analysis.compare import compare
 from engine.builds import derivation, extensions, resolve
+from engine.builds.contrib import CONTRIB, lacks
 from engine.builds.derivation import Change, Derivation, Derived
 from engine.builds.nix import BuildFailed
 from engine.core.errors import UserError
@@ -75,6 +77,17 @@ def test_contrib_comes_with_every_server() -> None:
         resolve.check(["18.6-prebuilt+adminpack"])
     with pytest.raises(UserError, match="extension pg_trgm given twice"):
         resolve.check(["16.3-prebuilt+pg_trgm+pg_trgm"])
+
+
+LEFT_OUT = re.compile(r"plpgsql|.*pl(perl|python|tcl).*|uuid-ossp|xml2|sslinfo")
+
+
+def test_every_extension_of_a_server_at_hand_is_known_to_come_with_its_version(servers: dict[str, Build]) -> None:
+    for label, build in servers.items():
+        there = {file.stem for file in (Path(build.prefix) / "share").rglob("extension/*.control")}
+        own = {name for name in there if not LEFT_OUT.fullmatch(name)}
+        assert len(own) > 35 and own - CONTRIB.keys() == set(), label
+        assert [name for name in own if lacks(name, build.major)] == [], label
 
 
 def test_a_build_that_was_handed_over_has_the_extensions_of_its_record(
