@@ -211,9 +211,7 @@ class Server:
             "log_line_prefix": line_prefix(self.build.major),
             "logging_collector": "off",
             "lc_messages": "C",
-            **log_settings(
-                self.build.major, dict(self.config.settings), lambda: known_to(self.build.bin / "postgres")
-            ),
+            **log_settings(self.build.major, dict(self.config.settings), lambda: known_to(self.build.bin / "postgres")),
         }
 
     def record(self) -> dict[str, Any]:

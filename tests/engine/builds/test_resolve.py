@@ -93,7 +93,7 @@ def one(spec: str) -> Build:
 
 
 def test_unknown_label_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3.*; if it is a release, bench pin 16.4 adds it$"):
+    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3.*; if .* release, bench pin 16.4 adds it$"):
         one("16.4")
     for label in ("16", "16.4-mine"):
         with pytest.raises(UserError, match=rf"unknown build '{label}' \([^;]*\)$"):
