@@ -17,6 +17,7 @@ from engine.core.model import Build, Config
 from engine.host.environment import Machine
 from engine.postgres.configs import GIB, Setting, apply, catalog, each_value, overrides, quoted, resolve, scale
 from engine.postgres.server import Server
+from engine.postgres.serverlog import log_settings
 
 MACHINE = Machine(memory_bytes=24 * GIB, free_disk_bytes=75 * GIB)
 Builds = Callable[[int | str], Build]
@@ -222,6 +223,12 @@ def test_the_published_number_of_workers_is_set_by_the_names_that_18_and_19_have
     old, new = ({name: own for name, own in spec.of(major).items() if name.startswith("io_")} for major in (18, 19))
     assert old == {"io_method": "worker", "io_workers": "16"}
     assert new == {"io_method": "worker", "io_min_workers": "16", "io_max_workers": "16"}
+
+
+def test_the_defaults_of_18_leave_to_pgbed_what_it_sets_for_all() -> None:
+    (spec,) = resolve(["defaults-18"])
+    assert spec.of(18) == {} and spec.of(19)["io_min_workers"] == spec.of(19)["io_max_workers"] == "3"
+    assert not spec.values.keys() & log_settings(19, {}, lambda: ()).keys()
 
 
 def test_each_value_of_a_setting_makes_a_config_named_by_it(build: Builds) -> None:
