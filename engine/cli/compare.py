@@ -62,7 +62,7 @@ def compare(
     \b
     Exit codes with --gate:
       0  no build is slower by more than tolerated
-      1  a step is slower by more, missed its SLA or did nothing, or cells failed or are missing
+      1  a step is slower or responds later by more, missed its SLA or did nothing, or cells failed or are missing
       2  otherwise, but for some build there is no result; or the command failed
     """
     from engine.analysis.compare import compare as compare_runs

@@ -165,11 +165,14 @@ def _effect(ratio: Ratio | None) -> str:
 
 
 def _gated(judged: Comparison, manifest: Manifest, steps: Sequence[ConfirmedStep]) -> tuple[list[str], int]:
-    """What a gate says of the named steps: which lack cells, and the exit code. One named faster cannot be slower."""
+    """What a gate says of the named steps: which lack cells, and the exit code. One named faster cannot be slower.
+
+    What was named is a rate, so that response times have no part in it.
+    """
     from engine.report import gate
 
     verdicts = {(step.subject, step.step): step.first.verdict for step in steps}
-    found = gate.judge(judged, manifest.tolerated, gate.plan_of([manifest]))
+    found = gate.judge(judged, manifest.tolerated, gate.plan_of([manifest]), responses=False)
     found = tuple(each for each in found if (each.subject, each.step) in verdicts)
     errors = [f"{each.subject} {each.step}: {each.text}" for each in found if each.outcome == "error"]
     if errors or any(verdicts[each.subject, each.step] == "slower" for each in gate.failed(found)):

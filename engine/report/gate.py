@@ -1,11 +1,12 @@
 """What a comparison means to CI: passed, or which steps of which build are worse than tolerated, or have no result.
 
 A step of a build `failed` if its primary metric is slower by more than its tolerance (the step's own, or the one for
-all, or nothing beyond the margin of every verdict), if it missed its SLA in more pairs than its baseline did, or if it
-did nothing in a cell in which its baseline did something. It is an `error` if cells failed, are missing or lack the
-step, and the baseline's of the same repeat do not. It `passed` if it is known to be faster, the same, or slower by a
-tolerated amount. What is inconclusive or withheld, and what the baseline itself has no answer to, is `skipped`; a build
-with nothing but skipped steps has not passed.
+all, or nothing beyond the margin of every verdict), if its responses take longer by more than that (p50, p95, p99 or
+the longest), if it missed its SLA in more pairs than its baseline did, or if it did nothing in a cell in which its
+baseline did something. It is an `error` if cells failed, are missing or lack the step, and the baseline's of the same
+repeat do not. It `passed` if it is known to be faster, the same, or slower by a tolerated amount. What is inconclusive
+or withheld, and what the baseline itself has no answer to, is `skipped`; a build with nothing but skipped steps has not
+passed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from engine.analysis.comparability import of_workload
 from engine.core import missing_steps
 from engine.core.model import Manifest
 from engine.core.text import Visible, visible
-from engine.results.comparison import Comparison, LeftOutCell, Ratio
+from engine.results.comparison import LATENCIES, Comparison, LeftOutCell, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 NAMED = 3  # reasons; further ones are counted
@@ -54,21 +55,31 @@ def plan_of(manifests: Sequence[Manifest]) -> Plan:
     return Plan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)
 
 
-def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) -> tuple[Judged, ...]:
-    """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default."""
+def judge(
+    comparison: Comparison, tolerated: Mapping[str, float], plan: Plan, *, responses: bool = True
+) -> tuple[Judged, ...]:
+    """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default.
+
+    Without `responses`, response times are not judged.
+    """
     return tuple(
-        _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
+        _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""), responses)
         for subject in comparison.others
         if subject.control == ""
         for step in comparison.steps or plan.steps  # before any cell has finished, only the plan names them
     )
 
 
-def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> Judged:
+def _judged(
+    comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str, responses: bool
+) -> Judged:
     if lacking:
         return Judged(name, step, "skipped", f"left out: {lacking}")
-    by_ratio = _by_ratio(comparison, name, step, tolerated.get(step, tolerated.get("", 0.0)))
+    limit = tolerated.get(step, tolerated.get("", 0.0))
+    by_ratio = _by_ratio(comparison, name, step, limit)
     worse, gone = _worse(comparison, name, step), _gone(comparison, name, step)
+    if responses and by_ratio.outcome != "failed":  # where the rate is slower, all of them take longer
+        worse += _longer(comparison, name, step, limit)
     if not worse and not gone:
         return by_ratio
     known = [by_ratio.text] if by_ratio.outcome in ("passed", "failed") else []
@@ -93,6 +104,18 @@ def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
     return found
 
 
+def _longer(comparison: Comparison, name: str, step: str, limit: float) -> list[str]:
+    """Response times that are longer, by more than where the rate is slower by the limit."""
+    found = [
+        f"{title} {_effect(ratio)}"
+        for metric, title in LATENCIES.items()
+        if (ratio := comparison.ratio(name, step, metric)) is not None
+        and ratio.verdict == "slower"
+        and (ratio.ratio or 0.0) * (1 - limit) > 1
+    ]
+    return [f"responses take longer: {', '.join(found)}"] if found else []
+
+
 def _gone(comparison: Comparison, name: str, step: str) -> list[str]:
     found, cells = [], faults.cells_of(comparison, name)
     if lost := faults.lost(comparison, name):
@@ -113,13 +136,19 @@ def _by_ratio(comparison: Comparison, name: str, step: str, limit: float) -> Jud
     if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
         why = "; ".join(ratio.remarks) if ratio else _without_pairs(comparison, name)
         return Judged(name, step, "skipped", f"no interval{f': {why}' if why else ''}")
-    effect = f"{ratio.ratio - 1:+.1%} [{ratio.low - 1:+.1%}, {ratio.high - 1:+.1%}] of {ratio.pairs} pairs"
+    effect = f"{_effect(ratio)} of {ratio.pairs} pairs"
     if ratio.verdict != "slower":
         known = ratio.verdict in ("faster", "same")
         return Judged(name, step, "passed" if known else "skipped", f"{_verdict(ratio)}: {effect}")
     if abs(ratio.ratio - 1) <= limit:
         return Judged(name, step, "passed", f"slower by what is tolerated, {limit:.1%}: {effect}")
     return Judged(name, step, "failed", f"slower: {effect}{f', tolerated {limit:.1%}' if limit else ''}")
+
+
+def _effect(ratio: Ratio) -> str:
+    if ratio.ratio is None or ratio.low is None or ratio.high is None:
+        return "?"
+    return f"{ratio.ratio - 1:+.1%} [{ratio.low - 1:+.1%}, {ratio.high - 1:+.1%}]"
 
 
 def _verdict(ratio: Ratio) -> str:

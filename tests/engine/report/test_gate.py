@@ -21,6 +21,7 @@ from engine.plan.tolerance import strictest, tolerances
 from tests.support import scripted
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, make_run
+from workloads import histogram
 
 STEPS = ("l.i0", "l.x", "l.i1", "qr100")
 EFFECTS = {("17.0", "l.i1"): 0.90, ("17.0", "qr100"): 1.05}
@@ -58,6 +59,27 @@ def test_the_plan_says_what_is_tolerated(run: Path, tmp_path: Path) -> None:
     (copy / "manifest.json").write_bytes(msgspec.json.encode(manifest))
     assert gate(copy).exit_code == 0
     assert gate(copy, "--tolerate", "5%").exit_code == 1
+
+
+def slow_tail(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """Each hundredth query of 17.0 takes a tenth longer, which its rate hardly shows."""
+    if step != "qr100" or cell.subject.build != "17.0":
+        return totals
+    query = totals.roles["query"]
+    (fast, slow), longer = query.histogram, histogram.index(3300)
+    tail = replace(query, histogram=(fast, (longer, slow[1])), max_ns=3_300_000)
+    return replace(totals, roles=totals.roles | {"query": tail})
+
+
+def test_a_longer_tail_is_exit_code_1_where_the_rate_is_the_same(tmp_path: Path) -> None:
+    made = make_run(tmp_path / "runs" / "tail", repeats=5, change=slow_tail, noise=0.0005)
+    outcome, file = gate(made, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
+    assert outcome.exit_code == 1
+    (line,) = outcome.stderr.splitlines()
+    assert line.startswith("gate: failed: 17.0 qr100 responses take longer: ") and "longest +10.0% [" in line
+    assert "p50" not in line and "; same: " in line and cases(file)["17.0", "qr100"] == "failure"
+    assert gate(made, "--tolerate", "8%").exit_code == 1, "1/0.92 is less than 1.1"
+    assert gate(made, "--tolerate", "qr100=10%").exit_code == 0
 
 
 def test_junit_names_every_step_with_what_became_of_it(run: Path, tmp_path: Path) -> None:
