@@ -179,8 +179,11 @@ def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
 def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
     changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
     ordered = sorted(changed, key=_size, reverse=True)
-    named = [f"{ratio.ratio:.2f} times as long in {ratio.step} [{ratio.low:.2f}, {ratio.high:.2f}]"
-             for ratio in ordered[:NAMED]]  # fmt: skip
+    named = [
+        f"{ratio.ratio:.2f} times as long in {ratio.step} "
+        f"[{ratio.joint_low or ratio.low:.2f}, {ratio.joint_high or ratio.high:.2f}]"
+        for ratio in ordered[:NAMED]
+    ]
     more = f" and differs in {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     return [f"Planning a DELETE takes {', '.join(named)}{more}."] if named else []
 
