@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.analysis import alpha_spending, external_servers, pooling, slice_verdicts
+from engine.analysis import alpha_spending, external_servers, layouts, pooling, slice_verdicts
 from engine.analysis.cells import ComparedCells
 from engine.core import missing_steps
 from engine.core.model import Subject
+from engine.host.drift import SLOW_CLOCKS, value
 from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio, Spread
 
 
@@ -30,6 +31,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += pooling.findings(cells, judged)
     found += external_servers.findings(cells)
     found += slice_verdicts.findings(cells)
+    found += layouts.findings(cells, judged)
     found += _left_alone(cells)
     if cells.level < 0.99 * alpha_spending.FIRST:  # found to six digits only
         found.append(
@@ -54,6 +56,12 @@ def _unknown(cells: ComparedCells) -> Iterable[str]:
 
 def _clocks(cells: ComparedCells) -> Iterable[str]:
     """Timing costs less by a fast clock; what is timed then differs by that, too."""
+    sources = [value(run.manifest.environment, "kernel", "clock_source") for run in cells.runs]
+    for source in dict.fromkeys(source for source in sources if source in SLOW_CLOCKS):
+        yield (
+            f"the machine's clock is {source}: reading it takes a microsecond or more, and clients do so for each "
+            "statement, so short statements take longer, and differ less, than by a fast clock"
+        )
     known = ((cell.cell.subject, cell.settings.values) for cell in cells.cells)
     clocks = {cells.names[subject]: clock_of(settings) for subject, settings in known if settings}
     if len(set(clocks.values())) > 1:

@@ -23,7 +23,7 @@ from engine.analysis.statistics import ALPHA
 from engine.core.model import Subject
 from engine.journal.rows import SliceRow
 from engine.results.comparison import CPU, PRIMARY_METRICS, RATE
-from engine.results.slice_ratio import TURNS, LogRatio, ratio_of
+from engine.results.slice_ratio import MIN_BLOCKS, TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
@@ -163,6 +163,7 @@ def findings(cells: ComparedCells) -> list[str]:
     """Remarks on the slices: where rare events make a ratio, and where errors are larger than promised."""
     found = []
     slow: dict[str, float] = {}  # by step, for the subject that shows most of it
+    plain: dict[str, None] = {}  # steps whose pairs are too short for an error of their own
     subjects = {subject: steps_of(cells, subject) for subject in cells.others}
     tests = sum(len(steps) for steps in subjects.values())
     for subject, steps in subjects.items():
@@ -172,6 +173,7 @@ def findings(cells: ComparedCells) -> list[str]:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
         ratios_of = {step: ratios for pairs, step in steps if (ratios := step_ratios(pairs, step, RATE)) is not None}
         found += _adjusted(name, ratios_of)
+        plain |= dict.fromkeys(step for step, ratios in ratios_of.items() if _lack_errors(ratios))
         for pairs, step in steps:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
@@ -185,6 +187,11 @@ def findings(cells: ComparedCells) -> list[str]:
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
                 )
+    if plain:
+        by_step = ", ".join(step for step in cells.steps if step in plain)
+        found.append(
+            f"judged by the scatter of its pairs alone, as these have fewer than {MIN_BLOCKS} blocks: {by_step}"
+        )
     if slow:
         by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
         found.append(
@@ -205,6 +212,10 @@ def _adjusted(name: str, ratios_of: Mapping[str, StepRatios]) -> list[str]:
     caused = [f"{step}: {why}" for step, why in left_out if why.endswith(interference.DIFFERS)]
     found = [f"rates of {name} are adjusted for what others did on the machine: {by}"] if by else []
     return [*found, *(f"{each}, so the ratio of {name} is not adjusted by it" for each in caused)]
+
+
+def _lack_errors(ratios: StepRatios) -> bool:
+    return not ratios.timed and all(ratio.variance is None for ratio in ratios.ratios)
 
 
 def _mean(ratios: Sequence[LogRatio]) -> str:

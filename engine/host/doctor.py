@@ -18,7 +18,7 @@ from engine.core.format import size
 from engine.host import environment
 from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
-from engine.host.drift import EnvironmentRecord
+from engine.host.drift import SLOW_CLOCKS, EnvironmentRecord
 from engine.host.server_folders import check_sockets, socket_base
 
 Status = Literal["ok", "warn", "fail"]
@@ -30,7 +30,6 @@ FILES_WANTED = 1024
 BUSY_WANTED = 0.10
 READ_AHEAD_WANTED_KB = 4096
 HOT_C = 80.0
-SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 NOT_A_PLAIN_DISK = {
     "tmpfs": "it is in memory, so nothing is ever written to a disk",
     "ramfs": "it is in memory, so nothing is ever written to a disk",

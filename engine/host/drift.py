@@ -53,6 +53,7 @@ TEMPERATURE_LIMIT_C = 15.0
 TEMPERATURES = ("temperature_c", "device_temperature_c")
 BUSY_LIMIT = 0.25  # share of all CPUs used by others while no cell runs
 STEADY_GOVERNORS = (None, "performance")  # with others, the clock of an idle machine says nothing
+SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")  # a reading takes a microsecond or more
 
 
 @dataclass(frozen=True, slots=True)

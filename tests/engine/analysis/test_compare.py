@@ -539,6 +539,16 @@ def test_the_clock_that_a_server_times_with_is_told_from_its_settings() -> None:
     assert [clock_of(settings) for settings in clocks] == ["system", "tsc", "system", "tsc"]
 
 
+def test_a_slow_clock_of_the_machine_is_told(tmp_path: Path) -> None:
+    clocks = {name: ENVIRONMENT | {"kernel": {"clock_source": name}} for name in ("hpet", "tsc")}
+    said = {
+        name: [text for text in compare([make_run(tmp_path / name, environment=record)]).findings if "clock" in text]
+        for name, record in clocks.items()
+    }
+    (text,) = said["hpet"]
+    assert text.startswith("the machine's clock is hpet: ") and not said["tsc"]
+
+
 def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> None:
     cells = compared_cells([make_run(tmp_path / "r", builds=("19.0",), configs=("fast", "slow"), repeats=1)])
     own = {"fast": ("tsc", "x"), "slow": ("system", "y")}

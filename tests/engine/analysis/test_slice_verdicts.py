@@ -227,6 +227,16 @@ def test_a_server_that_is_slower_all_the_time_is_no_such_finding(tmp_path: Path)
     assert compare([in_slices(tmp_path / "r", stalled=0, slower=0.9)]).findings == ()
 
 
+def test_too_few_blocks_for_an_error_of_their_own_are_told(tmp_path: Path) -> None:
+    def findings(blocks: int) -> tuple[str, ...]:
+        rates = {"16.3": 80_000.0, "17.0": 72_000.0}
+        run = make_run(tmp_path / str(blocks), slices=lambda cell, step: made_slices(cell, step, rates, blocks, 0.01))
+        return compare([run]).findings
+
+    told = "judged by the scatter of its pairs alone, as these have fewer than 20 blocks: qr100"
+    assert told in findings(19) and told not in findings(20)
+
+
 def test_slices_that_stray_from_themselves_are_a_finding(tmp_path: Path) -> None:
     def slices(cell: Cell, step: str) -> list[SliceRow]:
         """Faster in its outer turns of two blocks, by nearly two errors."""
