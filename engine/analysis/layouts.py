@@ -12,7 +12,7 @@ from engine.analysis.cells import ComparedCells
 from engine.core.model import Build, Subject
 from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio
 
-WORTH = 0.01  # twice the standard deviation of layouts, at most: see docs/explanation/statistics.md
+WORTH = 0.01  # about twice the standard deviation of layouts: see docs/explanation/statistics.md
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
