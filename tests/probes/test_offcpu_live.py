@@ -1,4 +1,8 @@
-"""Waits that were planted in real backends: each is seen in the right kind, as long as it was, in the right code."""
+"""Waits that were planted in real backends: each is seen in the right kind, as long as it was, in the right code.
+
+How long it was is measured beside it, from a moment before to one after, since a busy machine makes every wait longer.
+Stacks are a part of what is counted: those of waits that end between print and clear are lost.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,20 @@ import psycopg
 import pytest
 
 from engine.postgres.server import Server
-from probes import folding
+from probes import folding, snapshot
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
+from probes.table import WAITS
+from tests.support.benchcall import wait_for
 from tests.support.observing import Helper
 
 pytestmark = pytest.mark.outside
 
 Watched = Callable[[], dict[str, list[Frame]]]
 PATIENCE_S = 30.0
+NEAR_S = 0.02
+LOCKS = 5
+SLEEPS = "select count(pg_sleep(0.05)) from generate_series(1, 40)"
 BUSY = "select count(*) from generate_series(1, 3000000) as a(x) where x % 7 = 3"
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile os.getppid() == int(sys.argv[2]): pass"
 
@@ -78,42 +87,60 @@ def folded(running: Server, frames: list[Frame], pid: int) -> dict[str, int]:
     return folding.fold([one for frame in frames for one in frame.stacks if one.pid == pid], str, lambda _: known)
 
 
+def asleep_for(monitor: psycopg.Connection, pid: int, event: str) -> bool:
+    """Whether a backend sleeps, for this reason."""
+    row = monitor.execute("select wait_event from pg_stat_activity where pid = %s", (pid,)).fetchone()
+    return row == (event,) and snapshot.take(pid).state == "S"
+
+
 def test_a_wait_for_a_lock_is_asleep_and_one_for_the_client_is_the_clients(
     running: Server, watched: Watched, connection: psycopg.Connection
 ) -> None:
+    pid, least = connection.info.backend_pid, 0.0
     with psycopg.connect(running.dsn(), autocommit=True) as holder:
-        holder.execute("select pg_advisory_lock(7)")
         connection.execute("set deadlock_timeout = 60000")  # its timer would end a wait for the client, too
         watched()
-        waiting = Thread(target=connection.execute, args=("select pg_advisory_lock(7)",))
         began = time.monotonic()
-        waiting.start()
-        time.sleep(0.8)
-        holder.execute("select pg_advisory_unlock(7)")
-        waiting.join()
+        for _ in range(LOCKS):
+            holder.execute("select pg_advisory_lock(7)")
+            waiting = Thread(target=connection.execute, args=("select pg_advisory_lock(7)",))
+            waiting.start()
+            wait_for(lambda: asleep_for(holder, pid, "advisory"), "the wait for the lock")
+            seen = time.monotonic()
+            time.sleep(0.2)
+            least += time.monotonic() - seen
+            holder.execute("select pg_advisory_unlock(7)")
+            waiting.join()
+            connection.execute("select pg_advisory_unlock(7)")
         waited = time.monotonic() - began
+        idle = time.monotonic()
         time.sleep(0.6)  # its client has nothing for it
+        idle = time.monotonic() - idle
         connection.execute("select 1")
-        pid, frames = connection.info.backend_pid, watched()["offcpu"]
-    assert seconds(frames, "asleep_us", pid) == pytest.approx(waited, abs=0.1)
-    assert in_stacks(frames, "asleep", pid) == pytest.approx(seconds(frames, "asleep_us", pid), abs=0.02)
-    assert seconds(frames, "client_us", pid) >= 0.55
+        frames = watched()["offcpu"]
+    asleep = seconds(frames, "asleep_us", pid)
+    assert least - NEAR_S <= asleep <= waited + NEAR_S
+    assert 0.5 * least < in_stacks(frames, "asleep", pid) <= asleep + NEAR_S
+    assert seconds(frames, "client_us", pid) >= idle - NEAR_S
     lines = folded(running, frames, pid)
     assert max(lines, key=lambda line: lines[line]).startswith(f"{pid};[asleep];")
     assert any("epoll" in line for line in lines)
 
 
 def test_a_wait_for_storage_is_disk(watched: Watched, connection: psycopg.Connection) -> None:
+    """`offcpu` ends a wait where its end is begun, `sched` where the process can run: the rest waits for a CPU."""
     connection.execute("set synchronous_commit = on")
     connection.execute("create table if not exists waits (a text)")
     watched()
     for _ in range(40):
         connection.execute("insert into waits select repeat('x', 2000) from generate_series(1, 100)")
+        time.sleep(0.02)  # so that few of them fall between print and clear
     pid, found = connection.info.backend_pid, watched()
-    disk = seconds(found["sched"], "off_disk_us", pid)
+    disk, woken = (seconds(found["sched"], field, pid) for field in ("off_disk_us", "runq_us"))
+    seen, ready = (seconds(found["offcpu"], field, pid) for field in ("disk_us", "runq_us"))
     assert disk > 0
-    assert seconds(found["offcpu"], "disk_us", pid) == pytest.approx(disk, rel=0.1, abs=0.005)
-    assert in_stacks(found["offcpu"], "disk", pid) == pytest.approx(disk, rel=0.1, abs=0.01)
+    assert 0.9 * disk - 0.005 - ready <= seen <= 1.1 * disk + 0.005 + woken
+    assert 0.5 * seen <= in_stacks(found["offcpu"], "disk", pid) <= seen + NEAR_S
 
 
 def test_a_backend_beside_a_hog_waits_for_a_cpu(watched: Watched, connection: psycopg.Connection) -> None:
@@ -125,30 +152,42 @@ def test_a_backend_beside_a_hog_waits_for_a_cpu(watched: Watched, connection: ps
         schedstat = Path(f"/proc/{pid}/schedstat")
         before = int(schedstat.read_text().split()[1])
         connection.execute(BUSY)
-        waited = (int(schedstat.read_text().split()[1]) - before) / 1e9
         frames = watched()["offcpu"]
+        waited = (int(schedstat.read_text().split()[1]) - before) / 1e9
     finally:
         hog.kill()
         hog.wait()
     assert waited > 0.1
     assert seconds(frames, "runq_us", pid) == pytest.approx(waited, rel=0.1)
-    assert in_stacks(frames, "runq", pid) == pytest.approx(waited, rel=0.15)
+    assert 0.5 * waited < in_stacks(frames, "runq", pid) <= 1.1 * waited
 
 
-def test_the_time_in_which_a_backend_is_stopped_is_no_wait(watched: Watched, connection: psycopg.Connection) -> None:
+def test_the_time_in_which_a_backend_is_stopped_is_no_wait(
+    running: Server, watched: Watched, connection: psycopg.Connection
+) -> None:
     pid = connection.info.backend_pid
-    watched()
-    sleeping = Thread(target=connection.execute, args=("select pg_sleep(1)",))
-    sleeping.start()
-    time.sleep(0.2)
-    os.kill(pid, signal.SIGSTOP)
-    began = time.monotonic()
-    time.sleep(0.6)
-    stopped = time.monotonic() - began
-    os.kill(pid, signal.SIGCONT)
-    sleeping.join()
-    frames = watched()["offcpu"]
-    assert seconds(frames, "stopped_us", pid) == pytest.approx(stopped, abs=0.1)
-    # Until it was stopped it slept, too; but the signal came from a client, as all that this process does.
-    assert 0.05 < in_stacks(frames, "asleep", pid) <= 1.1 - stopped
-    assert sum(in_stacks(frames, kind, pid) for kind in ("asleep", "runq", "disk")) <= 1.1 - stopped
+    with psycopg.connect(running.dsn(), autocommit=True) as monitor:
+        began = time.monotonic()
+        connection.execute("select 1")
+        watched()
+        sleeping = Thread(target=connection.execute, args=(SLEEPS,))
+        sleeping.start()
+        wait_for(lambda: asleep_for(monitor, pid, "PgSleep"), "one of its sleeps")
+        asked = time.monotonic()
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: snapshot.take(pid).state == "T", "it to be stopped")
+        stopped = time.monotonic()
+        time.sleep(0.6)
+        least = time.monotonic() - stopped
+        os.kill(pid, signal.SIGCONT)
+        most = time.monotonic() - asked
+        sleeping.join()
+        ended, frames = time.monotonic(), watched()["offcpu"]
+    assert least - NEAR_S <= seconds(frames, "stopped_us", pid) <= most + NEAR_S
+    # From the statement before on it waited for its client, slept, or waited for a CPU; but not while it was stopped.
+    waits = {kind: seconds(frames, f"{kind}_us", pid) for kind in ("client", *WAITS)}
+    assert sum(waits.values()) <= ended - began - least + NEAR_S, waits
+    stacks = {kind: in_stacks(frames, kind, pid) for kind in WAITS}
+    assert all(stacks[kind] <= waits[kind] + NEAR_S for kind in WAITS), (stacks, waits)
+    # A sleep that ends while a client has its CPU looks like the client's, which is so for few of them.
+    assert stacks["asleep"] > 0.5, stacks

@@ -21,6 +21,7 @@ from engine.host import perf
 from engine.host.account import Account
 from engine.observe.step_counters import NO_PMU, StepCounters, believed, kernel_only, lacking, server_roles
 from engine.postgres.server import Server
+from tests.support.benchcall import wait_for
 
 
 def line(value: str | float | None, event: str, thread: str = "postgres-11", **values: Any) -> str:
@@ -157,9 +158,11 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
         counters = StepCounters(program, roles, lack)
         counters.start()
         faulty.execute("SELECT count(*) FROM (SELECT md5(x::text) m FROM generate_series(1, 200000) x ORDER BY 1) t")
-        restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 300)")
+        restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 350)")
         with running.connect() as late:  # a process that was not there: counted with the server's others
             late.execute("SELECT 1")
+        # Of children that have ended, the kernel tells what it has reaped.
+        wait_for(lambda: not Path(f"/proc/{late.info.backend_pid}").exists(), "that process to be gone")
         counters.finish()
         counters.close()
     found = counters.counted.roles
