@@ -161,8 +161,9 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
         restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 350)")
         with running.connect() as late:  # a process that was not there: counted with the server's others
             late.execute("SELECT 1")
+            gone = Path(f"/proc/{late.info.backend_pid}")
         # Of children that have ended, the kernel tells what it has reaped.
-        wait_for(lambda: not Path(f"/proc/{late.info.backend_pid}").exists(), "that process to be gone")
+        wait_for(lambda: not gone.exists(), "that process to be gone")
         counters.finish()
         counters.close()
     found = counters.counted.roles

@@ -46,7 +46,7 @@ def finished(new_folder: Callable[[], Path], build: Callable[[int | str], Build]
     folder = new_folder()
     bench = Bench(folder / "runs", stand_in(folder, DELAY_MS))
     words = ("--pg", build(16).label, "--repeats", "1", "--steps", "l.i0,l.x,l.i1,qr100", *SMALL)
-    done = bench("run", *words, *THERE, "--plain")
+    done = bench("run", *words, "--query-seconds", "4", *THERE, "--plain")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "clients connect over TCP from" in done.stdout
     assert not left_there(folder)
@@ -72,8 +72,8 @@ def test_counts_of_clients_elsewhere_are_as_of_clients_here(finished: Bench) -> 
             assert DELAY_MS <= link["error_ms"] < 20, (name, link)
         assert steps["l.i0"].totals.roles["insert"].rows == 2000  # type: ignore[union-attr]
         query = steps["qr100"].totals
-        assert query is not None and 1.95 < query.seconds < 2 + PATIENCE_S
-        # Told as they go, not at the end; but on a busy machine nobody promises a statement in each second.
+        assert query is not None and 3.95 < query.seconds < 4 + PATIENCE_S
+        # Told as they go, not at the end; but on a busy machine what is told of a second may come in the next one.
         seconds = reader.role_seconds(reader.roles(steps["qr100"].id)[-1].id)
         assert sum(second.statements > 0 for second in seconds) > 1, seconds
 
