@@ -157,8 +157,8 @@ class ProbeSession:
             self._raw = (self._folder / f"{self.probe.id}.raw.jsonl").open("ab", buffering=0)
         self._spawn()
 
-    def wait_baseline(self, timeout_s: float = START_TIMEOUT_S) -> bool:
-        """Wait until the first tick has been read: all later events will be in a frame."""
+    def wait_baseline(self, timeout_s: float = 3 * START_TIMEOUT_S) -> bool:
+        """Wait until the first tick has been read: all later events will be in a frame. It may wait for a CPU first."""
         until_s = time.monotonic() + timeout_s
         while self.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
             if self.state is State.RUNNING and self._reader.baseline_ns is not None:

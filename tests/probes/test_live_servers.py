@@ -21,6 +21,7 @@ from probes import elf, folding
 from probes.attach_points import keeps_frame_pointers
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
+from probes.table import PHASES
 from tests.support.compiled import compiled_here, major_at_hand
 from tests.support.observing import Helper
 
@@ -103,6 +104,10 @@ def total(found: list[Frame], field: str, pid: int | None = None) -> int:
     )
 
 
+def of_phases_us(found: list[Frame], pid: int) -> int:
+    return sum(total(found, f"{phase}_us", pid) for phase in PHASES)
+
+
 def test_every_probe_counts_what_was_sent(
     which: int | str, server: Servers, helpers: tuple[Helper, ...], attached: dict[str, ProbeSession]
 ) -> None:
@@ -117,16 +122,16 @@ def test_every_probe_counts_what_was_sent(
                 began = time.monotonic()
                 for _ in range(STATEMENTS):
                     connection.execute("select 1")
-                spent_us = (time.monotonic() - began) * 1e6
                 for _ in range(STACKED):
                     connection.execute(STACK_SQL)
                     time.sleep(0.4)
+                spent_us = (time.monotonic() - began) * 1e6
                 found = {probe: settled(one) for probe, one in running.items()}
         sent = STATEMENTS + STACKED
         assert total(found["planner"], "n", pid) == sent
         assert total(found["endpoint"], "plan_n", pid) == sent
         assert total(found["endpoint_proxy"], "plan_n", pid) == sent
-        for phase in ("parse", "analyze", "plan", "execute"):
+        for phase in PHASES:
             assert total(found["phases"], f"{phase}_n", pid) == sent
             assert total(found["phases"], f"{phase}_us", pid) > 0
         assert total(found["planner"], "sum_us", pid) < spent_us
@@ -185,18 +190,20 @@ def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
         )
     with afresh(attached) as running, client(server(which)) as connection:
         pid = connection.info.backend_pid
+        began = time.monotonic()
         connection.execute("select probes_slow()")
+        spent_us = (time.monotonic() - began) * 1e6
         found = settled(running["planner"])
         phases = settled(running["phases"])
         connection.execute("drop function probes_slow()")
     # The function's value is asked for once while planning, which plans its own statements; then it is a constant.
     assert total(found, "n", pid) == 1
     assert total(found, "nested", pid) >= 2
-    assert 50_000 <= total(found, "sum_us", pid) < 500_000
+    assert 50_000 <= total(found, "sum_us", pid) < spent_us
     (histogram,) = [of[pid] for frame in found for of in [frame.histograms.get("plan_us", {})] if pid in of]
     assert histogram == {max(histogram): 1} and max(histogram) >= 16
     assert total(phases, "plan_us", pid) >= 50_000
-    assert total(phases, "execute_us", pid) < 50_000
+    assert of_phases_us(phases, pid) < spent_us, "what is planned inside is of no other phase"
     assert total(phases, "nested", pid) >= 2
 
 
@@ -205,15 +212,17 @@ def test_statements_inside_a_statement_belong_to_its_execution(
 ) -> None:
     with afresh(attached) as running, client(server(which)) as connection:
         pid = connection.info.backend_pid
+        began = time.monotonic()
         connection.execute(
             "do $$ begin perform count(*) from pg_class; perform pg_sleep(0.05);"
             " begin perform 1/0; exception when division_by_zero then null; end;"
             " execute 'select 2'; perform pg_sleep(0.05); end $$"
         )
+        spent_us = (time.monotonic() - began) * 1e6
         found = settled(running["phases"])
     assert total(found, "parse_n", pid) == 1
     assert total(found, "execute_us", pid) >= 100_000
-    assert total(found, "plan_us", pid) < 20_000
+    assert of_phases_us(found, pid) < spent_us, "what it did inside is of no other phase"
     assert total(found, "nested", pid) >= 3
 
 

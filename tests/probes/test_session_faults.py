@@ -14,9 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from probes import processes, session
+from probes import helper, processes, session, snapshot
 from probes.session import ProbeSession, State
-from tests.support.observing import Helper, Program, S, bpftrace_of, frames_for, gone, total
+from tests.support.benchcall import wait_for
+from tests.support.observing import (
+    PATIENCE_S,
+    Helper,
+    Program,
+    S,
+    bpftrace_of,
+    frames_for,
+    frames_until,
+    gone,
+    halt,
+    total,
+)
 
 pytestmark = pytest.mark.outside
 
@@ -29,10 +41,10 @@ def test_a_restart_goes_without_clients_that_have_gone(idle: Program, helpers: t
             leaving.kill()
             leaving.wait()
             os.kill(bpftrace_of(running)[1], signal.SIGKILL)
-            frames_for(running, 10, lambda _: bool(running.gaps))
+            frames_until(running, lambda _: bool(running.gaps))
             assert running.wait_baseline(), running.messages
             assert running.state is State.RUNNING
-            (frame,) = frames_for(running, 5, bool)
+            frame = frames_until(running, bool)[0]
         there.kill()
     assert frame.groups[there.pid] == 2
 
@@ -54,16 +66,19 @@ def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
 ) -> None:
     with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
+        last = frames_until(running, bool)[-1]
         os.kill(bpftrace_of(running)[1], signal.SIGKILL)
-        frames_for(running, 10, lambda _: bool(running.gaps))
+        killed_ns = time.monotonic_ns()
+        seen = frames_until(running, lambda _: bool(running.gaps))
         (gap,) = running.gaps
-        assert gap.ended_ns is not None and 0 < gap.ended_ns - gap.began_ns < 5_000_000_000
+        assert gap.began_ns == [last, *seen][-1].t_ns < killed_ns
+        assert gap.ended_ns is not None and killed_ns < gap.ended_ns <= time.monotonic_ns()
         assert running.wait_baseline(), running.messages
         idle.work()
-        assert total(frames_for(running, 3, lambda seen: total(seen, "n") >= 5), "n") == 5
+        assert total(frames_until(running, lambda seen: total(seen, "n") >= 5), "n") == 5
         os.kill(bpftrace_of(running)[1], signal.SIGKILL)
-        frames_for(running, 10, lambda _: running.state is State.FAILED)
-        assert running.state is State.FAILED and running.restarts == 1
+        frames_until(running, lambda _: running.state is State.FAILED)
+        assert running.restarts == 1
         assert running.gaps[-1].ended_ns is None
         assert any("planner has stopped" in message for message in running.messages)
 
@@ -76,14 +91,14 @@ def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
         assert running.wait_baseline(), running.messages
         hung = set(bpftrace_of(running))
         os.kill(bpftrace_of(running)[1], signal.SIGSTOP)
-        longest, end = 0.0, time.monotonic() + 20
+        longest, end = 0.0, time.monotonic() + PATIENCE_S
         while not running.gaps and time.monotonic() < end:
             began = time.monotonic()
             running.poll()
             longest = max(longest, time.monotonic() - began)
             time.sleep(0.02)
         assert running.gaps and running.gaps[0].reason == "bpftrace printed nothing and was not waiting for a CPU"
-        assert longest < 0.5
+        assert longest < helper.GRACE_S, "the helper waits as long before it kills one that hangs"
         assert gone(hung)
         assert running.wait_baseline()
 
@@ -102,19 +117,21 @@ def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_to
         ):
             assert running.wait_baseline(), running.messages
             _, pid = bpftrace_of(running)
-            os.kill(pid, signal.SIGSTOP)
+            frames_until(running, bool)  # it does not print for the rest of this second
+            halt([pid])
+            running.poll()
             planner.work()
             found = frames_for(running, 4.5)
             assert not found and not running.restarts and not running.gaps
             os.kill(pid, signal.SIGCONT)
-            found = frames_for(running, 10, lambda seen: len(seen) >= 4)
+            found = frames_until(running, lambda seen: len(seen) >= 4)
             assert not running.restarts and bpftrace_of(running)[1] == pid
         (gap,) = running.gaps
         assert gap.reason.startswith("bpftrace was waiting for a CPU") and gap.ended_ns is not None
         # It printed of the first tick that it came to late what was counted until then, and was given no other one.
         assert found[0].records[planner.process.pid]["n"] == 5
         assert found[0].dt_ns > 3 * S and found[0].quality.late_ms > 2000
-        assert all(not frame.quality.late_ms and frame.dt_ns < 2.5 * S for frame in found[1:])
+        assert all(frame.quality.late_ms < 1000 for frame in found[1:])
         for one, other in pairwise(found):
             assert other.t_ns - other.dt_ns == pytest.approx(one.t_ns, abs=100_000)
 
@@ -136,15 +153,13 @@ def test_who_is_kept_from_running_is_told_from_who_sleeps_is_stopped_or_works() 
             time.sleep(1.0)
             return processes.cpu_use(pid).starved(before)
 
-        asleep, stopped, light = started("sleep", "60"), started(*spin), started(*spin)
-        time.sleep(0.3)
-        os.kill(stopped, signal.SIGSTOP)
+        asleep, stopped, light = started("sleep", "600"), started(*spin), started(*spin)
+        wait_for(lambda: "nanosleep" in snapshot.take(asleep).syscall, "it to sleep")
+        halt([stopped])
         os.sched_setscheduler(light, os.SCHED_IDLE, os.sched_param(0))
         heavy = [started(*spin) for _ in range(2)]
-        time.sleep(0.3)
         assert [starved(pid) for pid in (asleep, stopped, light)] == [False, False, True]
-        for pid in heavy:
-            os.kill(pid, signal.SIGSTOP)
+        halt(heavy)
         os.sched_setscheduler(light, os.SCHED_FIFO, os.sched_param(1))  # nobody is in its way for this second
         assert not starved(light)
 

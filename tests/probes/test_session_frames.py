@@ -14,7 +14,17 @@ import pytest
 from probes import buckets, processes
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
-from tests.support.observing import FUNCTIONS, SITES, Helper, Program, frames_for, total
+from tests.support.observing import (
+    FUNCTIONS,
+    SITES,
+    Helper,
+    Program,
+    frames_for,
+    frames_to_now,
+    frames_until,
+    halt,
+    total,
+)
 from tests.support.programs import FORKER, PLANNER, RACERS, WAKERS, Compile
 
 pytestmark = pytest.mark.outside
@@ -33,8 +43,9 @@ def test_known_delays_fall_into_their_buckets(
     ):
         assert running.wait_baseline(), running.messages
         program.work()
-        found = frames_for(running, 4, lambda seen: total(seen, "n") >= 320)
-    assert total(found, "n") == 320 and not running.messages
+        found = frames_until(running, lambda seen: total(seen, "n") >= 320)
+    # A loaded machine may miss a second; nothing is lost by it.
+    assert total(found, "n") == 320 and not [text for text in running.messages if "s missed" not in text]
     histogram = buckets.merge(of for frame in found for of in frame.histograms["plan_us"].values())
     assert sum(histogram.values()) == 320
     # Nothing can be shorter than it was; a few are longer, as the machine has other things to do.
@@ -52,10 +63,15 @@ def test_known_delays_fall_into_their_buckets(
 
 
 def test_frames_are_on_the_journals_clock_and_a_second_long(idle: Program, helpers: tuple[Helper, ...]) -> None:
+    def in_time(seen: list[Frame]) -> bool:
+        """Whether bpftrace came to the last two when it should."""
+        return len(seen) > 1 and not any(one.quality.late_ms or one.quality.missed_frames for one in seen[-2:])
+
     with ProbeSession(idle.target(), "runq", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
-        (frame,) = frames_for(running, 5, bool)
-        assert abs(time.monotonic_ns() - frame.t_ns) < 500_000_000
+        began_ns = time.monotonic_ns()
+        *_, frame = frames_until(running, in_time)
+        assert began_ns < frame.t_ns < time.monotonic_ns()
         assert abs(frame.dt_ns - 1_000_000_000) < 50_000_000
 
 
@@ -66,37 +82,35 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
     cpu = min(os.sched_getaffinity(0))
     path = compile_c("server", PLANNER, *FUNCTIONS)
     with (
-        Program(path, 0, 3_500_000, 1) as program,
-        Program(path, 0, 4_000_000, 1) as hog,
+        Program(path, 0, 600_000_000, 1) as program,
+        Program(path, 0, 600_000_000, 1) as hog,
         ProbeSession(program.target(), "sched", command=helpers[-1]) as running,
     ):
         pid = program.process.pid
         for one in (pid, hog.process.pid):
             os.sched_setaffinity(one, {cpu})
         assert running.wait_baseline(), running.messages
+        begin = schedstat(pid)
         for spinner in (hog, program):
             assert spinner.process.stdin is not None
             spinner.process.stdin.write("go\n")
             spinner.process.stdin.flush()
-        begin = schedstat(pid)
-        found = frames_for(running, 3.4)
+        found = frames_until(running, lambda seen: len(seen) >= 3)
+        halt([pid])
         end = schedstat(pid)
+        found += frames_to_now(running)
     span_us = sum(frame.dt_ns for frame in found) / 1000
-    assert 2 <= len(found) <= 4
     parts = {name: total(found, name, pid) for name in ("oncpu_us", "sum_us", "off_sleep_us", "off_disk_us")}
     parts["rest"] = total(found, "off_other_us", pid) + total(found, "off_stopped_us", pid)
     assert sum(parts.values()) == pytest.approx(span_us, rel=0.05)
     assert parts["sum_us"] > 0.2 * span_us
-    seconds = (end[2] - begin[2]) / 1e9
-    share_cpu, share_wait = (end[0] - begin[0]) / 1e9 / seconds, (end[1] - begin[1]) / 1e9 / seconds
-    assert parts["oncpu_us"] / span_us == pytest.approx(share_cpu, abs=0.15)
-    assert parts["sum_us"] / span_us == pytest.approx(share_wait, abs=0.15)
-    waits = buckets.merge(of[pid] for frame in found for of in [frame.histograms["runq_us"]] if pid in of)
+    assert parts["oncpu_us"] == pytest.approx((end[0] - begin[0]) / 1000, abs=0.05 * span_us)
+    assert parts["sum_us"] == pytest.approx((end[1] - begin[1]) / 1000, abs=0.05 * span_us)
+    waits = buckets.merge(of[pid] for frame in found for of in [frame.histograms.get("runq_us", {})] if pid in of)
     assert max(waits) >= buckets.index(1000)
     low_us, high_us = (sum(buckets.bounds(bucket)[end] * count for bucket, count in waits.items()) for end in (0, 1))
-    assert (
-        0.9 * low_us <= parts["sum_us"] <= 1.1 * high_us + max(of["max_us"] for of in (f.records[pid] for f in found))
-    )
+    longest_us = max(frame.records[pid].get("max_us", 0) for frame in found)
+    assert 0.9 * low_us <= parts["sum_us"] <= 1.1 * high_us + longest_us
 
 
 def test_whoever_is_asleep_or_running_waits_for_no_cpu(
@@ -108,11 +122,13 @@ def test_whoever_is_asleep_or_running_waits_for_no_cpu(
         ProbeSession(racers.target(), "sched", command=helpers[-1], folder=tmp_path) as running,
     ):
         assert running.wait_baseline(), running.messages
+        begin = {racers.process.pid: schedstat(racers.process.pid)}
         racers.work()
         pids = processes.descendants(racers.process.pid, processes.parents())
-        begin = {pid: schedstat(pid) for pid in pids}
-        found = frames_for(running, 15, lambda seen: len(seen) >= 5)
+        found = frames_until(running, lambda seen: len(seen) >= 5)
+        halt(pids)
         end = {pid: schedstat(pid) for pid in pids}
+        found += frames_to_now(running)
     tick_ns, maps = 0, dict[str, dict[str, int]]()
     for message in map(json.loads, filter(str.strip, (tmp_path / "sched.raw.jsonl").read_text().splitlines())):
         if message["type"] == "map":
@@ -128,20 +144,21 @@ def test_whoever_is_asleep_or_running_waits_for_no_cpu(
     span_us = sum(frame.dt_ns for frame in found) / 1000
     for at, field in ((0, "oncpu_us"), (1, "sum_us")):
         for pid in pids:
-            kernel_us = (end[pid][at] - begin[pid][at]) / 1000
+            kernel_us = (end[pid][at] - begin.get(pid, (0, 0))[at]) / 1000
             assert total(found, field, pid) == pytest.approx(kernel_us, abs=0.05 * span_us), field
 
 
-def schedstat(pid: int) -> tuple[int, int, int]:
+def schedstat(pid: int) -> tuple[int, int]:
     cpu_ns, wait_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    return int(cpu_ns), int(wait_ns), time.monotonic_ns()
+    return int(cpu_ns), int(wait_ns)
 
 
 def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, helpers: tuple[Helper, ...]) -> None:
     with ProbeSession(idle.target(), "sched", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
-        os.kill(idle.process.pid, signal.SIGSTOP)
-        found = frames_for(running, 6, lambda seen: len(seen) >= 3)
+        halt([idle.process.pid])
+        frames_to_now(running)
+        found = frames_until(running, bool)
         os.kill(idle.process.pid, signal.SIGCONT)
     last = found[-1].records[idle.process.pid]
     assert last["off_stopped_us"] == pytest.approx(found[-1].dt_ns / 1000, rel=0.01)
@@ -157,7 +174,7 @@ def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, 
         assert running.wait_baseline(), running.messages
         after = subprocess.Popen(["sleep", "0.3"])
         after.wait()
-        (frame,) = frames_for(running, 5, bool)
+        *_, frame = frames_until(running, lambda seen: bool(seen) and after.pid in seen[-1].groups)
         before.kill()
     assert frame.groups[after.pid] == 2
     assert frame.groups[idle.process.pid] == 1
@@ -179,8 +196,8 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
             kept, keys, found = [], [], list[Frame]()
             for _ in range(rounds):
                 forker.work()
-                now_ns = time.monotonic_ns()
-                found += frames_for(running, 9, lambda seen: bool(seen) and seen[-1].t_ns > now_ns + 2_500_000_000)  # noqa: B023
+                until_ns = time.monotonic_ns() + 2_500_000_000
+                found += frames_until(running, lambda seen: bool(seen) and seen[-1].t_ns > until_ns)  # noqa: B023
                 kept.append(len(running._reader._last))
                 keys.append(found[-1].quality.map_keys_pct)
             # A loaded machine may miss a second; nothing is lost by it.
@@ -188,9 +205,9 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
         assert sum(len(frame.histograms) > 0 for frame in found) >= rounds
         if probe == "planner":
             assert total(found, "n") == rounds * children
-            # A few may fall between print and emptying; none is counted twice.
+            # Some may fall between print and emptying, more of them if bpftrace waits for a CPU; none is counted twice.
             histogram = buckets.merge(of for frame in found for of in frame.histograms.get("plan_us", {}).values())
-            assert 0.98 * rounds * children <= sum(histogram.values()) <= rounds * children
+            assert 0.9 * rounds * children <= sum(histogram.values()) <= rounds * children
             assert any(frame.quality.emptied for frame in found)
         # Each that begins or ends has one forgotten that ended on the same CPU: of no more than two rounds something is
         # left, where a round's processes ended on another CPU than the next one's.

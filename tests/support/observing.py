@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from probes import processes
@@ -16,6 +18,7 @@ from tests.support.programs import ENDBR, PUSH
 ROOT = Path(processes.__file__).parents[1]
 Helper = tuple[str, ...]  # the command that starts one
 S = 1_000_000_000
+PATIENCE_S = 60.0
 FUNCTIONS = (*PUSH, "-DSTART=", "-DDONE=")
 SITES = (
     *ENDBR,
@@ -73,15 +76,39 @@ def frames_for(
     return found
 
 
+def frames_until(running: ProbeSession, enough: Callable[[list[Frame]], bool]) -> list[Frame]:
+    """The frames until there are enough, however long a busy machine takes."""
+    found = frames_for(running, PATIENCE_S, enough)
+    assert enough(found), (running.messages, found)
+    return found
+
+
+def frames_to_now(running: ProbeSession) -> list[Frame]:
+    """The frames up to one that ends after now."""
+    now_ns = time.monotonic_ns()
+    return frames_until(running, lambda found: bool(found) and found[-1].t_ns > now_ns)
+
+
+def halt(pids: Collection[int]) -> None:
+    """Stop processes, and return once they stand still."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + PATIENCE_S
+    for pid in pids:
+        while state(pid) != "T":
+            assert time.monotonic() < end, f"process {pid} is {state(pid)!r}"
+            time.sleep(0.01)
+
+
 def total(found: list[Frame], field: str, pid: int | None = None) -> int:
     return sum(
         record.get(field, 0) for frame in found for of, record in frame.records.items() if pid is None or of == pid
     )
 
 
-def gone(pids: set[int], timeout_s: float = 10.0) -> bool:
+def gone(pids: set[int]) -> bool:
     """Whether all of these processes end (or are left for someone to reap)."""
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if all(state(pid) in ("Z", "") for pid in pids):
             return True

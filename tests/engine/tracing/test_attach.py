@@ -27,7 +27,9 @@ from tests.support.journal import make_run
 
 pytestmark = pytest.mark.outside
 
-LONG = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "12", "--set", "shared_buffers=32MB")
+SETTINGS = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB")
+LONG = (*SETTINGS, "--query-seconds", "12")
+LONGER = (*SETTINGS, "--query-seconds", "25")  # than a busy machine takes for what is asked of a running step
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,14 +53,19 @@ def words(bench: Bench, kind: str) -> list[EventRow]:
 
 
 def tracers(bench: Bench) -> list[int]:
-    """The bpftraces whose helpers watch servers of this folder's runs, by their helpers' children."""
+    """The bpftraces whose helpers watch servers of this folder's runs, by their helpers' children.
+
+    But for those that are only asked for their version.
+    """
     engine = bench.engine_pid()
     parent_of = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                stat = (entry / "stat").read_text()
+                stat, line = (entry / "stat").read_text(), (entry / "cmdline").read_bytes()
             except OSError:
+                continue
+            if b"--version" in line:
                 continue
             parent_of[int(entry.name)] = (int(stat[stat.rindex(")") + 2 :].split()[1]), stat)
     return [
@@ -148,7 +155,7 @@ def test_a_flat_profile_is_said_once_a_cell_and_why(bench: Bench, build: Callabl
 
 
 def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
+    bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONGER)
     step = bench.await_step("qr100")
     assert bench("probes", "on", "planner").stdout.strip() == "planner starts"
     assert "is on already" in bench("probes", "on", "planner").stderr
@@ -174,19 +181,23 @@ def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[i
 
 
 def test_a_step_outlives_its_tracer_and_the_gap_is_recorded(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--probes", "sched", "--steps", "l.i0,qr100", "--repeats", "1", *LONG)
-    bench.await_step("qr100")
+    bench.detached("--pg", build(16).label, "--probes", "sched", "--steps", "l.i0,qr100", "--repeats", "1", *LONGER)
+    step = bench.await_step("qr100")
     first = wait_for(lambda: tracers(bench), "bpftrace")
-    time.sleep(2)  # some frames, so that there is something after which a gap can begin
+
+    def frames() -> bool:
+        with JournalReader(bench.run) as reader:
+            return bool(reader.probe_frames(step.id))
+
+    wait_for(frames, "a frame, after which a gap can begin")
     os.kill(first[0], signal.SIGKILL)
     wait_for(lambda: words(bench, "probe_gap"), "the gap")
     bench.await_end()
     assert bench.attempts()[-1].state == "finished"
     (gap,) = words(bench, "probe_gap")
-    assert gap.ended_ns is not None
-    assert 0 < gap.ended_ns - gap.started_ns < 10_000_000_000
     last = steps(bench)[-1]
-    assert last.totals is not None
+    assert last.totals is not None and last.ended_ns is not None
+    assert gap.ended_ns is not None and step.started_ns < gap.started_ns < gap.ended_ns < last.ended_ns
     with JournalReader(bench.run) as reader:
         after = {frame.role for frame in reader.probe_frames(last.id, after_ns=gap.ended_ns)}
     assert {"query", "client:query"} <= after  # the clients that were there are followed again
@@ -203,13 +214,13 @@ def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callab
 
 def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callable[[int | str], Build]) -> None:
     arguments = ("--probes", "planner:window,endpoint:budget", "--probe-budget", "0", "--steps", "l.i0,qr100")
-    done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *LONG)
+    done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *SETTINGS, "--query-seconds", "16")
     assert done.returncode == 0, done.stdout + done.stderr
     last = steps(bench)[-1]
     assert last.totals is not None
     assert last.totals.observers == ("planner:window",)
     # Queries are prepared before the window opens; inserts are planned each time.
-    assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 1
+    assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 2
     assert any("endpoint would cost about" in event.data["text"] for event in words(bench, "probe"))
 
 
@@ -217,23 +228,22 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     bench: Bench, build: Callable[[int | str], Build]
 ) -> None:
     arguments = ("--probes", "planner:stalls", "--steps", "l.i0,qr100", "--repeats", "1")
-    bench.detached("--pg", build(16).label, *arguments, *LONG[:-4], "--query-seconds", "30", *LONG[-2:])
+    bench.detached("--pg", build(16).label, *arguments, *SETTINGS, "--query-seconds", "30")
     step = bench.await_step("qr100")
     time.sleep(8)  # past the warm-up
     assert not tracers(bench)
     with connect(bench) as connection:
         connection.autocommit = False
         connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
-        wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
-        time.sleep(2)  # the first was asked for its version only
-        pids = tracers(bench)
+        pids = wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
+        time.sleep(3)  # so that it is attached when the stall ends
         with JournalReader(bench.run) as reader:
             stalls = [event for event in reader.events(step.id) if event.kind == "stall"]
         assert stalls and all(stall.ended_ns is None for stall in stalls), "the stall lasts"
         connection.rollback()
     released_ns = time.monotonic_ns()
     wait_for(lambda: gone(pids), "bpftrace to end")
-    assert pids and time.monotonic_ns() - released_ns > 5_000_000_000
+    assert time.monotonic_ns() - released_ns > 5_000_000_000
     bench.await_end()
     with JournalReader(bench.run) as reader:
         frames = reader.probe_frames(step.id)
