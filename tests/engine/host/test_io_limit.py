@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,12 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def timed(command: Sequence[str]) -> float:
+    began_s = time.monotonic()
+    subprocess.run(command, check=True)
+    return time.monotonic() - began_s
+
+
 @pytest.mark.outside
 def test_reads_of_who_is_in_the_group_take_as_long_as_the_limit_says_and_no_others(disk: Path) -> None:
     settings = (("read_iops", str(PER_S)),)
@@ -100,9 +107,7 @@ def test_reads_of_who_is_in_the_group_take_as_long_as_the_limit_says_and_no_othe
             began_s = time.monotonic()
             within.communicate("go\n")
         took_s = time.monotonic() - began_s
-        began_s = time.monotonic()
-        subprocess.run(read, check=True)
-        free_s = time.monotonic() - began_s
+        free_s = min(timed(read) for _ in range(3))  # the disk may have other work
         assert within.returncode == 0 and group.exists()
     assert took_s > 0.8 * READS / PER_S > 2 * free_s, (took_s, free_s)
     assert not group.exists()
@@ -127,6 +132,7 @@ def test_what_a_killed_engine_leaves_is_removed_once_its_server_has_ended(
         holder.kill()
     assert restore_left(left) == [] and json.loads(kept.read_text()) == {str(group): "absent"}
     subprocess.run(["kill", "-9", str(server)], check=True)
+    wait_for(lambda: not (group / "cgroup.procs").read_text(), "the server to end")
     assert restore_left(left) == [f"restored {group} to absent, as a run before had left it"]
     assert not group.exists() and not kept.exists()
 

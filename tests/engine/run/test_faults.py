@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -428,19 +429,27 @@ def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measur
 def test_a_wall_clock_that_is_set_is_noted_and_moves_no_time_of_the_journal(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = bench.await_step("l.i1")
+
+    def noted() -> list[int]:
+        with JournalReader(bench.run) as reader:
+            return [event.data["step_ns"] for event in reader.events(step.id) if event.kind == "clock_step"]
+
     time.sleep(2)
     shift_wall_clock(0.4)
     try:
-        time.sleep(2.5)
+        wait_for(lambda: len(noted()) == 1, "the first shift to be noted")
     finally:
         shift_wall_clock(-0.4)
-    time.sleep(2)
+    wait_for(lambda: len(noted()) == 2, "the second shift to be noted")
     bench("stop")
+    assert [round(step_ns / 1e8) for step_ns in noted()] == [4, -4]
     with JournalReader(bench.run) as reader:
-        steps_ns = [event.data["step_ns"] for event in reader.events(step.id) if event.kind == "clock_step"]
         seconds = reader.role_seconds(reader.roles(step.id)[0].id)
-    assert [round(step_ns / 1e8) for step_ns in steps_ns] == [4, -4]
-    assert all(second.dt_ns < 1_400_000_000 for second in seconds)
+    # However late a busy machine made them, each second begins where the one before has ended.
+    for earlier, later in pairwise([step.started_ns, *(second.t_ns for second in seconds)]):
+        (dt_ns,) = (second.dt_ns for second in seconds if second.t_ns == later)
+        assert later - earlier == dt_ns
+    assert seconds[-1].t_ns <= time.monotonic_ns()
 
 
 def shift_wall_clock(by_s: float) -> None:

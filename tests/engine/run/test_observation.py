@@ -89,6 +89,7 @@ def test_two_versions_are_watched_abreast_and_the_record_replays_a_stall_with_it
         run, watching = observation(tmp_path, opened, dsns)
         opened.enter_context(Shop(dsns["new"]))
         watching.watch(2.0)
+        held_s = time.monotonic()
         with psycopg.connect(dsns["new"], application_name="report") as report:
             report.execute("UPDATE stock SET n = 0")
             watching.watch(4.0)
@@ -108,20 +109,21 @@ def test_two_versions_are_watched_abreast_and_the_record_replays_a_stall_with_it
                 assert "! new STALL shop" in follow.line(view)
             report.rollback()
         watching.watch(2.5)
+        held_s = time.monotonic() - held_s
         watching.end()
         assert "shop" in json.loads(follow.once(run, as_json=True))["observed"][1]["roles"][0]["name"]
-    _check_record(run)
+    _check_record(run, held_s)
 
 
-def _check_record(run: Path) -> None:
+def _check_record(run: Path, held_s: float) -> None:
     with JournalReader(run) as reader:
         attempts = reader.attempts()
         assert [attempt.state for attempt in attempts] == ["finished", "finished"]
         (step,) = reader.steps(attempts[1].id)
         (stall,) = reader.events(step.id, kinds=("stall",))
-        assert 3 < stall.data["duration_s"] < 6 and stall.data["causes"][0]["name"] == "lock"
+        assert 3 < stall.data["duration_s"] < held_s and stall.data["causes"][0]["name"] == "lock"
         counts = reader.counts(step.id)
-        assert max(count.statements for count in counts) > 50 and counts[0].t_ns - step.started_ns < 1_500_000_000
+        assert max(count.statements for count in counts) > 10 and counts[0].t_ns - step.started_ns < 5_000_000_000
         waits = {wait for second in reader.wait_seconds(step.id) if second.role == "shop" for wait in second.data}
         assert "Lock:transactionid" in waits
     now_ns = time.monotonic_ns()

@@ -53,7 +53,7 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
             totals = step.totals
             assert totals is not None and totals.report["log_every"] == every
             role, summed = totals.roles["pgbench"], totals.report["pgbench"]
-            assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
+            assert 0 <= summed["processed"] - role.statements < 0.5 * summed["processed"]
             assert 1 <= totals.seconds < 1 + PATIENCE_S and (role.backend_cpu_ns or 0) > 0 and role.client_cpu_ns > 0
             roles = reader.roles(step.id)
             assert len({row.backend_pid for row in roles}) == len(roles) == role.connections

@@ -119,7 +119,7 @@ def test_pgbench_runs_there_with_the_same_program_and_another_load_beside_it(
     beside, own = totals.roles["pgbench-beside"], totals.report["background"]["pgbench-beside"]
     assert 0 < beside.statements <= own["pgbench"]["processed"] and beside.client_cpu_ns > 0
     role, summed = totals.roles["pgbench"], totals.report["pgbench"]
-    assert 0 <= summed["processed"] - role.statements < 0.2 * summed["processed"]
+    assert 0 <= summed["processed"] - role.statements < 0.5 * summed["processed"]
     assert 2.95 < totals.seconds < 3 + PATIENCE_S
     assert role.client_cpu_ns > 0 and totals.report["client_clock"]["error_ms"] > 0
     gone(there)

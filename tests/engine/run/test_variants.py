@@ -16,6 +16,7 @@ from tests.support.benchcall import SMALL, STALL_END_S, Bench, nothing_left, wai
 
 READER = "pgbench-select"
 VARIANTS = ("insert", f"insert+{READER}")
+PATIENCE_S = 10.0  # for the end of a step whose time is over
 FURTHER = ("--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
 
 
@@ -51,7 +52,7 @@ def test_the_reader_is_beside_the_measured_steps_of_its_own_cells(compared: Benc
             assert len({row.backend_pid for row in rows}) == 2
             assert abs(totals.roles["insert"].rows - of_base.roles["insert"].rows) <= 100
         qr100 = both["qr100"].totals
-        assert qr100 is not None and abs(qr100.seconds - 3) < 0.5
+        assert qr100 is not None and 3 <= qr100.seconds < 3 + PATIENCE_S
         # Its tables are its own: what is measured of the first load's does not change.
         sizes = {relation for relation, _, _ in reader.sizes(both["qr100"].id)}
         assert "pi1" in sizes and not any(relation.startswith("pgbench") for relation in sizes)

@@ -201,6 +201,7 @@ def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
             wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
 
 
+@pytest.mark.timing
 def test_whole_statements_are_cut_and_only_one_server_runs_at_a_time(pair: list[Server], account: Account) -> None:
     with driven(pair, account, by="whole", questions=(2, 6), answer="long") as (pages, conductor):
         found = collected(conductor, 4)
