@@ -18,7 +18,7 @@ def test_output_without_end_is_cut_off() -> None:
 
 
 def test_a_program_that_hangs_is_ended_with_its_children() -> None:
-    pid = int(bpftrace.output(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], timeout_s=0.5))
+    pid = int(bpftrace.output(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], timeout_s=3.0))
     assert gone({pid})
 
 

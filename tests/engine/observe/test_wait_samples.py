@@ -14,6 +14,7 @@ from engine.observe.wait_samples import WaitLooks, looks_per_s
 from engine.postgres.activity import Activity
 from engine.postgres.pgstat import Monitor, MonitorError
 from engine.postgres.server import Server
+from tests.support.benchcall import wait_for
 from tests.support.compiled import from_major, major_at_hand
 from workloads.counter_page import Control, Page
 
@@ -132,10 +133,12 @@ def test_a_planted_wait_for_a_buffers_lock_is_of_one_kind_in_all_versions(
         pids, activity = [waiter.info.backend_pid], Activity(monitor)
         threads = [
             threading.Thread(target=holder.execute, args=("SELECT FROM planted WHERE a = 1",)),
-            threading.Thread(target=waiter.execute, args=("INSERT INTO planted SELECT 3 FROM pg_sleep(0.5)",)),
+            threading.Thread(target=waiter.execute, args=("INSERT INTO planted VALUES (3)",)),
         ]
-        for thread in threads:
-            thread.start()
+        threads[0].start()
+        sleeping = f"SELECT 1 FROM pg_stat_activity WHERE pid = {holder.info.backend_pid} AND wait_event = 'PgSleep'"
+        wait_for(lambda: waiter.execute(sleeping.encode()).fetchone(), "the holder to sleep with the page's lock")
+        threads[1].start()
         while any(thread.is_alive() for thread in threads):
             with suppress(MonitorError):
                 seen |= {event for _, event in activity.waits(pids, [0], 0.0).counts}

@@ -25,7 +25,7 @@ from engine.report import export, parquet
 from engine.report.tables.counters import counters as counter_table
 from engine.report.tables.section import Notes
 from engine.results.comparison import INSTRUCTIONS
-from tests.support.benchcall import SECONDS, Bench, nothing_left, processes_of, wait_for
+from tests.support.benchcall import LONG, Bench, nothing_left, processes_of, wait_for
 from tests.support.journal import make_run
 
 SLICED = ("--rows", "2000", "--query-seconds", "1", "--set", "shared_buffers=32MB", "--steps", "qr100", "--repeats",
@@ -143,7 +143,7 @@ def test_a_run_in_slices_counts_what_each_server_does_in_its_own(
 @pytest.mark.outside
 def test_no_perf_outlives_a_killed_engine(bench: Bench, label: str, with_perf: str) -> None:
     assert not lacking(with_perf)
-    bench.detached("--pg", label, "--repeats", "1", "--counters", "auto", *SECONDS)
+    bench.detached("--pg", label, "--repeats", "1", "--counters", "auto", *LONG)
     step = bench.await_step("l.i1")
     backend = bench.backend(step, "insert")
 

@@ -120,7 +120,7 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
             "UserKnownHostsFile=/dev/null",
         ]  # fmt: skip
         ssh = ("ssh", "-F", "none", "-o", "BatchMode=yes", *(w for each in options for w in ("-o", each)))
-        wait_for(lambda: call(*ssh, f"root@{THERE}", "true").returncode == 0, "sshd to answer", 20)
+        wait_for(lambda: call(*ssh, f"root@{THERE}", "true").returncode == 0, "sshd to answer")
         held = [call(*words, "netem", "delay", f"{DELAY_MS}ms").returncode == 0 for words in (
             ("tc", "qdisc", "add", "dev", "pgbed-here", "root"),
             (*within, "tc", "qdisc", "add", "dev", "pgbed-there", "root"),

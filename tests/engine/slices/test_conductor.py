@@ -59,7 +59,7 @@ def asking(server: Server, account: Account, clients: int, questions: int, answe
         yield page
     finally:
         page.words[Control.STOP] = page.words[Control.RELEASE] = 1
-        launcher.wait(20)
+        launcher.wait(60)
         page.close()
 
 

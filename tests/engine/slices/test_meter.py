@@ -32,7 +32,7 @@ def metering(*command: str) -> Iterator[tuple[MeterPage, subprocess.Popen[bytes]
         assert process.stdout.readline() == b"\n"
         yield page, process
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -87,7 +87,7 @@ def run(
             time.sleep(0.002)
         page.words[Control.RELEASE] = 1
         report = launcher.stdout.read()
-        launcher.wait(10)
+        launcher.wait(60)
         if error := page.error(0):
             return error
         return msgspec.json.decode(report), page.word(0, Word.STATEMENTS), page.word(0, Word.ROWS_ACTUAL)
