@@ -273,7 +273,7 @@ let
       mkdir -p $out
       {
         time python -m tests.perf.statistics_coverage --trials 2000
-        time python -m tests.perf.interim_looks --trials 500
+        time python -m tests.perf.interim_looks --trials 500 --promises
         time python -m tests.perf.time_budget --trials 100
         time python -m tests.perf.trend_false_changes --folders 400
         time python -m tests.perf.slices_coverage --trials 100
