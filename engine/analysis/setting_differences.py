@@ -69,9 +69,10 @@ IMPORTANT: dict[str, tuple[str, ...]] = {
 }
 # What initdb has written into the cluster itself, and no file says.
 OF_INITDB = frozenset({"data_checksums", "wal_segment_size"})
-# Of the version itself, or derived from other settings.
+# Of the version itself, set by pgbed, or derived from other settings.
 LEFT_OUT = frozenset({
-    "cluster_name", "data_directory_mode", "in_hot_standby", "listen_addresses", "log_line_prefix", "port",
+    "cluster_name", "data_directory_mode", "in_hot_standby", "listen_addresses", "log_autoanalyze_min_duration",
+    "log_line_prefix", "port",
     "server_version", "server_version_num", "shared_memory_size", "shared_memory_size_in_huge_pages",
     "num_os_semaphores", "unix_socket_directories", "unix_socket_permissions",
 })  # fmt: skip
