@@ -189,8 +189,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
-            planned_s = float(row.plan.get("seconds") or 0)
-            if planned_s < 0 or not _is_plausible(planned_s):
+            if not _is_plausible(row.planned_s):
                 raise ValueError(f"step {row.name}: plan: seconds: not a valid number")
             steps[row.name] = StepResult(
                 row.id,
@@ -200,7 +199,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
                 figures,
                 stalls,
                 tuple(reader.slices(row.id)),
-                planned_s,
+                row.planned_s,
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from engine.core.record import converted
 from engine.journal.totals import StepTotals, ops, time_s
 from workloads.base import PrimaryMetric, role_kind
+
+
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,12 @@ class StepRow:
     def primary_metric(self) -> PrimaryMetric | None:
         recorded = self.plan.get("primary_metric")
         return converted(recorded, PrimaryMetric, "journal.db: table step") if recorded else None
+
+    @property
+    def planned_s(self) -> float:
+        """The length that was planned; 0 if its work was instead. Raises UserError if it is damaged."""
+        where = "journal.db: table step: plan: seconds"
+        return converted(self.plan.get("seconds") or 0, Seconds, where)  # type: ignore[arg-type]
 
     @property
     def further(self) -> tuple[str, ...]:

@@ -64,18 +64,21 @@ class Rest:
 
 
 def planned_lengths(manifest: Manifest) -> dict[str, int]:
-    """Steps whose length may differ from pair to pair, with the planned seconds of active time on each server."""
-    steps = [step for plan in manifest.workloads for step in workload(plan["name"]).steps(plan)]
+    """Steps whose length may differ from pair to pair, with the planned seconds of active time on each server.
+
+    Slices compare servers under one workload: there are no variants.
+    """
+    steps = workload(manifest.workload["name"]).steps(manifest.workload)
     return {step.name: seconds for step in steps if (seconds := planned_seconds(step))}
 
 
-def check(lengths: Mapping[str, int], planned: Mapping[str, int]) -> None:
-    """Raise UserError for recorded lengths that were never decided."""
+def check(lengths: Mapping[str, float], planned: Mapping[str, int], table: str = "event") -> None:
+    """Raise UserError for lengths, recorded in a `table` of the journal, that were never decided."""
     for name, seconds in lengths.items():
         usual = planned.get(name, 0)
         if seconds and not usual <= seconds <= LONGEST * usual:
             raise UserError(
-                f"journal.db: table event: plan: {name} of {seconds} s: it is of {usual} to {LONGEST * usual} s"
+                f"journal.db: table {table}: plan: {name} of {seconds:g} s: it is of {usual} to {LONGEST * usual} s"
             )
 
 

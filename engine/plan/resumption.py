@@ -19,7 +19,7 @@ from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.plan import counter_check, interleaving
+from engine.plan import allocation, counter_check, interleaving
 from engine.plan.request import Request, request_of
 from engine.plan.workload_plans import loads
 from engine.postgres import configs, external_server
@@ -41,6 +41,7 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
     strange = strange_file(run, _made_by_an_engine)
     if strange is not None:
         raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")
+    _check_lengths(run, manifest)
     if _finished(run, manifest) and not (manifest.external and left_in(run)):
         return {}
     request = _request(manifest)
@@ -74,6 +75,19 @@ def _finished(run: Path, manifest: Manifest) -> bool:
     with JournalReader(run) as journal:
         done = outcome.finished(manifest, journal.attempts(origins=False))
         return done.issuperset(cell.id for cell in outcome.wanted(manifest, journal.decisions()))
+
+
+def _check_lengths(run: Path, manifest: Manifest) -> None:
+    """The engine divides the time left by these. It runs in another process: its error would be one of engine.log."""
+    if not manifest.adaptive or not (run / "journal.db").exists():
+        return
+    planned = allocation.planned_lengths(manifest)
+    with JournalReader(run) as journal:
+        decided = outcome.allocation(manifest, journal.decisions())
+        allocation.check(decided.seconds if decided is not None else {}, planned)
+        for attempt in journal.attempts(origins=False):
+            steps = [step for step in journal.steps(attempt.id) if step.name in planned]
+            allocation.check({step.name: step.planned_s for step in steps}, planned, "step")
 
 
 def _connection(build: Build, conninfo: str) -> str:

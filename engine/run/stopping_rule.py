@@ -120,7 +120,7 @@ class StoppingRule:
             for cell in (cell for cell in manifest.cells if cell.id in finished and self._planned):
                 for step in reader.steps(counting[cell.id].id):
                     if step.name in self._planned and step.ended_ns is not None:
-                        one = (step.started_ns, step.ended_ns, float(step.plan.get("seconds") or 0))
+                        one = (step.started_ns, step.ended_ns, step.planned_s)
                         spans.setdefault((cell.repeat, step.name), []).append(one)
         took_s = sum(max(end for _, end, _ in each) - min(start for start, *_ in each) for each in spans.values()) / 1e9
         active_s = sum(each[0][2] for each in spans.values())

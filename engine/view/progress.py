@@ -20,7 +20,7 @@ def fraction(series: StepSeries, kind: str, until_ns: int, worked_s: float) -> f
         return min(1.0, series.done("insert", until_ns) / step.work)
     if wanted := int(step.plan.get("transactions") or 0) * int(step.plan.get("clients") or 0):
         return min(1.0, series.done(kind, until_ns) / wanted)
-    nominal_s = float(step.plan.get("seconds") or 0)
+    nominal_s = step.planned_s
     return min(1.0, worked_s / nominal_s) if nominal_s else None
 
 

@@ -93,7 +93,7 @@ class SliceSeries:
         self._steps = tuple(step.id for step in steps)
         primary = steps[0].primary_metric
         self._in_rows = primary is not None and primary.role in COUNTED_IN_ROWS
-        self.planned_s = float(steps[0].plan.get("seconds") or 0)
+        self.planned_s = steps[0].planned_s
         # Fixed before any data of the step is seen, or the bounds would not hold at all moments.
         self._planned_blocks = (self.planned_s or USUAL_S) * 1000 / (TURNS * slice_ms)
         self._step_ns = [int(self.planned_s * SECOND_NS / MOST_POINTS) for _ in steps]  # between points of `rates`

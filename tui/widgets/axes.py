@@ -27,7 +27,7 @@ def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
     at = min(at_ns, step.ended_ns or at_ns)
     if step.ended_ns is not None:
         return Axis(start, max(step.ended_ns, start + SECOND_NS), at)
-    begun_s, planned_s = (at - start) / SECOND_NS, OVER * float(step.plan.get("seconds") or 0)
+    begun_s, planned_s = (at - start) / SECOND_NS, OVER * step.planned_s
     length_s = planned_s if planned_s >= begun_s else _roomy_s(max(begun_s, expected_s))
     return Axis(start, start + int(length_s * SECOND_NS), at)
 

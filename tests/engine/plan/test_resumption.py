@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.core.model import Config, Manifest, config_key
 from engine.journal.manifest import read_manifest
+from engine.journal.writer import JournalWriter
 from engine.plan import resumption
 from engine.plan.request import request_of
 from tests.support.journal import make_run
@@ -71,6 +75,33 @@ def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:
     (run / "cells").mkdir(exist_ok=True)
     (run / "engine.log").symlink_to("/etc/passwd")
     with pytest.raises(UserError, match=r"engine\.log: not a regular file"):
+        resumption.check(run, read_manifest(run), print)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ("'soon'", "journal.db: table step: plan: seconds is invalid: Expected `float`, got `str`"),
+        ("-1", "journal.db: table step: plan: seconds is invalid: Expected `float` >= 0.0"),
+        ("9999", "journal.db: table step: plan: qr100 of 9999 s: it is of 60 to 480 s"),
+    ],
+)
+def test_a_damaged_length_that_time_is_divided_by_is_refused(tmp_path: Path, seconds: str, said: str) -> None:
+    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, minutes=60.0, adaptive=True)
+    with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
+        damaged = f"UPDATE step SET plan = json_set(plan, '$.seconds', {seconds}) WHERE name = 'qr100'"
+        assert journal.execute(damaged).rowcount == 2
+    with pytest.raises(UserError, match=re.escape(said)):
+        resumption.check(run, read_manifest(run), print)
+
+
+def test_a_damaged_division_of_the_time_left_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, minutes=60.0, adaptive=True)
+    with JournalWriter.open(run) as journal:
+        data = {"repeats": 4, "text": "", "pairs": 1, "pair_s": 60.0, "steps": {"qr100": {"seconds": 9999}}}
+        journal.add_event("plan", 1, data, ended_ns=1)
+        journal.commit()
+    with pytest.raises(UserError, match="journal.db: table event: plan: qr100 of 9999 s: it is of 60 to 480 s"):
         resumption.check(run, read_manifest(run), print)
 
 
