@@ -1,4 +1,7 @@
-"""Estimated end of a run, from how long its finished cells took."""
+"""Estimated end of a run, from how long its finished cells took.
+
+A start of the engine tries each cell once: one that failed is not to come, unless a later start tries it again.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ def planned(
     *,
     running: bool,
     interleaved: bool,
+    start: int = 0,
 ) -> list[Planned]:
-    """The wanted cells in order. Interleaved cells of a repeat are next together."""
+    """The wanted cells in order, in this `start` of the engine. Interleaved cells of a repeat are next together."""
     newest: dict[str, Attempt] = {}
     for attempt in attempts:  # a finished attempt counts even if the cell was started again
         if attempt.cell not in newest or newest[attempt.cell].state != "finished":
@@ -39,39 +43,58 @@ def planned(
         if state == "running" and not running:
             state = "interrupted"
         place = cell.repeat if interleaved else cell.ordinal
-        if running and state not in ("finished", "running") and following in (None, place):
+        tried = known is not None and (state == "finished" or known.session_id >= start)
+        if running and not tried and following in (None, place):
             state, following = "next", place
         done = rates(known.id) if known is not None and known.state == "finished" else {}
         found.append(Planned(cell, state, done))
     return found
 
 
-def left_s(
-    cells: Sequence[Cell],
-    attempts: Iterable[Attempt],
-    now_ns: int,
-    *,
-    interleaved: bool,
-    usual_s: float | None = None,
-) -> float | None:
-    """Seconds that the wanted, unfinished cells will take; None before any has finished.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of work: a cell, or the interleaved cells of a repeat; each with its newest attempt."""
 
-    Interleaved cells of a repeat are one piece of work, otherwise each cell is one. A piece takes `usual_s`, by default
-    as long as the average so far, less the time since the current one began.
-    """
+    attempts: tuple[Attempt | None, ...]
+
+    @property
+    def begun(self) -> list[Attempt]:
+        return [attempt for attempt in self.attempts if attempt is not None]
+
+    @property
+    def finished(self) -> bool:
+        return all(attempt is not None and attempt.state == "finished" for attempt in self.attempts)
+
+    @property
+    def running(self) -> bool:
+        return any(attempt.state == "running" for attempt in self.begun)
+
+    def over(self, start: int) -> bool:
+        """Whether it is finished, or this start of the engine has tried it."""
+        tried = any(attempt.session_id >= start for attempt in self.begun)
+        return self.finished or (tried and not self.running)
+
+
+def pieces(cells: Sequence[Cell], attempts: Iterable[Attempt], *, interleaved: bool) -> list[Piece]:
     newest = {attempt.cell: attempt for attempt in attempts}
-    pieces: dict[object, list[Attempt | None]] = {}
+    together: dict[object, list[Attempt | None]] = {}
     for cell in cells:
-        pieces.setdefault(cell.repeat if interleaved else cell.id, []).append(newest.get(cell.id))
+        together.setdefault(cell.repeat if interleaved else cell.id, []).append(newest.get(cell.id))
+    return [Piece(tuple(found)) for found in together.values()]
+
+
+def left_s(pieces: Iterable[Piece], now_ns: int, *, start: int = 0, usual_s: float | None = None) -> float | None:
+    """Seconds that the wanted pieces will take in this `start` of the engine; None before any has finished.
+
+    A piece takes `usual_s`, by default as long as the average so far, less the time since the current one began.
+    """
     took, begun_ns, todo = [], [], 0
-    for piece in pieces.values():
-        known = [attempt for attempt in piece if attempt is not None]
-        first_ns = min((attempt.started_ns for attempt in known), default=0)
-        if len(known) == len(piece) and all(attempt.state == "finished" for attempt in known):
-            took.append(max(attempt.ended_ns or first_ns for attempt in known) - first_ns)
-            continue
-        todo += 1
-        if any(attempt.state == "running" for attempt in known):
+    for piece in pieces:
+        first_ns = min((attempt.started_ns for attempt in piece.begun), default=0)
+        if piece.finished:
+            took.append(max(attempt.ended_ns or first_ns for attempt in piece.begun) - first_ns)
+        todo += not piece.over(start)
+        if piece.running:
             begun_ns.append(first_ns)
     if not took:
         return None

@@ -22,7 +22,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
 from engine.journal.run_lock import is_locked
 from engine.view.base_cells import BaseCells
-from engine.view.eta import Planned, left_s, planned
+from engine.view.eta import Planned, left_s, pieces, planned
 from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
 from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
@@ -117,7 +117,9 @@ class Player:
             cells = outcome.wanted(self.manifest, self._decisions)
             attempts = self._attempts.values()
             running, sliced = is_locked(self.run), self.manifest.sliced
-            return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced)
+            return planned(
+                cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start()
+            )
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
         if view.series is None or view.timed or view.interleaved is not None or view.observed is not None:
@@ -153,10 +155,11 @@ class Player:
         now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
         blank = self._blank("running" if running else self._ended())
         if running:
-            wanted = outcome.wanted(self.manifest, self._decisions)
+            wanted, start = outcome.wanted(self.manifest, self._decisions), self._start()
+            work = pieces(wanted, attempts, interleaved=self.manifest.sliced)
             usual_s = blank.allocation.pair_s if blank.allocation is not None else None
-            left = left_s(wanted, attempts, now_ns, interleaved=self.manifest.sliced, usual_s=usual_s)
-            blank = replace(blank, left_s=left)
+            left = left_s(work, now_ns, start=start, usual_s=usual_s)
+            blank = replace(blank, left_s=left, left=sum(not piece.over(start) for piece in work))
         if running and (guest := booting(self.reader, attempts)) is not None:
             now_ns = self._clock.monotonic_ns()
             doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
@@ -213,6 +216,10 @@ class Player:
         if self._finished().issuperset(cell.id for cell in outcome.wanted(self.manifest, self._decisions)):
             return "finished"
         return "failed" if "failed" in states.values() else "stopped"
+
+    def _start(self) -> int:
+        """The start of the engine that runs; 0 if each cell has one of its own."""
+        return 0 if self.manifest.rebooting else max((each.session_id for each in self._attempts.values()), default=0)
 
     def _finished(self) -> set[str]:
         return outcome.finished(self.manifest, list(self._attempts.values()))

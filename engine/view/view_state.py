@@ -76,6 +76,7 @@ class ViewState:
     cells_failed: int
     cell: Cell | None = None
     repeats: int = 0
+    left: int = 0  # cells that are under way or to come; repeats, if interleaved
     left_s: float | None = None  # until the run ends; None until a cell has finished
     doing: str = ""
     at_ns: int = 0

@@ -14,8 +14,7 @@ def summary(view: ViewState, columns: int) -> list[Line]:
     if divided is None or view.state != "running":
         return []
     known = sum(step.state == "known" for step in divided.steps.values())
-    left = max(0, view.repeats - divided.pairs)
-    pairs = f"{left} pair{'' if left == 1 else 's'} of {span(divided.pair_s)} left"
+    pairs = f"{view.left} pair{'' if view.left == 1 else 's'} of {span(divided.pair_s)} left"
     own = divided.steps.get(view.step.name) if view.step is not None else None
     this = f"{view.step.name} {_width(own)}; " if view.step is not None and own is not None else ""
     counts = f"known {known} of {len(divided.steps)}"

@@ -29,10 +29,10 @@ STEPS = {
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Growing]:
-    """A pair of an adaptive run, as if three had gone before."""
+    """The first of five pairs of an adaptive run."""
     plan: dict[str, Any] = {"minutes": 10.0, "adaptive": True, "interim_analyses": ON_THE_WAY, "repeats": 9}
     with interleaved(tmp_path, **plan) as live:
-        data = {"repeats": 5, "text": "decided", "pairs": 3, "pair_s": 104.0, "steps": STEPS}
+        data = {"repeats": 5, "text": "decided", "pairs": 0, "pair_s": 104.0, "steps": STEPS}
         live.journal.add_event("plan", live.hand.at_ns, data, ended_ns=live.hand.at_ns)
         live.journal.commit()
         yield live
@@ -49,10 +49,10 @@ def words(lines: list[Line]) -> list[str]:
 
 def test_a_line_says_of_this_step_how_wide_it_is_and_what_the_rest_will_buy(live: Growing) -> None:
     view = seen(live)
-    whole = " qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 2 pairs of 1m44s left"
+    whole = " qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 5 pairs of 1m44s left"
     assert words(budget.summary(view, 80)) == [whole]
     assert words(budget.summary(view, 50)) == [" qr100 ±1.8%, ±1.1% by the end; known 1 of 4"]
-    assert words(budget.summary(replace(view, step=None), 80)) == [" known 1 of 4; 2 pairs of 1m44s left"]
+    assert words(budget.summary(replace(view, step=None), 80)) == [" known 1 of 4; 5 pairs of 1m44s left"]
     assert budget.summary(replace(view, state="finished"), 80) == []
     assert budget.summary(replace(view, allocation=None), 80) == budget.rows(replace(view, allocation=None)) == []
 
@@ -73,6 +73,13 @@ def test_the_end_of_the_run_is_that_of_pairs_as_they_will_be(live: Growing) -> N
     assert seen(live).left_s == pytest.approx(4 * 104.0)
 
 
+def test_a_pair_that_failed_is_not_to_come(live: Growing) -> None:
+    for side, state in zip(live.sides, ("failed", "finished"), strict=True):
+        live.journal.end_attempt(side.attempt, live.hand.at_ns + 30 * 10**9, state)
+    live.journal.commit()
+    assert words(budget.summary(seen(live), 80))[0].endswith("; 4 pairs of 1m44s left")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
 def test_it_is_on_the_screen(live: Growing, size: tuple[int, int]) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
@@ -80,7 +87,7 @@ def test_it_is_on_the_screen(live: Growing, size: tuple[int, int]) -> None:
         screen._tick()
         await pilot.pause()
         shown = text_of(pilot)
-        assert "qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 2 pairs of 1m44s left" in shown
+        assert "qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 5 pairs of 1m44s left" in shown
         assert ("l.x        withheld" in shown) == (size[0] > 110)
         assert shown.splitlines()[-1].startswith(" space")
 
