@@ -147,18 +147,24 @@ def function_costs(cells: ComparedCells) -> tuple[FunctionCosts, ...]:
 def _tested(
     cells: ComparedCells, subject: Subject, step: str, sampled: dict[tuple[str, str, str], CellSamples | None]
 ) -> _Tested | None:
-    both = []
+    every = []
     for pair in verdicts.counted_pairs(cells, step, subject):
         for cell in pair:
             place = (cell.run, cell.cell.id, step)
             if place not in sampled:
                 sampled[place] = _samples(cells, cell, cell.steps[step])
         base, other = (sampled[cell.run, cell.cell.id, step] for cell in pair)
-        if base is not None and other is not None and base.hz == other.hz:
-            both.append((base, other))
-    rates = {base.hz for base, _ in both}
-    if len(rates) != 1:  # a pair of a machine with more CPUs is sampled less often
+        if base is not None and other is not None:
+            every.append((base, other))
+    if not every:
         return None
+    both = [(base, other) for base, other in every if base.hz == other.hz]
+    rates = {base.hz for base, _ in both}
+    if len(rates) != 1:  # a machine with more CPUs is sampled less often
+        counts = sorted({side.hz for pair in every for side in pair})
+        reason = f"sampled {' and '.join(map(str, counts))} times a second, so not compared"
+        costs = FunctionCosts(step, cells.names[subject], 0, 0, 0, 0, 0.0, 0.0, 0, reason=reason)
+        return _Tested(costs, (), Estimates(*(np.zeros(0) for _ in Estimates.__slots__)))
     (hz,) = rates
     names = sorted({name for pair in both for side in pair for _, _, counts in side.frames for name in counts})
     pairs = [windows for base, other in both if (windows := pair_windows(base, other, names)) is not None]
@@ -193,6 +199,8 @@ def levels(tested: Sequence[Estimates]) -> tuple[float, float]:
 
 
 def _changes(one: _Tested, level: float, confidence: float) -> tuple[FunctionChange, ...]:
+    if not one.names:
+        return ()
     per_sample_us, found, changes = 1e6 / one.costs.hz, one.found, []
     halves = found.halves(confidence)
     for place, name in enumerate(one.names):

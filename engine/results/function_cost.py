@@ -53,7 +53,7 @@ class FunctionCosts:
 
     `samples` and `base_samples` are those within the step, at `hz` a second of a busy CPU; `base_us` and `us` the CPU
     time per operation that they make. `tested` functions had enough samples. `changes` are certain, the largest first;
-    `reason` says why there can be none.
+    `reason` says why there can be none; if cells were sampled at different rates, all else is 0.
     """
 
     step: str

@@ -23,10 +23,16 @@ def changes(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def tested(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """As `changes`; where functions were sampled and none differs, says so."""
+    """As `changes`; where functions were sampled and none differs, or cannot be compared, says so."""
+    compared = [costs for costs in comparison.functions if costs.pairs]
+    unlike: dict[str, list[str]] = {}
+    for costs in comparison.functions:
+        if not costs.pairs:
+            unlike.setdefault(costs.reason, []).append(f"{costs.step} {costs.subject}")
     for section in changes(comparison, notes):
-        if not section.rows and comparison.functions:
-            section.add(_nothing(comparison.functions), *[""] * (len(COLUMNS) - 1))
+        lines = [f"{', '.join(of)}: {reason}" for reason, of in unlike.items()]
+        for text in lines if section.rows or not compared else (_nothing(compared), *lines):
+            section.add(text, *[""] * (len(COLUMNS) - 1))
         yield section
 
 

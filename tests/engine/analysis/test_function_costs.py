@@ -154,8 +154,11 @@ SAMPLED = {"ExecInterpExpr": 40, "hash_search<b>": 50, "AllocSetAlloc": 30}  # a
 DEARER = {"ExecInterpExpr": 60}
 
 
-def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3) -> Path:
-    """Two builds in slices, with samples of functions in qr100; the second one's expressions cost more."""
+def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3, hz: int = 495) -> Path:
+    """Two builds in slices, with samples of functions in qr100; the second one's expressions cost more.
+
+    The second one is sampled `hz` times a second.
+    """
 
     def observed(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, observers=("stacks",))
@@ -180,7 +183,8 @@ def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3) -
                 counts = {name: int(chance.poisson(rate)) for name, rate in rates.items()}
                 for role, own in (("query", counts), ("server", {"AllocSetAlloc": 3}), ("monitor", {"noise": 500})):
                     t_ns = began_ns + second * SECOND_NS
-                    row = ProbeFrame(step, t_ns, SECOND_NS, "stacks", role, {"functions": own}, {"leaf_hz": 495})
+                    quality = {"leaf_hz": hz if build == "17.0" else 495}
+                    row = ProbeFrame(step, t_ns, SECOND_NS, "stacks", role, {"functions": own}, quality)
                     journal.add_probe_frame(row)
     return run
 
@@ -223,6 +227,16 @@ def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: 
         console = Console(width=120, record=True, force_terminal=False)
         render.print_comparison(comparison, console)
         assert words in console.export_text()
+
+
+def test_servers_sampled_at_two_rates_are_not_compared_and_it_is_said(tmp_path: Path) -> None:
+    comparison = compare([sampled_run(tmp_path, hz=99)])
+    (costs,) = comparison.functions
+    assert (costs.pairs, costs.changes) == (0, ())
+    console = Console(width=120, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    assert "qr100 17.0: sampled 99 and 495 times a second, so not compared" in console.export_text()
+    assert json.loads(render.to_json(comparison))["functions"][0]["reason"] == costs.reason
 
 
 @pytest.mark.parametrize("functions", ['{"f": -1}', '{"f": "1"}', "[1]", '{"f": 1e400}'])
