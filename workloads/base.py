@@ -343,12 +343,18 @@ class BackgroundWorkload(Protocol):
         ...
 
 
+UNBEGUN = "unbegun"  # a file beside data that are made for a run which has not begun
+
+
 @runtime_checkable
 class Surveying(Protocol):
     """A workload whose record is completed once its programs are found."""
 
     def survey(self, record: Record, folder: str) -> dict[str, Any]:
         """The record with what the programs find, files made in `folder` (kept with the runs). Raises ValueError.
+
+        Before it makes any, it locks the file `UNBEGUN` there until this process ends: what is found unlocked is left
+        over from a process that was killed.
 
         `demands` in it are what every build must have: `extension NAME`, or `version MAJOR` at least.
         """

@@ -24,7 +24,7 @@ from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
-from engine.journal.housekeeping import data_kept
+from engine.journal.housekeeping import data_kept, keep_data
 from engine.journal.run_lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
@@ -141,6 +141,7 @@ def start(
         with host_lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
             pass
         create_run(run, prospect.manifest.record())
+        keep_data(run)
     connections = prospect.connections
     return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs, connections=connections)
 

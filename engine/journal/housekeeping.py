@@ -1,8 +1,10 @@
-"""Tags of runs, and their removal."""
+"""Tags of runs, their removal, and that of data of runs that never began."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +14,10 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.record import parsed
 from engine.host import disk
-from engine.host.files import read_plain
+from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.journal.run_lock import held, is_locked
+from workloads.base import UNBEGUN
 
 TAGS = "tags.json"
 DATA = ".data"  # beside the runs
@@ -99,6 +102,26 @@ def forget_data(run: Path) -> int:
     with suppress(OSError):  # other runs have some, too
         folder.parent.rmdir()
     return freed
+
+
+def keep_data(run: Path) -> None:
+    """The run has begun: its data folder stays until the run is removed."""
+    (data_of(run) / UNBEGUN).unlink(missing_ok=True)
+
+
+def forget_abandoned(out: Path) -> None:
+    """Remove the data folders of runs that never began, as whoever planned them was killed."""
+    for mark in sorted((out / DATA).glob(f"*/{UNBEGUN}")):
+        run = out / mark.parent.name
+        if (run / "manifest.json").exists():
+            continue
+        with suppress(OSError):  # locked: its data are being made now
+            lock = open_plain(mark, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                forget_data(run)
+            finally:
+                os.close(lock)
 
 
 def removable(run: Path, out: Path) -> Path:

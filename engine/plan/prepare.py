@@ -135,6 +135,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         notices += missing_steps.sentences(left_out)
     # Blocks begin at the same second on several machines.
     run = "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX))))
+    housekeeping.forget_abandoned(out)
     with housekeeping.data_kept(out / run) as data:
         records = {load.name: recorded(load, programs, left_out, labels, data) for load in design.loads}
         for load in design.loads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from workloads.base import UNBEGUN
 from workloads.own.data import Data, of_dump, surveyed
 
 PLACE = re.compile(r"[A-Za-z0-9_.:/@-]*/[A-Za-z0-9_$-]+")
@@ -40,6 +42,8 @@ def planned(text: str) -> Data:
 def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
     """Dump into a file in a folder, and survey it. Raises ValueError in one line, and leaves no file then."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder / UNBEGUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_SH)  # released by the end of this process, of whatever kind
     handle, name = tempfile.mkstemp(suffix=".dump", dir=folder)
     os.close(handle)
     try:
@@ -47,6 +51,8 @@ def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
         return surveyed(msgspec.structs.replace(of_dump(name, "--template"), template=data.template), pg_restore)
     except BaseException:  # Ctrl-C, too: it is a copy of what may be nobody else's business
         Path(name).unlink(missing_ok=True)
+        (folder / UNBEGUN).unlink(missing_ok=True)
+        os.close(lock)
         raise
 
 

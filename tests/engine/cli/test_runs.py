@@ -22,6 +22,7 @@ from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
 from tests.support.benchcall import LONG, Bench
 from tests.support.journal import make_run
+from workloads.base import UNBEGUN
 
 
 @pytest.fixture
@@ -213,6 +214,31 @@ def test_data_of_a_run_that_does_not_begin_are_not_kept(out: Path) -> None:
             folder.mkdir(parents=True)
             raise KeyboardInterrupt
         assert folder.exists() == kept
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from workloads.own import template
+template._dump = lambda _, __, name: (Path(name).write_text("rows"), print(flush=True), sys.stdin.read())
+template.dumped(template.planned("db.example.org/app"), "", "", Path(sys.argv[1]))
+"""
+
+
+def test_a_dump_is_removed_once_nobody_makes_it_and_no_run_has_begun_with_it(out: Path) -> None:
+    folder, of_one = housekeeping.data_of(out / "killed"), housekeeping.data_of(out / "one")
+    of_one.mkdir(parents=True)
+    (of_one / UNBEGUN).touch()
+    words = [sys.executable, "-c", KILLED, str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as dumping:
+        assert dumping.stdout is not None and dumping.stdout.readline()
+        housekeeping.forget_abandoned(out)
+        assert len(list(folder.iterdir())) == 2, "it is being made"
+        dumping.kill()
+    housekeeping.forget_abandoned(out)
+    assert not folder.exists() and of_one.exists()
+    housekeeping.keep_data(out / "one")
+    assert of_one.exists() and not list(of_one.iterdir())
 
 
 # -- watching
