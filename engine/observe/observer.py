@@ -125,6 +125,8 @@ class Observer:
         """End the step's record and close the connection."""
         t_ns = time.monotonic_ns()
         self._record_stalls(self._stalls.finish(t_ns), t_ns)
+        seen_ns = t_ns if self._missing is None else self._answered_ns
+        self._record_events([*self._checkpoints.finish(seen_ns), *self._vacuums.finish(seen_ns, self._seen)])
         if self._activity is not None:
             self._activity.close()
         self._journal.end_step(self.step, t_ns, self._totals_after((t_ns - self.started_ns) / 1e9))
@@ -143,7 +145,7 @@ class Observer:
                 activity.close()
                 self._activity = None
         else:
-            self._answered_ns = t_ns
+            self._answered_ns = time.monotonic_ns()
             self._return(t_ns, "the server did not answer")
         if ticks:
             self._journal.commit()
@@ -251,7 +253,12 @@ class Observer:
     def _read_texts(self, activity: ServerActivity, roles: Iterable[RoleActivity]) -> None:
         ids = [role.name for role in roles if role.name.lstrip("-").isdigit() and role.name not in self._texts]
         if activity.by == "query" and ids and activity.statements is not None and activity.statements.texts_due:
-            found = activity.texts(ids)
+            try:
+                found = activity.texts(ids)
+            except MonitorError:
+                if activity.lost:
+                    raise
+                return  # only these are slow, and later they are asked for again
             self._texts |= {id: visible(found.get(id, "")) for id in ids}
 
     def _record_totals(self, before: tuple[int, Totals], t_ns: int, totals: Totals) -> tuple[Counted, int]:

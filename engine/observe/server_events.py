@@ -1,10 +1,12 @@
 """Checkpoints and vacuums of a server whose log is not read, from its counters and its progress views.
 
 Pure: each takes one reading after another, and returns what has begun or ended. An event that ends has the `started_ns`
-with which it began.
+with which it began; one that is not over when the observation ends is `unfinished`.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from engine.postgres.server_activity import Seen, Totals
 from engine.postgres.serverlog import LogEvent
@@ -48,6 +50,12 @@ class Checkpoints:
             found += self._end(t_ns if ended else self._wrote_ns, now)
         return found
 
+    def finish(self, t_ns: int) -> list[LogEvent]:
+        if not self._running or self._asked is None:
+            return []
+        since_ns, cause, _ = self._asked
+        return [LogEvent("checkpoint", since_ns, t_ns, {"cause": cause, "unfinished": True})]
+
     def _end(self, t_ns: int, now: Totals | None) -> list[LogEvent]:
         if not self._running or self._asked is None:
             return []
@@ -83,3 +91,9 @@ class Vacuums:
             found.append(event)
             self._known[key] = event
         return found
+
+    def finish(self, t_ns: int, seen: Seen) -> list[LogEvent]:
+        """With those that only the last look has shown."""
+        found = self.take(t_ns, seen)
+        lasting = [replace(each, ended_ns=t_ns, data=each.data | {"unfinished": True}) for each in self._known.values()]
+        return found + lasting

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.journal.rows import EventRow
 from engine.observe.server_events import QUIET_NS, Checkpoints, Vacuums
 from engine.postgres.activity import Vacuum
 from engine.postgres.server_activity import Seen, Totals
+from engine.view.events import event_words
 
 S = 1_000_000_000
 NOTHING = Totals(*(0,) * len(Totals._fields))
@@ -58,3 +60,21 @@ def test_a_vacuum_lasts_while_it_is_seen_and_says_who_began_it() -> None:
     assert known.take(2 * S, seen) == []
     (ended,) = known.take(4 * S, replace(seen, vacuums=seen.vacuums[1:]))
     assert (ended.started_ns, ended.ended_ns, ended.data["elapsed_s"]) == (1 * S, 4 * S, 3.0)
+
+
+def test_what_is_not_over_when_the_observation_ends_lasts_until_then() -> None:
+    checkpoints, vacuums = Checkpoints(), Vacuums()
+    checkpoints.take(1 * S, NOTHING)
+    assert checkpoints.finish(1 * S) == []
+    checkpoints.take(2 * S, NOTHING._replace(timed=1, buffers=5))
+    (checkpoint,) = checkpoints.finish(9 * S)
+    seen = Seen((), vacuums=(Vacuum(7, "orders", "scanning heap", 0.1), Vacuum(8, "lines", "", 0.0)))
+    vacuums.take(2 * S, replace(seen, vacuums=seen.vacuums[:1]))
+    began, *unfinished = vacuums.finish(9 * S, seen)  # the second one came after the last tick
+    assert (began.started_ns, began.ended_ns) == (9 * S, None)
+    assert [event.started_ns for event in (checkpoint, *unfinished)] == [1 * S, 2 * S, 9 * S]
+    for event in (checkpoint, *unfinished):
+        assert event.ended_ns == 9 * S and event.data["unfinished"] and "elapsed_s" not in event.data
+    row = EventRow(1, 1, 1, checkpoint.kind, checkpoint.started_ns, checkpoint.ended_ns, None, dict(checkpoint.data))
+    assert event_words(row, 9 * S) == "checkpoint begins: time, not over at the end"
+    assert event_words(row, 5 * S) == "checkpoint begins: time"

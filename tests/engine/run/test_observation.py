@@ -18,6 +18,7 @@ from engine.core.model import Build, Config
 from engine.journal.reader import JournalReader
 from engine.journal.writer import create_run
 from engine.plan import observation as plan
+from engine.postgres import statement_counts
 from engine.postgres.server import Server
 from engine.postgres.server_activity import ServerActivity
 from engine.postgres.statement_counts import By
@@ -181,3 +182,20 @@ def test_rates_are_of_transactions_if_one_of_two_does_not_count_statements(
     with ExitStack() as opened:
         activity = opened.enter_context(ServerActivity(dsns["counts"], "query"))
         assert unit_of([Watched(plan.looked_up({"counts": dsns["counts"]})[0], activity)]) == "statements/s"
+
+
+def test_texts_that_come_late_are_no_missing_answer(
+    pair: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statement_counts, "TEXTS", "SELECT '1', pg_sleep(2.2)::text WHERE $1::bigint[] IS NOT NULL")
+    with ExitStack() as opened:
+        run, watching = observation(tmp_path, opened, {"it": pair[1].dsn("postgres")}, by="query")
+        opened.enter_context(Shop(pair[1].dsn("postgres")))
+        watching.watch(3.5)
+        counts = watching._servers[0].activity.statements
+        assert counts is not None and not counts.texts_due, "they were asked for"
+    with JournalReader(run) as reader:
+        assert reader.events(kinds=("disconnected",)) == []
+        (step,) = reader.steps(reader.attempts()[0].id)
+        seen = [data for _, _, source, data in reader.samples(step.id) if source == "connections"]
+        assert any("calls_per_s_now" in role for data in seen for role in data["roles"])
