@@ -26,7 +26,7 @@ from engine.observe.server_stalls import Found, ServerStalls
 from engine.observe.stalls import SECOND_NS, StallRule
 from engine.postgres.activity import Doing
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.server_activity import MOST_ROLES, TOTAL, RoleActivity, Seen, ServerActivity, Totals
+from engine.postgres.server_activity import MOST_ROLES, TOTAL, RoleActivity, Seen, ServerActivity, Totals, role_name
 from engine.postgres.serverlog import LogEvent
 from engine.postgres.statement_counts import By, Counted, StatementCounts
 from workloads import histogram
@@ -190,7 +190,7 @@ class Observer:
         if before is None:
             return None
         length_ns = max(1, t_ns - before[0])
-        self._rates = {name: (found, length_ns) for name, found in now.since(before[1])}
+        self._rates = {role_name(name): (found, length_ns) for name, found in now.since(before[1])}
         whole = now.total.since(before[1].total)
         return (whole, length_ns) if whole is not None else None
 

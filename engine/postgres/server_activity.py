@@ -21,7 +21,7 @@ TOTAL = "server"  # the role that stands for all connections
 OTHERS = "(others)"
 NAMELESS = "(no name)"
 MOST_ROLES = 20  # recorded by name
-NAME_CHARACTERS = 60
+NAME_CHARACTERS = 63  # as many as PostgreSQL keeps
 IDLE_IN_TRANSACTION = "idle in transaction"
 BY_HAND = " by hand"
 
@@ -228,7 +228,7 @@ def seen_of(rows: Sequence[Row]) -> Seen:
 
 
 def role_name(text: str | None) -> str:
-    name = visible(text or NAMELESS)[:NAME_CHARACTERS]
+    name = visible((text or NAMELESS)[:NAME_CHARACTERS])
     return f"{name} " if name == TOTAL else name
 
 

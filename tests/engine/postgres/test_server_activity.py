@@ -86,6 +86,8 @@ def test_names_are_made_visible_and_merged_and_the_least_busy_are_added_up() -> 
     assert seen.total.connections == MOST_ROLES + 99 and seen.total.active == MOST_ROLES
     few = seen_of([("role", "quiet\x1b", "idle", "", "3", "7"), ("role", "server", "idle", "", "1", "7")])
     assert [role.name for role in few.roles] == ["quiet\\x1b", "server "]
+    (long,) = seen_of([("role", "n" * 62 + "\x1b", "idle", "", "1", "7")]).roles
+    assert long.name == "n" * 62 + "\\x1b", "a name is never cut within an escape"
 
 
 def test_an_odd_answer_is_an_error_in_words(watched: Server) -> None:

@@ -31,6 +31,7 @@ from tui.glyphs import SETS
 from tui.live import observed_server as observed_text
 from tui.live import text as live_text
 
+ODD = "buyer\x1b" + "r" * 57  # as long as a name can be
 SETTINGS = (("shared_buffers", "32MB"), ("shared_preload_libraries", "pg_stat_statements"))
 
 
@@ -46,6 +47,7 @@ def pair(build: Callable[[int], Build], new_folder: Callable[[], Path]) -> Itera
             with server.connect("postgres") as connection:
                 connection.execute("CREATE EXTENSION pg_stat_statements; CREATE ROLE stranger LOGIN")
                 connection.execute("CREATE TABLE stock AS SELECT 1 AS id, 0 AS n")
+                connection.execute(f'CREATE ROLE "{ODD}" LOGIN; GRANT ALL ON stock TO "{ODD}"')
         yield found
 
 
@@ -145,7 +147,13 @@ def test_a_role_without_rights_watches_and_a_restart_is_noticed(pair: list[Serve
     dsn = psycopg.conninfo.make_conninfo(server.dsn("postgres"), user="stranger")
     with ExitStack() as opened:
         run, watching = observation(tmp_path, opened, {"it": dsn}, by="user")
-        watching.watch(1.5)
+        with Shop(psycopg.conninfo.make_conninfo(dsn, user=ODD)):
+            watching.watch(2.5)
+        with Player(run) as player:
+            observed = player.look().observed
+            assert observed is not None
+            (odd,) = (role for role in observed.roles if role.name == "buyer\\x1b" + "r" * 57)
+            assert odd.connections == 1 and odd.calls_per_s, "what it does is counted under the same name"
         server.restart()
 
         def returned() -> bool:
