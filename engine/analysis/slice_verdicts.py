@@ -186,6 +186,7 @@ def findings(cells: ComparedCells) -> list[str]:
                 found.append(
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
+                    + (", both unadjusted" if ratios_of[step].by else "")
                 )
     if plain:
         by_step = ", ".join(step for step in cells.steps if step in plain)

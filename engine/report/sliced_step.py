@@ -38,6 +38,7 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
         *(["statements last longer than blocks: the ratio is that of their times"] if _timed(step) else []),
+        *(["ratios of blocks are unadjusted, and so is that so far"] if any(p.adjusted for p in step.pairs) else []),
         *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
         "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
@@ -54,13 +55,13 @@ def summary(pair: SlicedPair) -> str:
     if pair.ratio is None:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
-    typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
+    plain = [f"unadjusted: {pair.unadjusted:.3f}"] if pair.adjusted else []
+    plain += [f"typical {pair.typical:.3f}"] if pair.typical is not None else []
+    unadjusted = f" ({', '.join(plain)})" if pair.adjusted else "".join(f", {each}" for each in plain)
     spill_over = f", spill-over {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
     left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
-    adjusted = pair.unadjusted is not None and pair.unadjusted != pair.ratio
-    unadjusted = f" (unadjusted {pair.unadjusted:.3f})" if adjusted else ""
     blocks = f", {len(pair.blocks)} blocks"
-    return f"{pair.ratio:.3f}{bounds}{unadjusted}{typical}{blocks}{spill_over}{_others(pair)}{left_out}"
+    return f"{pair.ratio:.3f}{bounds}{unadjusted}{blocks}{spill_over}{_others(pair)}{left_out}"
 
 
 def _others(pair: SlicedPair) -> str:

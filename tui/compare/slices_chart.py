@@ -103,11 +103,11 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
         came_to = line((" no ratio: a server did nothing in its slices", "warning"))
     else:
         bounds = f" {pair.low:.3f}-{pair.high:.3f}" if pair.low is not None and pair.high is not None else ""
-        typical = f"  typical {pair.typical:.3f}" if pair.typical is not None else ""
         blocks = f"  {len(pair.blocks)} blocks, for these two clusters"
-        adjusted = pair.unadjusted is not None and pair.unadjusted != pair.ratio
-        plain = f"  unadjusted {pair.unadjusted:.3f}" if adjusted else ""
-        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), f"{bounds}{plain}{typical}", (blocks, "dim"))
+        plain = [f"unadjusted: {pair.unadjusted:.3f}"] if pair.adjusted else []
+        plain += [f"typical {pair.typical:.3f}"] if pair.typical is not None else []
+        text = bounds + (f"  {', '.join(plain)}" if plain else "")
+        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), text, (blocks, "dim"))
     if pair.left_out:
         return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
     spill_over = (

@@ -94,10 +94,11 @@ def test_what_others_did_is_told_in_words(step: SlicedStep) -> None:
         meters=("stolen time is measured at real-time priority, for 0.30% of a CPU",),
     )
     text = " ".join(printed(told).split())
-    assert "(unadjusted 0.944), typical" in text and "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
+    assert f"(unadjusted: 0.944, typical {pair.typical:.3f})" in text and "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
     assert "ratios of 17.0 are adjusted by stolen time; not used for 17.0: others' tasks differed" in text
     assert "measured at real-time priority, for 0.30% of a CPU" in text
-    assert "adjusted" not in printed(step)
+    assert "ratios of blocks are unadjusted, and so is that so far" in text
+    assert "adjusted" not in printed(step) and f"], typical {pair.typical:.3f}, 40 blocks" in printed(step)
 
 
 def test_thousands_of_blocks_are_few_lines_on_a_terminal_and_every_one_elsewhere(step: SlicedStep) -> None:
