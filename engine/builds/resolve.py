@@ -4,12 +4,10 @@ A source that does not compile raises `nix.BuildFailed`; any other failure is a 
 
 Environment:
     PGBED_BUILDS  a file of builds that were made on another machine, by their labels: set within a farm's block
-    PGBED_CCACHE  a folder for compiled files, for the next build of a tree; empty: none
 """
 
 from __future__ import annotations
 
-import grp
 import json
 import os
 import re
@@ -18,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.builds import derivation, extensions, nix, source_tree
+from engine.builds import compile_cache, derivation, extensions, nix, source_tree
 from engine.builds.catalog import (
     BUILTIN,
     BUILTIN_ARGS,
@@ -44,8 +42,6 @@ from engine.host import packages, subprocesses
 from engine.host.account import unprivileged
 
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
-SYSTEM_CCACHE = Path("/var/cache/ccache")  # as set by NixOS's programs.ccache
-BUILDERS = "nixbld"
 # Of a patch: a hunk of a unified, context or normal difference, or what git says of a file as a whole.
 CHANGE = re.compile(r"^(@@ -\d|\*{15}|\d+(,\d+)?[acd]\d+|(rename|copy) from |(new|deleted) file mode |old mode )", re.M)
 MESON, FIRST_WITH_MESON = "meson", 16
@@ -267,7 +263,7 @@ def _compiled_source(label: Label, source: Source, on_progress: Progress, roots:
             name=f"postgresql-{place}",
             folder=folder,
             record={"label": place, "version": source.version},
-            ccache=_ccache_folder(),
+            ccache=compile_cache.folder(),
         )
         drv = derivation.recipe_of(label.name, source.major, _compiling(label))
         server = derivation.derive(drv, change.varied(_compiling(label)))
@@ -313,36 +309,6 @@ def _described(build: Build) -> Build:
         flags=record.get("flags", build.flags),
         patches=tuple(record.get("patches", build.patches)),
     )
-
-
-def _ccache_folder() -> Path | None:
-    """The folder of compiled files for a tree's next build, or None.
-
-    A user without a Nix daemon compiles as himself. Root's builds run as Nix's build users, for whom a folder is made;
-    other users' do too, but there only an administrator can make it. A build that cannot write there does without.
-    """
-    named = os.environ.get("PGBED_CCACHE")
-    if named is not None:
-        if named and not Path(named).is_dir():
-            raise UserError(f"config.toml: ccache = {named}, which is not a folder")
-        return Path(named).absolute() if named else None
-    if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
-        folder = nix.cache_folder() / "ccache"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-    if SYSTEM_CCACHE.is_dir():
-        return SYSTEM_CCACHE
-    return _for_build_users(Path("/var/cache/pgbed-ccache")) if os.geteuid() == 0 else None
-
-
-def _for_build_users(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        os.chown(folder, 0, grp.getgrnam(BUILDERS).gr_gid)
-        folder.chmod(0o2770)
-    except (KeyError, OSError):
-        pass  # without such users, root's builds are run by root
-    return folder
 
 
 # -- builds that exist already -------------------------------------------------------------------------------------

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import resource
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Self
 
-from engine.core import missing_steps
 from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
@@ -31,6 +29,7 @@ from engine.postgres.serverlog import ServerLog
 from engine.postgres.unknown import unknown
 from engine.remote.client_host import ClientHost
 from engine.run import client_step
+from engine.run.cell_steps import cell_steps
 from engine.run.clients import launched
 from engine.run.control import Commands
 from engine.run.statements import StepStatements
@@ -43,7 +42,7 @@ from engine.tracing import planstats
 from engine.tracing.attach import Pace, Probing
 from engine.tracing.selection import choice_of
 from workloads import client_gate, workload
-from workloads.base import Maintenance, Step, lasting
+from workloads.base import Maintenance, Step
 from workloads.counter_page import Control, Page, Word
 
 POLL_S = 0.02  # between checks of the roles' states: a step's last sample is late by this at most
@@ -82,9 +81,7 @@ class StepRunner:
         self.running_cell = self.commands.cells[self.attempt]
         self.planned = self.manifest.workload_of(self.cell.subject)
         self.workload = workload(self.planned["name"])
-        lacking = missing_steps.recorded(self.planned).get(self.server.build.label, {})
-        steps = [step for step in self.workload.steps(self.planned) if step.name not in lacking]
-        self.steps = in_order(with_lengths(steps, self.seconds), self.cell.repeat)
+        self.steps = cell_steps(self.planned, self.server.build.label, self.cell.repeat, self.seconds)
         self._report: dict[str, Any] = {}  # of the last step with clients
         self._counters: StepCounters | None = None  # of the step that runs
         self.step = 0  # the journal's, while one runs
@@ -387,21 +384,6 @@ class StepRunner:
                 return died
             time.sleep(POLL_S)
         return reason
-
-
-def with_lengths(steps: Iterable[Step], seconds: Mapping[str, int]) -> list[Step]:
-    """The steps with these lengths, without those of 0 s."""
-    kept = [step for step in steps if seconds.get(step.name) != 0]
-    return [lasting(step, seconds[step.name]) if step.name in seconds else step for step in kept]
-
-
-def in_order(steps: Sequence[Step], repeat: int) -> tuple[Step, ...]:
-    """The steps in run order: even repeats reverse neighbours that are interchangeable."""
-    ordered: list[Step] = []
-    for interchangeable, group in itertools.groupby(steps, key=lambda step: step.interchangeable):
-        neighbours = list(group)
-        ordered += neighbours[::-1] if interchangeable and repeat % 2 == 0 else neighbours
-    return tuple(ordered)
 
 
 def _pace(sampler: StepSampler) -> Pace:

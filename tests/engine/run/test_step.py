@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.run.step import in_order
+from engine.run.cell_steps import in_order, with_lengths
 from engine.run.step_totals import reads_of, timed
 from workloads.base import PrimaryMetric, Step
 
@@ -11,6 +11,12 @@ def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:
     steps = [Step(name, "", {}, interchangeable=name.startswith("c")) for name in ("init", "c1", "c2", "c3", "end")]
     names = [" ".join(step.name for step in in_order(steps, repeat)) for repeat in (1, 2, 3)]
     assert names == ["init c1 c2 c3 end", "init c3 c2 c1 end", "init c1 c2 c3 end"]
+
+
+def test_steps_last_as_long_as_was_decided_and_those_of_no_time_are_left_out() -> None:
+    steps = [Step(name, "query", {"seconds": 10}, work=100, sliced="time") for name in ("a", "b", "c")]
+    found = with_lengths(steps, {"a": 25, "b": 0})
+    assert [(step.name, step.record["seconds"], step.work) for step in found] == [("a", 25, 250), ("c", 10, 100)]
 
 
 def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
