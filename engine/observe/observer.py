@@ -21,14 +21,15 @@ from engine.journal.rows import RoleSecond, WaitSecond
 from engine.journal.totals import RoleTotals, StepTotals
 from engine.journal.writer import JournalWriter
 from engine.observe.causes import causes
+from engine.observe.role_counts import RoleCounts
 from engine.observe.server_events import Checkpoints, Vacuums
 from engine.observe.server_stalls import Found, ServerStalls
 from engine.observe.stalls import SECOND_NS, StallRule
 from engine.postgres.activity import Doing
 from engine.postgres.pgstat import MonitorError
-from engine.postgres.server_activity import MOST_ROLES, TOTAL, RoleActivity, Seen, ServerActivity, Totals, role_name
+from engine.postgres.server_activity import TOTAL, RoleActivity, Seen, ServerActivity, Totals
 from engine.postgres.serverlog import LogEvent
-from engine.postgres.statement_counts import By, Counted, StatementCounts
+from engine.postgres.statement_counts import Counted
 from workloads import histogram
 from workloads.base import PrimaryMetric
 
@@ -45,7 +46,6 @@ class _Last:
     """What was counted last, and when; by the server, and by the observer of its own questions."""
 
     totals: tuple[int, Totals] | None = None
-    counts: tuple[int, StatementCounts] | None = None
     wal: int | None = None
     asked: int = 0
 
@@ -75,13 +75,12 @@ class Observer:
         self._recent: deque[LogEvent] = deque(maxlen=100)
         self._lasting: dict[tuple[str, int, object], int] = {}  # the journal's rows of events that last
         self._stall_rows: dict[str, int] = {}  # of stalls that last, by role
-        self._texts: dict[str, str] = {}  # by query id
+        self._counts = RoleCounts()
         self._waits: dict[str, Counter[str]] = {}
         self._all_waits: Counter[str] = Counter()
         self._looks = self._all_looks = self._statements = self._rows = self._wal_bytes = 0
         self._cpu_ns = self._all_cpu_ns = 0
         self._seen = Seen(())
-        self._rates: dict[str, tuple[Counted, int]] = {}  # of roles, with the length of the interval
         self._missing: tuple[int, int] | None = None  # the journal's event while there is no answer, and its start
         self._last = _Last(asked=activity.asked)
 
@@ -181,25 +180,19 @@ class Observer:
         self._all_cpu_ns, self._cpu_ns = self._all_cpu_ns + self._cpu_ns, 0
 
     def _count(self, activity: ServerActivity, t_ns: int) -> tuple[Counted, int] | None:
-        """Statements since they were counted last, and how long ago that was; those of roles go into `_rates`."""
+        """Statements since they were counted last, and how long ago that was."""
         statements = activity.statements
         if statements is None or (self._unit == TRANSACTIONS and not statements.due):
             return None
-        now = activity.count()
-        before, self._last.counts = self._last.counts, (t_ns, now)
-        if before is None:
-            return None
-        length_ns = max(1, t_ns - before[0])
-        self._rates = {role_name(name): (found, length_ns) for name, found in now.since(before[1])}
-        whole = now.total.since(before[1].total)
-        return (whole, length_ns) if whole is not None else None
+        return self._counts.take(t_ns, activity.count())
 
     def _begin_counting(self, activity: ServerActivity) -> None:
         t_ns = time.monotonic_ns()
         with suppress(MonitorError):  # the first tick says so
             self._last.totals = (t_ns, activity.totals())
             self._last.asked = activity.asked
-            self._last.counts = (t_ns, activity.count()) if activity.statements is not None else None
+            if activity.statements is not None:
+                self._counts.take(t_ns, activity.count())
 
     # -- the record
 
@@ -213,53 +206,17 @@ class Observer:
         self._record_stalls(self._stalls.tick(t_ns, dt_ns, statements, self._seen), t_ns)
 
     def _record_connections(self, activity: ServerActivity, t_ns: int, dt_ns: int) -> None:
-        roles = self._roles(activity.by)
-        self._read_texts(activity, roles)
+        roles = self._counts.ordered(self._seen.roles, activity.by)
+        self._counts.read_texts(activity, roles)
         data = {
             **_states(self._seen.total),
-            "roles": [_states(role) | self._rate(role.name) | self._text(role.name) for role in roles],
+            "roles": [_states(role) | self._counts.record(role.name) for role in roles],
             "vacuums": [
                 {"relation": vacuum.relation, "phase": vacuum.phase, "done": round(vacuum.done, 3)}
                 for vacuum in self._seen.vacuums
             ],
         }
         self._journal.add_sample(self.step, t_ns, dt_ns, "connections", data)
-
-    def _roles(self, by: By) -> list[RoleActivity]:
-        """The roles of the last look; queries by the time that they took, even if none was in flight just then."""
-        seen = list(self._seen.roles)
-        if by != "query":
-            return seen
-        known = {role.name for role in seen}
-        taken_ms = {name: counted.ms for name, (counted, _) in self._rates.items()}
-        more = sorted((name for name in taken_ms if name not in known), key=lambda name: -taken_ms[name])
-        seen += [RoleActivity(name) for name in more[:MOST_ROLES]]
-        return sorted(seen, key=lambda role: (-role.active, -taken_ms.get(role.name, 0.0)))[:MOST_ROLES]
-
-    def _rate(self, name: str) -> dict[str, Any]:
-        if name not in self._rates:
-            return {}
-        counted, length_ns = self._rates[name]
-        seconds = max(1, length_ns) / 1e9
-        return {
-            "calls_per_s_now": round(counted.calls / seconds, 3),
-            "rows_per_s_now": round(counted.rows / seconds, 3),
-            "ms_per_call_now": round(counted.ms / counted.calls, 3),
-        }
-
-    def _text(self, name: str) -> dict[str, Any]:
-        return {"text": self._texts[name]} if self._texts.get(name) else {}
-
-    def _read_texts(self, activity: ServerActivity, roles: Iterable[RoleActivity]) -> None:
-        ids = [role.name for role in roles if role.name.lstrip("-").isdigit() and role.name not in self._texts]
-        if activity.by == "query" and ids and activity.statements is not None and activity.statements.texts_due:
-            try:
-                found = activity.texts(ids)
-            except MonitorError:
-                if activity.lost:
-                    raise
-                return  # only these are slow, and later they are asked for again
-            self._texts |= {id: visible(found.get(id, "")) for id in ids}
 
     def _record_totals(self, before: tuple[int, Totals], t_ns: int, totals: Totals) -> tuple[Counted, int]:
         """Record what the server counted since; returns its transactions with the rows that they changed."""
@@ -401,7 +358,7 @@ class Observer:
     def _forget(self) -> None:
         """Drop what later counts would be compared with."""
         self._missing = None
-        self._rates = {}
+        self._counts.forget()
         self._last = _Last(asked=self._activity.asked if self._activity is not None else 0)
 
 
