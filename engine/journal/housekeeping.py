@@ -110,7 +110,7 @@ def keep_data(run: Path) -> None:
 
 
 def forget_abandoned(out: Path) -> None:
-    """Remove the data folders of runs that never began, as whoever planned them was killed."""
+    """Remove the data folders of runs that never began, as the process that planned them was killed."""
     for mark in sorted((out / DATA).glob(f"*/{UNBEGUN}")):
         run = out / mark.parent.name
         if (run / "manifest.json").exists():

@@ -11,7 +11,6 @@ from engine.core.record import converted
 from engine.journal.totals import StepTotals, ops, time_s
 from workloads.base import PrimaryMetric, role_kind
 
-
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
@@ -64,7 +63,7 @@ class StepRow:
     def planned_s(self) -> float:
         """The length that was planned; 0 if its work was instead. Raises UserError if it is damaged."""
         where = "journal.db: table step: plan: seconds"
-        return converted(self.plan.get("seconds") or 0, Seconds, where)  # type: ignore[arg-type]
+        return converted(self.plan.get("seconds") or 0, Seconds, where)
 
     @property
     def further(self) -> tuple[str, ...]:

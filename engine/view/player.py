@@ -117,9 +117,7 @@ class Player:
             cells = outcome.wanted(self.manifest, self._decisions)
             attempts = self._attempts.values()
             running, sliced = is_locked(self.run), self.manifest.sliced
-            return planned(
-                cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start()
-            )
+            return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start())
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
         if view.series is None or view.timed or view.interleaved is not None or view.observed is not None:

@@ -101,7 +101,7 @@ def test_a_damaged_division_of_the_time_left_is_refused(tmp_path: Path) -> None:
         data = {"repeats": 4, "text": "", "pairs": 1, "pair_s": 60.0, "steps": {"qr100": {"seconds": 9999}}}
         journal.add_event("plan", 1, data, ended_ns=1)
         journal.commit()
-    with pytest.raises(UserError, match="journal.db: table event: plan: qr100 of 9999 s: it is of 60 to 480 s"):
+    with pytest.raises(UserError, match=r"journal\.db: table event: plan: qr100 of 9999 s: it is of 60 to 480 s"):
         resumption.check(run, read_manifest(run), print)
 
 

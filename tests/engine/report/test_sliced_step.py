@@ -94,7 +94,8 @@ def test_what_others_did_is_told_in_words(step: SlicedStep) -> None:
         meters=("stolen time is measured at real-time priority, for 0.30% of a CPU",),
     )
     text = " ".join(printed(told).split())
-    assert f"(unadjusted: 0.944, typical {pair.typical:.3f})" in text and "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
+    assert f"(unadjusted: 0.944, typical {pair.typical:.3f})" in text
+    assert "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
     assert "ratios of 17.0 are adjusted by stolen time; not used for 17.0: others' tasks differed" in text
     assert "measured at real-time priority, for 0.30% of a CPU" in text
     assert "ratios of blocks are unadjusted, and so is that so far" in text
