@@ -1,0 +1,216 @@
+"""How small a difference does a comparison see, and is it silent where there is none? Equal servers, side by side.
+
+    python -m tests.perf.power --out FOLDER [--build 18.6] [--comparisons 20] [BENCH OPTIONS]
+
+Makes the runs that FOLDER does not have yet, each of 4 pairs in slices, on this machine as it is: a third compare a
+build with itself, a third two layouts of it (`:layoutN`), a third the build with itself beside a neighbour that burns
+all CPUs in bursts. A run takes about three minutes. Printed are
+
+- false names by rates, server CPU and response times (a family each), and how many 95 % intervals of the first two
+  hold 1;
+- for each step the median half width of its interval, alone and with the neighbour, and the standard deviation of a
+  layout with its 95 % interval (tests/perf/layouts.py has the formula);
+- the power: differences of known size are planted in the recorded ratios, one step at a time, in both directions, and
+  judged among all steps. A factor on a server's time moves the log ratio of each pair by its log and leaves the scatter
+  as it was, so that this is what a server that is slower by it in every statement would show. `certain`: the p-value is
+  below its level; with a smaller --margin than the effect it is named. Beside it what the engine's own prediction says.
+  More pairs than a run has are drawn without replacement from the runs of a kind.
+
+Exit code 1 if a family names anything in more than one comparison of twenty, or fewer than 93 % of the intervals hold 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+
+from scipy import special
+
+from engine.analysis import slice_verdicts
+from engine.analysis.compare import compare, compared_cells
+from engine.analysis.interference import StepRatios
+from engine.analysis.slice_estimates import pooled, self_check
+from engine.analysis.statistics import Estimate, holm_levels, p_value, t_quantile
+from engine.journal.archive import MANIFEST
+from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
+from tests.perf.layouts import spread
+from tests.perf.slices_aa import neighbour
+
+LAYOUTS, NEIGHBOUR, ALONE = KINDS = ("layouts", "neighbour", "alone")
+PAIRS = 4
+PLAN = ("--interleave", "slices", "--repeats", str(PAIRS), "--rows", "30000", "--rows-written", "15000",
+        "--query-seconds", "2", "--plain")  # fmt: skip
+SIZES = (0.005, 0.01, 0.02, 0.03, 0.05)
+DRAWS, SEED = 40, 20240529
+MOST_FALSE, LEAST_HELD = 0.05, 0.93
+
+FAMILIES = {"rates": (RATE,), "server CPU": (CPU,), "response times": tuple(LATENCIES)}
+
+Steps = Mapping[str, StepRatios]
+
+
+@dataclass(frozen=True)
+class Aa:
+    """A run of two equal servers: what it says of them, and the ratios of its pairs by step."""
+
+    kind: str
+    ratios: tuple[Ratio, ...]
+    steps: Steps
+    level: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--build", default="18.6")
+    parser.add_argument("--comparisons", type=int, default=20)
+    asked, more = parser.parse_known_args()  # what is none of these is for bench
+    asked.out.mkdir(parents=True, exist_ok=True)
+    asked.out.chmod(0o755)
+    runs = []
+    for number, kind in zip(range(1, asked.comparisons + 1), itertools.cycle(KINDS), strict=False):
+        folder = asked.out / f"{number:02}-{kind}"
+        if not folder.exists():
+            made(folder, kind, number, asked.build, more)
+        runs.append(read(folder, kind))
+    good = silence(runs)
+    widths(runs)
+    power("alone or between layouts", [run for run in runs if run.kind != NEIGHBOUR], (PAIRS, 3 * PAIRS, 9 * PAIRS))
+    power("with a neighbour", [run for run in runs if run.kind == NEIGHBOUR], (PAIRS, 3 * PAIRS))
+    return 0 if good else 1
+
+
+def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str]) -> None:
+    layouts = f"{build}:layout{2 * number - 1},{build}:layout{2 * number}"
+    builds = ("--pg", layouts) if kind == LAYOUTS else ("--pg", build, "--aa")
+    began_s = time.monotonic()
+    with neighbour(kind == NEIGHBOUR):
+        words = (*builds, *PLAN, "--seed", str(number), *options, "--out", str(folder))
+        subprocess.run([sys.executable, "-m", "engine", "run", *words], check=True, stdout=subprocess.DEVNULL)
+    print(f"{folder.name}: {time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def read(folder: Path, kind: str) -> Aa:
+    path = next(folder.glob(f"*/{MANIFEST}")).parent
+    cells = compared_cells([path])
+    [subject] = cells.others
+    steps = {
+        step: found
+        for step in cells.steps
+        if (found := slice_verdicts.step_ratios(cells.pairs(subject, step), step, RATE)) is not None
+        and len(found.ratios) == PAIRS
+    }
+    return Aa(kind, compare([path]).ratios, steps, cells.level)
+
+
+def silence(runs: Sequence[Aa]) -> bool:
+    """Prints what is named, and how many intervals hold 1; whether that is as promised."""
+    held, count, false = 0, 0, dict.fromkeys(FAMILIES, 0)
+    for kind in KINDS:
+        own = [run for run in runs if run.kind == kind]
+        bounds = [(r.low, r.high) for run in own for r in run.ratios if r.metric in (RATE, CPU) and r.low and r.high]
+        good = sum(low <= 1 <= high for low, high in bounds)
+        texts = []
+        for family, metrics in FAMILIES.items():
+            named = [[r for r in run.ratios if r.metric in metrics and r.verdict in CHANGED] for run in own]
+            wrong = sum(map(bool, named))
+            which = ", ".join(f"{r.step} {r.metric} {r.ratio:.3f}" for each in named for r in each)
+            texts.append(f"{wrong} by {family}{f' ({which})' if which else ''}")
+            false[family] += wrong
+        print(f"{kind:<10} of {len(own)} comparisons are named {', '.join(texts)}; {good} of {len(bounds)} hold 1")
+        held, count = held + good, count + len(bounds)
+    texts = [f"{wrong} by {family}" for family, wrong in false.items()]
+    print(f"all        of {len(runs)}: {', '.join(texts)}; {held} of {count} hold 1 ({held / count:.1%})")
+    return max(false.values()) <= max(1, MOST_FALSE * len(runs)) and held >= LEAST_HELD * count
+
+
+def widths(runs: Sequence[Aa]) -> None:
+    print(f"\n{'step':<8}{'half width, alone':>20}{'with a neighbour':>20}{'sd of a layout':>26}")
+    for step in dict.fromkeys(step for run in runs for step in run.steps):
+        halves = {kind: [math.sqrt(r.high / r.low) - 1 for r in of(runs, (kind,), step) if r.low and r.high]
+                  for kind in KINDS}  # fmt: skip
+        layouts = [(math.log(r.ratio), math.log(r.high / r.low) / (2 * 1.96))
+                   for r in of(runs, (LAYOUTS,), step) if r.ratio and r.low and r.high]  # fmt: skip
+        texts = [f"{median(halves[kind]):.2%}" if halves[kind] else "" for kind in (ALONE, NEIGHBOUR)]
+        deviation = " ".join(f"{spread(layouts, q):.2%}" for q in (0.5, 0.025, 0.975)) if layouts else ""
+        print(f"{step:<8}{texts[0]:>20}{texts[1]:>20}{deviation:>26}")
+
+
+def of(runs: Iterable[Aa], kinds: Sequence[str], step: str) -> list[Ratio]:
+    return [r for run in runs if run.kind in kinds for r in run.ratios if (r.step, r.metric) == (step, RATE)]
+
+
+def power(title: str, runs: Sequence[Aa], counts: Sequence[int]) -> None:
+    """Prints how often each size is certain, of the steps of the queries and of the inserts."""
+    chance = random.Random(SEED)
+    print(f"\nplanted in runs {title}: certain in (predicted)")
+    for count in counts:
+        if count > len(runs) * PAIRS:
+            continue
+        samples = [run.steps for run in runs] if count == PAIRS else [drawn(runs, count, chance) for _ in range(DRAWS)]
+        found: dict[tuple[str, float], list[tuple[float, float]]] = {}
+        for steps in samples:
+            estimates = estimates_of(steps)
+            for step, size in itertools.product(estimates, SIZES):
+                found.setdefault((group(step), size), []).extend(planted(estimates, step, size, runs[0].level))
+        for name in dict.fromkeys(name for name, _ in found):
+            rows = [(size, [fmean(part) for part in zip(*found[name, size], strict=True)]) for size in SIZES]
+            texts = (f"{size:.1%}: {seen:.0%} ({likely:.0%})" for size, (seen, likely) in rows)
+            print(f"{count:>3} pairs  {name:<8} {'  '.join(texts)}", flush=True)
+
+
+def group(step: str) -> str:
+    return "queries" if step.startswith("q") else "inserts" if step.startswith("l.i") else step
+
+
+def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, StepRatios]:
+    """So many pairs of all runs, with the steps that all have; a pair's steps stay together."""
+    places = chance.sample([(run, place) for run in runs for place in range(PAIRS)], count)
+    return {
+        step: StepRatios(
+            [run.steps[step].ratios[place] for run, place in places],
+            [ratio for run in {id(run): run for run, _ in places}.values() for ratio in run.steps[step].own],
+            [], [],
+        )
+        for step in runs[0].steps
+        if all(step in run.steps for run in runs)
+    }  # fmt: skip
+
+
+def estimates_of(steps: Steps) -> dict[str, Estimate]:
+    """What a comparison of these pairs would judge."""
+    inflation = self_check([ratio for each in steps.values() for ratio in each.own]).inflation
+    found = pooled([each.ratios for each in steps.values()], inflation).steps
+    return {step: each.estimate for step, each in zip(steps, found, strict=True)}
+
+
+def planted(estimates: Mapping[str, Estimate], step: str, size: float, level: float) -> list[tuple[bool, float]]:
+    """For either direction: whether the difference is certain, and how likely that was by the engine's prediction."""
+    found = []
+    for log in (math.log1p(size), -math.log1p(size)):
+        own = replace(estimates[step], mean=estimates[step].mean + log)
+        p_values = {name: p_value(own if name == step else each) for name, each in estimates.items()}
+        levels = dict(zip(p_values, holm_levels(list(p_values.values()), level), strict=True))
+        certain = p_values[step] <= levels[step] and (own.mean > 0) == (log > 0)
+        found.append((certain, likely(own, abs(log), level / len(estimates))))
+    return found
+
+
+def likely(own: Estimate, log: float, level: float) -> float:
+    """How often a difference of this log is certain with this scatter: see `statistics.smallest_visible_effect`."""
+    error = own.sd / math.sqrt(own.pairs)
+    return float(special.stdtr(own.degrees, log / error - t_quantile(1 - level, own.degrees)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
