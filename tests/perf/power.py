@@ -16,7 +16,8 @@ all CPUs in bursts. A run takes about three minutes. Printed are
   below its level; with a smaller --margin than the effect it is named. Beside it what the engine's own prediction says.
   More pairs than a run has are drawn without replacement from the runs of a kind.
 
-Exit code 1 if a family names anything in more than one comparison of twenty, or fewer than 93 % of the intervals hold 1.
+Exit code 1 if a family names anything in more than one comparison of twenty, or fewer than 93 % of the intervals hold
+1.
 """
 
 from __future__ import annotations
