@@ -62,7 +62,7 @@ class StepRow:
     @property
     def planned_s(self) -> float:
         """The length that was planned; 0 if its work was instead. Raises UserError if it is damaged."""
-        where = "journal.db: table step: plan: seconds"
+        where = f"journal.db: step {self.name}: plan: seconds"
         return converted(self.plan.get("seconds") or 0, Seconds, where)
 
     @property

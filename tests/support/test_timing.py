@@ -35,8 +35,9 @@ def test_other(number):
         (False, False, 1, 5, 1, "1 failed, 5 passed"),
         (True, False, 1, 5, 0, "1 of 6 tests were run twice"),
         (True, True, 1, 5, 1, "1 of 6 tests were run twice"),
-        (True, False, 2, 98, 1, "2 of 100 tests were run twice, as they meet other programs' work: too many"),
-        (True, False, 2, 198, 0, "2 of 200 tests were run twice"),
+        (True, False, 2, 98, 0, "2 of 100 tests were run twice"),
+        (True, False, 3, 97, 1, "3 of 100 tests were run twice, as they meet other programs' work: too many"),
+        (True, False, 3, 297, 0, "3 of 300 tests were run twice"),
         (True, False, 0, 5, 0, "5 passed"),
     ],
 )

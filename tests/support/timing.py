@@ -1,7 +1,7 @@
 """Tests marked `timing` are run once more where they fail; no other test is.
 
 They look at what real servers do in real time, on a machine that other programs use as well. Each second run is
-printed with the failure that caused it, and a session in which more than 1 % of all tests (or more than one, where
+printed with the failure that caused it, and a session in which more than 1 % of all tests (or more than two, where
 there are few) needed one fails.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from _pytest.runner import runtestprotocol
 
-MOST = 0.01  # of the tests of a session
+MOST, FEW = 0.01, 2  # of the tests of a session; that many in any
 FAILURES: list[pytest.TestReport] = []  # that were followed by a second run
 
 
@@ -31,7 +31,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def too_many(tests: int) -> bool:
     """Whether more second runs were needed than a session of so many tests may have."""
-    return len(FAILURES) > max(1, MOST * tests)
+    return len(FAILURES) > max(FEW, MOST * tests)
 
 
 @pytest.hookimpl(trylast=True)

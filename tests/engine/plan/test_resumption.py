@@ -81,8 +81,8 @@ def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        ("'soon'", "journal.db: table step: plan: seconds is invalid: Expected `float`, got `str`"),
-        ("-1", "journal.db: table step: plan: seconds is invalid: Expected `float` >= 0.0"),
+        ("'soon'", "journal.db: step qr100: plan: seconds is invalid: Expected `float`, got `str`"),
+        ("-1", "journal.db: step qr100: plan: seconds is invalid: Expected `float` >= 0.0"),
         ("9999", "journal.db: table step: plan: qr100 of 9999 s: it is of 60 to 480 s"),
     ],
 )
