@@ -85,7 +85,7 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
         for sentence in drift(_lasting(first.manifest.environment), _lasting(run.manifest.environment)):
             reasons[f"between {first.name} and {run.name} {sentence}"] = None
         first = own[0]
-        if _digests([first], subject) != _digests([run], subject):
+        if digests([first], subject) != digests([run], subject):
             reasons[f"{subject.build} is not the same binary in {first.name} and {run.name}"] = None
         if _settings(first, subject) != _settings(run, subject):
             reasons[f"config {subject.config} has other settings in {run.name} than in {first.name}"] = None
@@ -202,7 +202,7 @@ def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Ite
 
 def _binaries(runs: Sequence[RunResult], subjects: Sequence[Subject]) -> Found:
     for subject in subjects:
-        if len(_digests(runs, subject)) > 1:
+        if len(digests(runs, subject)) > 1:
             return "binaries", False, f"{subject.build} is not the same in all runs"
     engines = sorted({run.manifest.engine for run in runs})
     if len(engines) > 1:
@@ -360,7 +360,7 @@ def _lasting(environment: Environment) -> Environment:
     return lasting | ({CLIENT: _lasting(client)} if client else {})
 
 
-def _digests(runs: Iterable[RunResult], subject: Subject) -> set[str]:
+def digests(runs: Iterable[RunResult], subject: Subject) -> set[str]:
     return {build.digest for run in runs for build in run.manifest.builds if build.label == subject.build}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.analysis.cells import ComparedCells
+from engine.analysis.comparability import digests
 from engine.core.model import Build, Subject
 from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio
 
@@ -20,7 +21,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     found = []
     for subject in cells.others:
         base, name = cells.baseline_of(subject), cells.names[subject]
-        if subject.control or _digests(cells, subject) == _digests(cells, base):
+        if subject.control or digests(cells.runs, subject) == digests(cells.runs, base):
             continue
         small = [
             ratio.step
@@ -45,7 +46,3 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
 def _builds(cells: ComparedCells, *subjects: Subject) -> list[Build]:
     found = {build.label: build for run in cells.runs for build in run.manifest.builds}
     return [found[label] for label in dict.fromkeys(subject.build for subject in subjects) if label in found]
-
-
-def _digests(cells: ComparedCells, subject: Subject) -> set[str]:
-    return {build.digest for run in cells.runs for build in run.manifest.builds if build.label == subject.build}

@@ -189,7 +189,8 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
-            if not _is_plausible(row.planned_s):
+            planned_s = row.planned_s
+            if not _is_plausible(planned_s):
                 raise ValueError(f"step {row.name}: plan: seconds: not a valid number")
             steps[row.name] = StepResult(
                 row.id,
@@ -199,7 +200,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
                 figures,
                 stalls,
                 tuple(reader.slices(row.id)),
-                row.planned_s,
+                planned_s,
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)

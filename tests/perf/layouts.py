@@ -56,10 +56,15 @@ def pairs(labels: str, out: Path, repeats: int, more: Sequence[str]) -> dict[str
     subprocess.run(bench(out, *run), check=True, stdout=subprocess.DEVNULL)
     said = subprocess.run(bench(out, "compare", "--json"), check=True, capture_output=True, text=True).stdout
     return {
-        ratio["step"]: (math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["low"]) / (2 * 1.96))
+        ratio["step"]: with_error(ratio["ratio"], ratio["low"], ratio["high"])
         for ratio in json.loads(said)["ratios"]
         if ratio["metric"] == "rate_per_s" and ratio["low"]
     }
+
+
+def with_error(ratio: float, low: float, high: float) -> Pair:
+    """The log of a ratio, and the standard error that its 95 % interval shows."""
+    return math.log(ratio), math.log(high / low) / (2 * 1.96)
 
 
 def bench(out: Path, *words: str) -> list[str]:

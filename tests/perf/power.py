@@ -44,7 +44,7 @@ from engine.analysis.slice_estimates import pooled, self_check
 from engine.analysis.statistics import Estimate, holm_levels, p_value, t_quantile
 from engine.journal.archive import MANIFEST
 from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
-from tests.perf.layouts import spread
+from tests.perf.layouts import bench, spread, with_error
 from tests.perf.slices_aa import neighbour
 
 LAYOUTS, NEIGHBOUR, ALONE = KINDS = ("layouts", "neighbour", "alone")
@@ -96,8 +96,8 @@ def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str
     builds = ("--pg", layouts) if kind == LAYOUTS else ("--pg", build, "--aa")
     began_s = time.monotonic()
     with neighbour(kind == NEIGHBOUR):
-        words = (*builds, *PLAN, "--seed", str(number), *options, "--out", str(folder))
-        subprocess.run([sys.executable, "-m", "engine", "run", *words], check=True, stdout=subprocess.DEVNULL)
+        words = ("run", *builds, *PLAN, "--seed", str(number), *options)
+        subprocess.run(bench(folder, *words), check=True, stdout=subprocess.DEVNULL)
     print(f"{folder.name}: {time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
@@ -140,7 +140,7 @@ def widths(runs: Sequence[Aa]) -> None:
     for step in dict.fromkeys(step for run in runs for step in run.steps):
         halves = {kind: [math.sqrt(r.high / r.low) - 1 for r in of(runs, (kind,), step) if r.low and r.high]
                   for kind in KINDS}  # fmt: skip
-        layouts = [(math.log(r.ratio), math.log(r.high / r.low) / (2 * 1.96))
+        layouts = [with_error(r.ratio, r.low, r.high)
                    for r in of(runs, (LAYOUTS,), step) if r.ratio and r.low and r.high]  # fmt: skip
         texts = [f"{median(halves[kind]):.2%}" if halves[kind] else "" for kind in (ALONE, NEIGHBOUR)]
         deviation = " ".join(f"{spread(layouts, q):.2%}" for q in (0.5, 0.025, 0.975)) if layouts else ""
