@@ -67,7 +67,11 @@ def test_a_run_is_timed_and_given_up_with_all_that_it_runs(hyperfine_program: st
     slow = [sys.executable, "-c", "import time; time.sleep(0.1)"]
     found = hyperfine.time_once(hyperfine_program, slow, str(tmp_path), {"PATH": "/usr/bin:/bin"}, lambda: None)
     assert 0.1 < found.wall_s < 30 and found.user_s >= 0
-    script = f"import os, time; open('{tmp_path}/child', 'w').write(str(os.getpid())); time.sleep(600)"
+    # Once the file is there, it has the process id: what it names may be killed at once.
+    script = (
+        f"import os, time; file = open('{tmp_path}/own', 'w'); file.write(str(os.getpid())); file.close(); "
+        f"os.rename('{tmp_path}/own', '{tmp_path}/child'); time.sleep(600)"
+    )
     with pytest.raises(InterruptedError):
         hyperfine.time_once(hyperfine_program, [sys.executable, "-c", script], str(tmp_path), {}, check)
     assert wait_for(lambda: ended((tmp_path / "child").read_text()), "the program to end")
