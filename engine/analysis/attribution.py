@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from engine.analysis import statistics, verdicts
+from engine.analysis import measured_ratios, statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import StepResult
 from engine.core.wait_kinds import by_kind, shares
@@ -77,7 +77,7 @@ def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribu
     for ratio in ratios:
         if ratio.metric not in PRIMARY_METRICS or ratio.control or ratio.verdict == "same" or ratio.ratio is None:
             continue
-        pairs = verdicts.counted_pairs(cells, ratio.step, subjects[ratio.subject])
+        pairs = measured_ratios.counted_pairs(cells, ratio.step, subjects[ratio.subject])
         results = [tuple(cell.steps[ratio.step] for cell in pair) for pair in pairs]
         if results and (one := attribution(ratio.step, ratio.subject, results, ratio)) is not None:  # type: ignore[arg-type]
             found.append(one)

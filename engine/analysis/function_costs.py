@@ -38,7 +38,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from engine.analysis import statistics, verdicts
+from engine.analysis import measured_ratios, statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import CellResult, StepResult
 from engine.analysis.stack_changes import RENAMED
@@ -148,7 +148,7 @@ def _tested(
     cells: ComparedCells, subject: Subject, step: str, sampled: dict[tuple[str, str, str], CellSamples | None]
 ) -> _Tested | None:
     every = []
-    for pair in verdicts.counted_pairs(cells, step, subject):
+    for pair in measured_ratios.counted_pairs(cells, step, subject):
         for cell in pair:
             place = (cell.run, cell.cell.id, step)
             if place not in sampled:
