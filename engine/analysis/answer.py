@@ -208,7 +208,9 @@ def _widths(ratios: Sequence[Ratio]) -> str:
 def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
     wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
     if not wanted:
-        return "too much scatter, or too near the margin, for more pairs to help"
+        apart = any(ratio.boot_sd for ratio in unknown)  # which more pairs of one boot do not lower
+        of_boot = (" of this boot", ": compare this run together with one of another boot") if apart else ("", "")
+        return f"too much scatter, or too near the margin, for more pairs{of_boot[0]} to help{of_boot[1]}"
     pairs = max(wanted)
     together = max if cells.runs[0].manifest.sliced else sum  # interleaved cells run at the same time
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.analysis.run_results import CellResult, RunResult, StepResult
 from engine.core.model import LEVEL, Subject, baseline
 from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, P99, RATE, Metric
+
+if TYPE_CHECKING:
+    from engine.analysis.boots import EarlierControl
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
@@ -61,7 +65,10 @@ NEGLIGIBLE = {  # if both sides are below it, a ratio means nothing
 
 @dataclass(frozen=True, slots=True)
 class ComparedCells:
-    """The finished cells of some runs. `names` are the subjects, the base first."""
+    """The finished cells of some runs. `names` are the subjects, the base first.
+
+    `earlier` are A/A runs of the same machine in other boots (`engine.analysis.boot_history`).
+    """
 
     runs: tuple[RunResult, ...]
     base: Subject
@@ -70,6 +77,7 @@ class ComparedCells:
     cells: tuple[CellResult, ...]
     margin: float
     level: float = LEVEL  # of verdicts
+    earlier: tuple[EarlierControl, ...] = ()
 
     @property
     def others(self) -> list[Subject]:

@@ -30,10 +30,11 @@ def compare(
     if a path is not a run, if workloads differ, or if there is no such base.
     """
     # They load scipy, which only those who compare should pay for.
-    from engine.analysis import attribution, function_costs, verdicts
+    from engine.analysis import attribution, boot_history, function_costs, verdicts
     from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
+    cells = replace(cells, earlier=boot_history.earlier(cells.runs))
     cells = cells if level is None else replace(cells, level=level)
     cells = cells if steps is None else replace(cells, steps=tuple(step for step in cells.steps if step in steps))
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)

@@ -54,11 +54,11 @@ def look(run: Path, level: float | None = None) -> Seen:
     the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no ratio,
     more pairs will not help. Controls are never considered.
     """
-    from engine.analysis import verdicts  # loads scipy, between repeats only
+    from engine.analysis import boot_history, verdicts  # load scipy, between repeats only
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
-    cells = cells if level is None else replace(cells, level=level)
+    cells = replace(cells, earlier=boot_history.earlier(cells.runs), level=cells.level if level is None else level)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
     unknown = {
         ratio.step

@@ -48,7 +48,7 @@ class MeasuredRatio:
     quotients: list[float]  # of pairs; empty if there is nothing to judge: then `blank` is all that is said
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
-    pooled: statistics.Estimate | None = None  # by slices, or over machines
+    pooled: statistics.Estimate | None = None  # by slices, over machines, or with what boots add
     unadjusted: statistics.Estimate | None = None  # the same without adjustment, where there was one
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,8 @@ class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
     A cell is `alone` if it finished and another of its repeat did not: from then on its steps were not interleaved.
-    `before` and `after` are the machine's records around the cell (`engine.host.environment`), if any.
+    `before` and `after` are the machine's records around the cell (`engine.host.environment`), if any. `boot` is
+    the id of that boot of the host; empty if it is not known.
     """
 
     run: str
@@ -79,6 +80,7 @@ class CellResult:
     suspended: tuple[str, ...] = ()  # a sentence for each time the machine was suspended during a step
     seconds: float = 0.0  # that it took in all
     settings: ServerSettings = ServerSettings()
+    boot: str = ""
 
     @property
     def environments(self) -> tuple[Environment, ...]:
@@ -124,8 +126,10 @@ def load(path: Path) -> RunResult:
         attempts = outcome.chosen(reader.manifest, every)
         planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
         finished = outcome.finished(reader.manifest, list(attempts.values()))
-        cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished) for cell in planned)
-        return RunResult(path, reader.manifest, cells, _span_ns(reader.sessions(), every))
+        sessions = reader.sessions()
+        boots = {session.id: session.boot_id for session in sessions}
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished, boots) for cell in planned)
+        return RunResult(path, reader.manifest, cells, _span_ns(sessions, every))
 
 
 def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tuple[int, int]:
@@ -156,14 +160,17 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
     return lines
 
 
-def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str]) -> CellResult:
+def _cell(
+    reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str], boots: Mapping[int, str]
+) -> CellResult:
     run = reader.manifest.run
     if attempt is None:
         return CellResult(run, cell, "not run")
     if attempt.state == "finished" and cell.id not in finished:
         return CellResult(run, cell, "alone", "another cell of its repeat has not finished")
+    result = CellResult(run, cell, attempt.state, attempt.reason or "", boot=boots.get(attempt.session_id, ""))
     try:
-        return _read_cell(reader, CellResult(run, cell, attempt.state, attempt.reason or ""), attempt)
+        return _read_cell(reader, result, attempt)
     except UserError as error:
         return CellResult(run, cell, "damaged", str(error))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -83,12 +83,21 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedError:
+    """The variance of what all pairs have in common: their scatter does not show it, and more pairs do not lower it."""
+
+    variance: float
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, in addition to its own pairs - 1: 0 for
     Student's plain t; `engine.analysis.slice_estimates` has more. With several `machines` (`engine.analysis.pooling`),
-    their number counts: then `sd` is the error of the mean times the root of the pairs.
+    their number counts: then `sd` is the error of the mean times the root of the pairs. `shared` is what
+    `engine.analysis.boots` adds.
     """
 
     mean: float
@@ -96,11 +105,22 @@ class Estimate:
     pairs: int
     prior_degrees: float = 0.0
     machines: int = 1
+    shared: SharedError | None = None
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        own = self.sd / math.sqrt(self.pairs)
+        return own if self.shared is None else math.sqrt(own**2 + self.shared.variance)
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the t distribution for its mean."""
-        return self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
+        """Degrees of freedom of the t distribution for its mean, by Satterthwaite if it has two errors."""
+        own = self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
+        if self.shared is None or not self.error:
+            return own
+        part = self.shared.variance / self.error**2
+        return 1 / ((1 - part) ** 2 / own + part**2 / self.shared.degrees)
 
     def of(self, pairs: int) -> Estimate:
         """The same mean and scatter with another number of pairs."""
@@ -121,7 +141,7 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     found = _estimate(evidence)
     if found.pairs == 1:
         return Interval(ratio_of(found.mean), None, None, 1)
-    half = _t(confidence, found.degrees) * found.sd / math.sqrt(found.pairs)
+    half = _t(confidence, found.degrees) * found.error
     return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
 
 
@@ -153,10 +173,9 @@ def share_interval(
 def p_value(evidence: Evidence) -> float:
     """P-value of Student's paired t test, two-sided; 1 for a single pair, which shows nothing."""
     found = _estimate(evidence)
-    if found.pairs == 1 or found.mean == found.sd == 0:
+    if found.pairs == 1 or found.mean == found.error == 0:
         return 1.0
-    error = found.sd / math.sqrt(found.pairs)
-    return 2 * float(special.stdtr(found.degrees, -abs(found.mean) / error)) if error else 0.0
+    return t_tails(found.mean / found.error, found.degrees) if found.error else 0.0
 
 
 def same_p_value(evidence: Evidence, margin: float) -> float:
@@ -166,8 +185,7 @@ def same_p_value(evidence: Evidence, margin: float) -> float:
         return 1.0
     low, high = _log_bounds(margin)
     room = min(found.mean - low, high - found.mean)
-    error = found.sd / math.sqrt(found.pairs)
-    return float(special.stdtr(found.degrees, -room / error)) if error else float(room <= 0)
+    return float(special.stdtr(found.degrees, -room / found.error)) if found.error else float(room <= 0)
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
@@ -255,8 +273,8 @@ def pairs_needed(
 ) -> int | None:
     """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
 
-    None if that is more than `MOST_PAIRS` in all, for a single pair, and over several machines, of which more would be
-    needed. The arguments are those of `judge`.
+    They are of the same boot, and do not lower the error that all share. None if that is more than `MOST_PAIRS` in all,
+    for a single pair, and over several machines, of which more would be needed. The arguments are those of `judge`.
     """
     found = _estimate(evidence)
     if found.pairs < 2 or found.machines > 1:
@@ -265,7 +283,8 @@ def pairs_needed(
     low, high = _log_bounds(margin)
 
     def settles(count: int) -> bool:
-        error, degrees = max(found.sd, 1e-12) / math.sqrt(count), found.of(count).degrees
+        planned = found.of(count)
+        error, degrees = max(planned.error, 1e-12), planned.degrees
         factor = shrink(count - found.pairs)
         least = max(_t(1 - level * factor, degrees) * error, high if found.mean > 0 else -low)
         half = -float(special.stdtrit(degrees, min(same_level, SAME) * factor)) * error
@@ -292,8 +311,7 @@ def smallest_visible_effect(
     planned = found if pairs is None else found.of(pairs)
     if planned.pairs < MIN_PAIRS:
         return None
-    error = planned.sd / math.sqrt(planned.pairs)
-    log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * error
+    log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * planned.error
     return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import alpha_spending, external_servers, measured_ratios, statistics
+from engine.analysis import alpha_spending, boot_history, external_servers, measured_ratios, statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.comparison import CHANGED, MIN_PAIRS, Ratio, Spread
@@ -40,7 +40,7 @@ class _Place:
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
-    measured = measured_ratios.measured(cells, cells.metrics)
+    measured = boot_history.of_pairs(cells, measured_ratios.measured(cells, cells.metrics))
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
         if len(each.quotients) > 1:
@@ -99,6 +99,9 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place, shrink
     if measured.unadjusted is not None:
         plain = statistics.paired_interval(measured.unadjusted)
         blank = replace(blank, unadjusted=plain.ratio, unadjusted_low=plain.low, unadjusted_high=plain.high)
+    if blank.boot_sd is not None:
+        within = statistics.paired_interval(replace(evidence, shared=None))
+        blank = replace(blank, within_boot_low=within.low, within_boot_high=within.high)
     if external_servers.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:

@@ -70,6 +70,7 @@ def plan_run(
     variants: Sequence[str] = (),
     interleave_slices: bool = False,
     slice_ms: float = 50.0,
+    created: str = "2026-11-20T10:00:00+00:00",
     **planned: Any,
 ) -> Manifest:
     """Create a run directory with a plan and no cells. `under` are labels of kernels; `planned` further entries."""
@@ -85,7 +86,7 @@ def plan_run(
     workload |= {"identity": WORKLOAD.identity(workload), "non_default": list(WORKLOAD.non_default(workload))}
     manifest = Manifest(
         run=path.name,
-        created="2026-11-20T10:00:00+00:00",
+        created=created,
         engine="0.1.0",
         seed=1,
         base=builds[0],
