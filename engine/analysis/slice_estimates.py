@@ -16,14 +16,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist, fmean, variance
+from statistics import NormalDist, fmean
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
 from engine.results import slice_ratio
-from engine.results.slice_ratio import MIN_BLOCKS, MIN_TAU, LogRatio, Sums, ratio_of, variance_of_mean
+from engine.results.slice_ratio import (
+    MIN_BLOCKS,
+    MIN_TAU,
+    LogRatio,
+    Sums,
+    ratio_of,
+    standard_deviation,
+    variance_of_mean,
+)
 
 TRIMMED = 0.2  # of the blocks, at each end
 SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdict
@@ -286,7 +294,7 @@ def _unequal(pairs: Sequence[LogRatio], v: float, tau_squared: float, inflation:
 
 
 def _scatter(pairs: Sequence[LogRatio]) -> float:
-    return variance([pair.theta for pair in pairs])
+    return standard_deviation([pair.theta for pair in pairs]) ** 2
 
 
 def _prior_degrees(tau_squared: float, v: float) -> float:

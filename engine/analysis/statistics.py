@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from scipy import special  # not scipy.stats, which costs half a second to impor
 
 from engine.core.model import LEVEL
 from engine.results.comparison import MIN_PAIRS, Ratio, Verdict
-from engine.results.slice_ratio import ratio_of
+from engine.results.slice_ratio import ratio_of, standard_deviation
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
@@ -133,7 +133,7 @@ Evidence = Sequence[float] | Estimate  # ratios (new / base), or an estimate fro
 def estimate(ratios: Sequence[float]) -> Estimate:
     """Mean and scatter of the ratios' logs, for Student's plain t. Raises ValueError without any."""
     logs = _logs(ratios)
-    return Estimate(fmean(logs), stdev(logs) if len(logs) > 1 else 0.0, len(logs))
+    return Estimate(fmean(logs), standard_deviation(logs) if len(logs) > 1 else 0.0, len(logs))
 
 
 def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Interval:
@@ -149,7 +149,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     """Student's t interval of the mean of pairs' differences; no bounds for fewer than two."""
     if len(values) < 2:
         return None, None
-    half = _t(confidence, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    half = _t(confidence, len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
 
@@ -166,7 +166,7 @@ def share_interval(
         return None, None
     share = sum(parts) / whole
     residuals = [p - share * w for p, w in zip(parts, wholes, strict=True)]
-    half = _t(confidence, count - 1) * stdev(residuals) * math.sqrt(count) / abs(whole)
+    half = _t(confidence, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
     return share - half, share + half
 
 
@@ -345,7 +345,7 @@ def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_
     if len(values) < 2 or fmean(values) == 0:
         return None
     ordered = sorted(values)
-    cv = stdev(ordered) / fmean(ordered)
+    cv = standard_deviation(ordered) / fmean(ordered)
     gaps = [after - before for before, after in itertools.pairwise(ordered)]
     centre = median(ordered) or fmean(ordered)
     widest, usual = max(gaps), median(gaps)
