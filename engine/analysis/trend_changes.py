@@ -100,14 +100,15 @@ def _strongest(rows: Rows, shape: str) -> tuple[Rows, Place, Place]:
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
     best, first, end = np.zeros(len(rows)), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    for length in range(LEAST, count - LEAST + 1):
-        starts = np.arange(LEAST, count - length - LEAST + 1) if shape == "stretch" else np.array([0])
-        if not len(starts):
-            break
-        explained = (sums[:, starts + length] - sums[:, starts]) ** 2 * count / (length * (count - length))
+    lengths = np.arange(LEAST, count - LEAST + 1)
+    per_square = count / (lengths * (count - lengths))
+    for start in range(LEAST, count - 2 * LEAST + 1) if shape == "stretch" else (0,):
+        apart = sums[:, start + LEAST : count - LEAST + 1] - sums[:, start : start + 1]
+        explained = apart**2 * per_square[: apart.shape[1]]
         place = explained.argmax(axis=1)
-        higher = explained[each, place] > best
-        best[higher] = explained[each, place][higher]
-        first[higher], end[higher] = starts[place][higher], starts[place][higher] + length
+        highest = explained[each, place]
+        higher = highest > best
+        if higher.any():
+            best[higher], first[higher], end[higher] = highest[higher], start, start + LEAST + place[higher]
     with np.errstate(divide="ignore"):
         return best * (count - 2) / np.maximum((centred**2).sum(axis=1) - best, 0.0), first, end
