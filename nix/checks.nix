@@ -272,7 +272,7 @@ let
     coverage = check [ ] "Intervals and verdicts hold what they promise" "coverage" ''
       mkdir -p $out
       {
-        time python -m tests.perf.statistics_coverage --trials 2000
+        time python -m tests.perf.statistics_coverage --trials 2000 --promises
         time python -m tests.perf.interim_looks --trials 500 --promises
         time python -m tests.perf.time_budget --trials 100
         time python -m tests.perf.trend_false_changes --folders 400

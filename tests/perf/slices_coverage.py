@@ -28,6 +28,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, median
 
 import numpy as np
@@ -155,6 +156,7 @@ def in_burst(series: int, cells: int, rng: np.random.Generator) -> npt.NDArray[n
     return np.asarray(np.cumsum(edges[:, :-1], axis=1) > 0)
 
 
+@cache
 def schedules(slice_ms: float, seconds: float) -> tuple[Floats, npt.NDArray[np.intp]]:
     """The plan's turns: bounds in s, (SCHEDULES, 4 blocks + 1); whether it is the other's, (SCHEDULES, blocks, 4)."""
     count = round(seconds / (4 * slice_ms / 1000))
