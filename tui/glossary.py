@@ -37,7 +37,7 @@ VOCABULARY = (
           r"\bbase(line)?\b"),
     Entry("interleaved", "servers that are up side by side and take turns in slices: shows smaller differences",
           r"\binterleaved?\b"),
-    Entry("slice", "a time of some 50 ms in which one server runs and the others are stopped", r"\bslices?\b"),
+    Entry("slice", "a time of 20 to 50 ms in which one server runs and the others are stopped", r"\bslices?\b"),
     Entry("block", "a few slices in which every server has had its turn; each block gives one ratio", r"\bblocks?\b"),
     Entry("A/A control", "the baseline compared with itself: the noise of this machine, below which nothing shows",
           r"\bA/A\b"),

@@ -21,7 +21,7 @@ from statistics import NormalDist, fmean
 import numpy as np
 import numpy.typing as npt
 
-from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate
+from engine.analysis.statistics import ALPHA, CONFIDENCE, Estimate, bounded_scatter, scatter_quantile
 from engine.results import slice_ratio
 from engine.results.slice_ratio import (
     MIN_BLOCKS,
@@ -36,6 +36,9 @@ from engine.results.slice_ratio import (
 TRIMMED = 0.2  # of the blocks, at each end
 SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdict
 MOST_PRIOR_DEGREES = 12.0
+# Quantiles of a step's scatter: up to the first it counts in that of all, beyond the second it is judged alone.
+BOUNDED, APART = 0.9, 0.99
+ENOUGH = 1e-9  # relative error of tau^2
 
 Floats = npt.NDArray[np.float64]
 
@@ -205,8 +208,9 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     `steps` has the pairs of every interleaved step of one metric; `inflation` is the self-check's. The scatter is
     s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
     clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12. A
-    step without level-1 variances is judged by its own scatter alone; pairs of unequal planned length are weighted by
-    it. Raises ValueError for a step without pairs.
+    step without level-1 variances is judged by its own scatter alone, and so is one that scatters by more than 99 % of
+    steps would (`APART`), such as one with two modes; pairs of unequal planned length are weighted by it. Raises
+    ValueError for a step without pairs.
     """
     if not all(steps):
         raise ValueError("a step has at least one pair")
@@ -238,21 +242,25 @@ def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
 
 
 def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
-    """tau^2 by Paule and Mandel's equation: the mean of S^2 / (tau^2 + v) over the steps is 1.
+    """tau^2 by Paule and Mandel's equation, bounded: the mean of S^2 / (tau^2 + v) over the steps is what is expected.
 
-    Steps are weighted by their degrees of freedom, as some may lack pairs. The mean falls and is convex in tau^2, so
-    Newton's steps from the lower end never pass the root.
+    Steps are weighted by their degrees of freedom, as some may lack pairs. A term counts up to the `BOUNDED` quantile
+    of its distribution, and its expectation is that of the bounded one: a step with two modes would otherwise widen the
+    intervals of all.
     """
     scatters = [(_scatter(pairs), v, len(pairs) - 1) for pairs, v in steps if len(pairs) > 1]
-    tau_squared, degrees = MIN_TAU**2, sum(weight for _, _, weight in scatters)
-    while scatters:
-        terms = [(weight * s2 / (tau_squared + v), tau_squared + v) for s2, v, weight in scatters]
-        excess = sum(term for term, _ in terms) / degrees - 1
-        slope = sum(term / total for term, total in terms) / degrees
-        if excess <= 1e-12:
-            break
-        tau_squared += excess / slope
-    return tau_squared
+    expected = sum(degrees * bounded_scatter(BOUNDED, degrees) for _, _, degrees in scatters)
+
+    def excess(tau_squared: float) -> float:
+        return sum(d * min(s2 / (tau_squared + v), scatter_quantile(BOUNDED, d)) for s2, v, d in scatters) - expected
+
+    low, high = MIN_TAU**2, MIN_TAU**2
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    while high - low > ENOUGH * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return low
 
 
 def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float, inflation: float) -> StepEstimate:
@@ -263,8 +271,10 @@ def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float, inflat
         return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None)
     if len({pair.seconds for pair in pairs}) > 1 and all(pair.seconds and pair.variance is not None for pair in pairs):
         return _unequal(pairs, v, tau_squared, inflation)
-    d0 = _prior_degrees(tau_squared, v)
-    s2 = max(v, (d0 * (tau_squared + v) + (count - 1) * _scatter(pairs)) / (d0 + count - 1))
+    scatter, d0 = _scatter(pairs), _prior_degrees(tau_squared, v)
+    if scatter > scatter_quantile(APART, count - 1) * (tau_squared + v):
+        d0 = 0.0
+    s2 = max(v, (d0 * (tau_squared + v) + (count - 1) * scatter) / (d0 + count - 1))
     return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
 
 
@@ -288,7 +298,11 @@ def _unequal(pairs: Sequence[LogRatio], v: float, tau_squared: float, inflation:
     mean = math.fsum(w * pair.theta for w, pair in zip(weights, pairs, strict=True)) / count
     scatter = math.fsum(w * (pair.theta - mean) ** 2 for w, pair in zip(weights, pairs, strict=True)) / (count - 1)
     within = math.fsum(w * w * error for w, error in zip(weights, errors, strict=True)) / count
-    d0 = _prior_degrees(tau_squared, total - tau_squared)
+    d0 = (
+        0.0
+        if scatter > scatter_quantile(APART, count - 1) * total
+        else _prior_degrees(tau_squared, total - tau_squared)
+    )
     s2 = max(within, (d0 * total + (count - 1) * scatter) / (d0 + count - 1))
     return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
 

@@ -330,6 +330,17 @@ def f_tail(f: float, between: float, within: float) -> float:
     return float(special.fdtrc(between, within, f))
 
 
+def scatter_quantile(p: float, degrees: int) -> float:
+    """A quantile of a sample variance as a multiple of the true one: of chi-square over its degrees of freedom."""
+    return 2 * float(special.gammaincinv(degrees / 2, p)) / degrees
+
+
+def bounded_scatter(p: float, degrees: int) -> float:
+    """The expectation of that multiple where it counts up to its `p` quantile."""
+    most = scatter_quantile(p, degrees)
+    return float(special.gammainc(degrees / 2 + 1, most * degrees / 2)) + most * (1 - p)
+
+
 def noise_floor(of: Interval | Ratio) -> float | None:
     """How far from 1 the base against itself reaches in A/A pairs, as a fraction; None without bounds."""
     return None if of.low is None or of.high is None else max(of.high - 1, 1 / of.low - 1, 0.0)

@@ -16,7 +16,6 @@ from engine.cli import start
 from engine.cli.options import FILE, FOLDER
 from engine.core.errors import UserError
 from engine.core.format import size, span
-from engine.core.model import PAIRS
 from engine.core.text import Visible, user_path, visible_lines
 from engine.host import disk
 from engine.host.account import make_passable, own_folder
@@ -25,6 +24,7 @@ from engine.results.comparison import MIN_PAIRS
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
 ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer on a small machine
+WANTED_PAIRS = 6  # have to fit
 REPORT_S = 20.0  # reserved for the report
 SUMMARY = "GITHUB_STEP_SUMMARY"  # the file whose Markdown the job's page shows
 SHOWN_LINES = 20  # of the compiler's output
@@ -201,7 +201,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     limits: dict[str, None] = {}
     for rows, kept in _sizes(steps):
         found = estimate(planfile.request(plan(rows, kept)), folder)
-        pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else PAIRS * slowed
+        pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else WANTED_PAIRS * slowed
         over = [
             limit
             for limit, within in (

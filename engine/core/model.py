@@ -152,7 +152,7 @@ INTERIM_ANALYSES = (InterimAnalysis(4, 0.02), InterimAnalysis(6, 0.01), InterimA
 # Of --minutes: those on the way spend little, so that only what is beyond doubt ends a step early; the last one, when
 # time ends the run, spends the rest (Haybittle 1971; Peto and others 1976).
 ON_THE_WAY = tuple(InterimAnalysis(pairs, 0.001) for pairs in (3, 4, 5, 6, 8, 12, 20, 40))
-PAIRS = 6  # default for a run in slices
+PAIRS = 8  # default for a run in slices
 
 
 SLICE_MS = (20.0, 1000.0)  # minimum and maximum
@@ -216,7 +216,7 @@ class Manifest:
     perf: dict[str, str] = field(default_factory=dict)  # path and version of perf; empty without it
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # unless it was requested
-    slice_ms: float = 50.0  # length of each slice
+    slice_ms: float = 50.0  # length of each slice; runs of before it was chosen had this one
     stop: Stopping = "busy"
     interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
@@ -288,7 +288,7 @@ class Manifest:
 
     @property
     def design(self) -> str:
-        """`cells` or `slices of 50 ms`."""
+        """`cells` or `slices of 20 ms`."""
         return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
 
 

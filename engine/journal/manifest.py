@@ -36,7 +36,7 @@ def read_manifest(run: Path, *, signed: bool = False) -> Manifest:
 
 
 def slices_of(run: Path) -> str:
-    """Slice length such as `50 ms`; empty for a run in whole cells, or an unreadable one."""
+    """Slice length such as `20 ms`; empty for a run in whole cells, or an unreadable one."""
     try:
         manifest = read_manifest(run)
     except UserError:

@@ -11,12 +11,15 @@ from engine.core.format import size, size_bytes
 from engine.host.environment import Machine
 from engine.plan.request import Request
 from engine.postgres.configs import ALL, ConfigSpec
-from engine.slices.block_order import MAX_WARM, WARM_NS
 from workloads.base import Step
 
 Change = tuple[str, str]
 MOST = 4  # servers side by side
 MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
+# The usual length of a slice. Much of what disturbs a server lasts for less than 50 ms: with 20 ms intervals within a
+# pair are a third narrower (tests/perf/slices_sizes.py). Stopping processes in the middle of a statement takes longer,
+# and clients that know no gate lose the transaction.
+SLICE_MS, SLICE_MS_STOPPED = 20.0, 50.0
 # Wall time continues during a pause: intervals are lengthened, so that a server does as much in its own time as alone.
 # setting: the server's default, the unit of a bare number, the most that the server takes in ms
 INTERVALS = {
@@ -82,19 +85,10 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
     return f"{request.subjects} servers fit side by side, {sliced} of {len(steps)} steps can be sliced"
 
 
-def notices(request: Request, steps: Sequence[Step]) -> tuple[str, ...]:
-    warm = WARM_NS / 1e6 / request.slice_ms
-    if (
-        not request.sliced
-        or warm <= MAX_WARM
-        or not any(step.sliced in ("time", "work") and step.gated for step in steps)
-    ):
-        return ()
-    least_ms = WARM_NS / 1e6 / MAX_WARM
-    return (
-        f"--slice-ms {request.slice_ms:g}: the first {WARM_NS / 1e6:g} ms of each slice are not counted, {warm:.0%} of "
-        f"the time; from {least_ms:g} ms on it is {MAX_WARM:.0%} at most",
-    )
+def slice_ms(request: Request, steps: Sequence[Step]) -> float:
+    """Length of a slice: as asked for, or what suits the steps."""
+    stopped = any(step.cut or not step.gated for step in steps if step.sliced)
+    return request.slice_ms or (SLICE_MS_STOPPED if stopped else SLICE_MS)
 
 
 def share(machine: Machine, request: Request) -> Machine:

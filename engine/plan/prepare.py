@@ -95,7 +95,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in design.probes.names:
         notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
-    notices += servers.notices if servers else (*twins(builds), *interleaving.notices(request, design.steps))
+    notices += servers.notices if servers else tuple(twins(builds))
     labels = tuple(build.label for build in builds)
     base = labels[request.builds.index(request.base_build or request.builds[0])]
     machine = share(environment.machine(out), request)
@@ -175,7 +175,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         interim_analyses=ON_THE_WAY if adaptive else INTERIM_ANALYSES if request.until_known else (),
         minutes=request.minutes,
         adaptive=adaptive,
-        slice_ms=request.slice_ms,
+        slice_ms=interleaving.slice_ms(request, design.steps),
         stop=request.stop,
         route=route,
         keep=request.keep,

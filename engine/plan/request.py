@@ -33,9 +33,9 @@ from workloads.options import (
     options_of,
 )
 
-# Repeats of whole cells, and of slices. Even numbers, since the servers' order is reversed from repeat to repeat: the
-# first cell, and the first step that is not sliced, is not measured under the same conditions as the second. Six short
-# pairs: an interval over pairs narrows more with one more pair than with longer ones.
+# Repeats of whole cells; `PAIRS` of slices. Even numbers, since the servers' order is reversed from repeat to repeat:
+# the first cell, and the first step that is not sliced, is not measured under the same conditions as the second. Eight
+# short pairs: an interval over pairs narrows more with one more pair than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
 _AFTER = ", ".join(str(look.pairs) for look in INTERIM_ANALYSES)
@@ -204,14 +204,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     slice_ms: Annotated[
-        Annotated[float, Meta(ge=SLICE_MS[0], le=SLICE_MS[1])],
+        Annotated[float, Meta(ge=SLICE_MS[0], le=SLICE_MS[1])] | None,
         about(
             "Length of a slice, ±20 % by block; approximate in load and write steps.",
             metavar="MS",
             unit="ms",
+            unset="20, or 50 where clients (pgbench) or statements (own) may have to be stopped",
             group=SURENESS,
         ),
-    ] = 50.0
+    ] = None
     stop: Annotated[
         Stopping,
         about(

@@ -260,7 +260,7 @@ class Comparison:
     `answer` has each subject except controls, `cells` one entry per cell and step, `folders` the folder of each run;
     `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
-    metric is a time. `design` says what is interleaved: `cells`, or `slices of 50 ms` in steps that allow it. `route`
+    metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
     is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
     differs. Of statements, `result_differences` are sentences about those that fail or return something else on one
     build, `plan_changes` those with another plan, `planning` their planning times. `functions` says of

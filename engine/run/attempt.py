@@ -6,7 +6,7 @@ import sqlite3
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,15 @@ class Attempt:
             planned = planned | {"kernel": {**(planned.get("kernel") or {}), "sched_ext": None}}
         for finding in drift(planned, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
-        with self._server(build, cell, manifest, folder, note, stop) as server:
+        with ExitStack() as stack:
+            started = self._server(build, cell, manifest, folder, note, stop)
+            if isinstance(started, Server) and manifest.sliced:
+                stack.callback(started.close, keep=manifest.keep)
+                started.prepare()
+                yield Phase.PREPARED
+            server: CellServer = stack.enter_context(started)
+            if manifest.sliced:
+                yield Phase.STARTED
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
             with StepRunner(
@@ -153,29 +161,32 @@ class Attempt:
         for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
             note("drift", finding)
 
-    @contextmanager
     def _server(
         self, build: Build, cell: Cell, manifest: Manifest, folder: Path, note: Callable[[str, str], None], stop: Stop
-    ) -> Iterator[CellServer]:
-        """Start a server over a fresh cluster, or make a fresh database on an external one."""
+    ) -> AbstractContextManager[CellServer]:
+        """A server over a fresh cluster, or a fresh database on an external one: started with the context."""
         config = manifest.config(cell.subject)
-        if manifest.external is None:
-            neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
-            with Server(
-                build,
-                config,
-                folder,
-                keep=manifest.keep,
-                progress=partial(note, "progress"),
-                check=stop.check,
-                route=manifest.route,
-                place=neighbours.index(cell.subject) if manifest.sliced else 0,
-            ) as own:
-                yield own
-            return
-        external = ExternalCell(
-            build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder, note=partial(note, "drift")
+        if manifest.external is not None:
+            return self._external(
+                ExternalCell(
+                    build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder,
+                    note=partial(note, "drift"),
+                )
+            )  # fmt: skip
+        neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
+        return Server(
+            build,
+            config,
+            folder,
+            keep=manifest.keep,
+            progress=partial(note, "progress"),
+            check=stop.check,
+            route=manifest.route,
+            place=neighbours.index(cell.subject) if manifest.sliced else 0,
         )
+
+    @contextmanager
+    def _external(self, external: ExternalCell) -> Iterator[CellServer]:
         try:
             with external:
                 yield external

@@ -30,11 +30,13 @@ class Launcher:
     process: subprocess.Popen[bytes]
     log: Path  # its standard error
     output: IO[bytes]  # its standard output: the report
+    spec: str
 
-    def send(self, spec: str) -> None:
+    def send(self) -> None:
+        """Give it its step; until then it loads its modules and connects to nothing. Raises StepFailed if it ended."""
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(spec.encode())
+            self.process.stdin.write(self.spec.encode())
             self.process.stdin.close()
         except BrokenPipeError:
             self.process.wait()
@@ -78,7 +80,10 @@ class Launcher:
 def launched(
     launch_on: Callable[[int], Launch], roles: int, server: CellServer, host: ClientHost | None = None
 ) -> Iterator[tuple[Page, Launcher]]:
-    """Start a launcher on a new counters page, on `host` if given; no client outlives this context."""
+    """Start a launcher on a new counters page, on `host` if given; no client outlives this context.
+
+    Its clients are forked once it is sent its step.
+    """
     page = Page.create(roles)
     log = server.cell_dir / "clients.log"
     launch = launch_on(host.page_fd if host else page.fd)
@@ -96,9 +101,8 @@ def launched(
             preexec_fn=bound_to_engine(signal.SIGKILL),
             **server.account.identity(),
         )
-        launcher = Launcher(process, log, report)
+        launcher = Launcher(process, log, report, launch.stdin)
         try:
-            launcher.send(launch.stdin)
             yield page, launcher
         finally:
             page.words[Control.STOP] = 1

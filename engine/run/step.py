@@ -54,12 +54,15 @@ BLAME_S = 0.5
 
 
 class Phase(Enum):
-    """Progress of a step. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
+    """Progress of a cell. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
 
-    READY = 1  # a step that may be sliced: its clients stand at the barrier
-    RUNNING = 2
-    DONE = 3  # all clients have done their work, and are still connected
-    FINISHED = 4  # its totals are recorded
+    PREPARED = 1  # before all steps, in slices: the cluster is there
+    STARTED = 2  # and the server
+    LAUNCHED = 3  # a step that may be sliced: the process that will fork its clients has been started
+    READY = 4  # such a step's clients stand at the barrier
+    RUNNING = 5
+    DONE = 6  # all clients have done their work, and are still connected
+    FINISHED = 7  # its totals are recorded
 
 
 @dataclass(eq=False)
@@ -290,8 +293,12 @@ class StepRunner:
         )
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
             check = partial(client_step.check_clients, page, launcher, self._blame)
+            sliced = inside is not None and client_step.may_be_sliced(step, self.manifest.stop)
+            if sliced:
+                yield Phase.LAUNCHED
+            launcher.send()
             client_step.await_ready(page, launcher, step.preparation_s, check, self._check)
-            if client_step.may_be_sliced(step, self.manifest.stop) and inside:
+            if sliced and inside:
                 side = client_step.side_of(step, page, self.cell.subject, inside.pid, self.monitor.backend_pid)
                 self.sliced, self._page = (step, side), page
                 yield Phase.READY

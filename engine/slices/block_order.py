@@ -17,8 +17,8 @@ from engine.core.model import Subject
 SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
 # Slices of equal work last as long as their rounds; lengths within these multiples are left alone.
 SHORT, LONG, TOO_LONG = 0.5, 2.0, 4.0
+LEAST_WHOLE_MS = 50.0  # length of the slices of statements that last longer: all of these is counted
 WARM_NS = 2_000_000  # uncounted start of a slice: the first statements after a switch are slower
-MAX_WARM = 0.05  # of a slice: more is reported
 MAX_IMBALANCE = 0.05  # of their time with some clients done with their rounds and others not
 
 

@@ -38,8 +38,8 @@ SLICED: dict[str, Literal["time", "work", "whole"]] = {
 }  # fmt: skip
 
 
-# Per server in a quick query step: eight for two. More time would narrow the result less than more pairs do.
-SLICED_QUICK_S = 4
+# Per server in a quick query step: four for two. More time would narrow the result less than more pairs do.
+SLICED_QUICK_S = 2
 # Builds in slices, per server: until they have taken this long, by a rough estimate, but not more than this number.
 SLICED_BUILDS_S, MOST_BUILDS = 4.0, 4
 

@@ -193,10 +193,10 @@ def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
     make_run(bench.out / "20261119-slices", repeats=4, environment=HERE, blocks=60)
     said = bench(*arguments).stdout
     assert f"side by side: {labels.replace(',', ', ')}" in said
-    assert "6 pairs of about " in said and "8 s of it for each step of a fixed length" in said
+    assert "8 pairs of about " in said and "4 s of it for each step of a fixed length" in said
     assert "by the last run in slices of this host: 20261119-slices" in said
     planned = json.loads(bench(*arguments, "--json").stdout)
-    assert planned["query_step_s"] == 8 and planned["noise"]["run"] == "20261119-slices"
+    assert planned["query_step_s"] == 4 and planned["noise"]["run"] == "20261119-slices"
     assert planned["noise"]["sliced"] and planned["smallest_effect"] > 0
 
 

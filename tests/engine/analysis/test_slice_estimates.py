@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import fmean, variance
+from statistics import fmean, stdev, variance
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from engine.analysis.slice_estimates import (
     SelfCheck,
@@ -308,24 +309,30 @@ def pairs_of(thetas: Sequence[float], v: float | None) -> list[LogRatio]:
     return [LogRatio(theta, v, 100 if v is not None else 10) for theta in thetas]
 
 
+# The scatter of three pairs has the exponential distribution: it counts up to ln 10, and 0.9 is expected of it.
+THREE_PAIRS, MOST = 0.9, math.log(10)
+
+
 def test_one_step_worked_out_by_hand() -> None:
-    """S^2 = 4e-4 and v = 1e-4, so tau^2 = 3e-4, d0 = 8/3, s^2 = 4e-4 and t has 14/3 degrees of freedom."""
-    found = pooled([pairs_of([-0.02, 0.0, 0.02], 1e-4)])
+    """S^2 / 0.9 = 4e-4 and v = 1e-4, so tau^2 = 3e-4, d0 = 8/3, and t has 14/3 degrees of freedom."""
+    far = 0.02 * math.sqrt(THREE_PAIRS)
+    found = pooled([pairs_of([-far, 0.0, far], 1e-4)])
     (step,) = found.steps
     assert found.tau == pytest.approx(math.sqrt(3e-4))
-    assert (step.estimate.sd, step.estimate.prior_degrees) == (pytest.approx(0.02), pytest.approx(8 / 3))
-    assert step.estimate.degrees == pytest.approx(14 / 3)
-    assert (step.error, step.within) == (pytest.approx(0.02 / math.sqrt(3)), pytest.approx(0.01))
+    assert step.estimate.sd**2 == pytest.approx((8 / 3 * 4e-4 + 2 * 3.6e-4) / (14 / 3))
+    assert (step.estimate.degrees, step.estimate.prior_degrees) == (pytest.approx(14 / 3), pytest.approx(8 / 3))
+    assert (step.error, step.within) == (pytest.approx(step.estimate.sd / math.sqrt(3)), pytest.approx(0.01))
     assert step.holds_for == "for these builds"
 
 
 def test_two_steps_share_what_they_know_of_clusters() -> None:
-    """S^2 = 4e-4 and 0: tau^2 + v = 2e-4, d0 = 4; s^2 = (8e-4 + 8e-4) / 6 and 8e-4 / 6; t(0.975, 6) = 2.446912."""
-    found = pooled([pairs_of([0.08, 0.10, 0.12], 1e-4), pairs_of([0.0, 0.0, 0.0], 1e-4)])
+    """S^2 = 3.6e-4 and 0: tau^2 + v = 2e-4, d0 = 4; s^2 = (8e-4 + 7.2e-4) / 6, 8e-4 / 6; t(0.975, 6) = 2.446912."""
+    far = 0.02 * math.sqrt(THREE_PAIRS)
+    found = pooled([pairs_of([0.10 - far, 0.10, 0.10 + far], 1e-4), pairs_of([0.0, 0.0, 0.0], 1e-4)])
     assert found.tau == pytest.approx(0.01)
     wide, narrow = (step.estimate for step in found.steps)
-    assert (wide.sd**2, narrow.sd**2) == (pytest.approx(16e-4 / 6), pytest.approx(8e-4 / 6))
-    half = 2.446912 * math.sqrt(16e-4 / 6 / 3)
+    assert (wide.sd**2, narrow.sd**2) == (pytest.approx(15.2e-4 / 6), pytest.approx(8e-4 / 6))
+    half = 2.446912 * math.sqrt(15.2e-4 / 6 / 3)
     interval = paired_interval(wide)
     assert (interval.low, interval.high) == (
         pytest.approx(math.exp(0.10 - half), rel=1e-6),
@@ -334,18 +341,32 @@ def test_two_steps_share_what_they_know_of_clusters() -> None:
 
 
 @given(st.lists(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=3), min_size=1, max_size=10), st.floats(0, 1e-3))
-def test_tau_solves_paule_and_mandels_equation(thetas: list[list[float]], v: float) -> None:
+def test_tau_solves_paule_and_mandels_equation_with_bounded_terms(thetas: list[list[float]], v: float) -> None:
     steps = [pairs_of(row, v * (1 + place)) for place, row in enumerate(thetas)]
     tau = pooled(steps).tau
-    mean = fmean(variance(row) / (tau**2 + v * (1 + place)) for place, row in enumerate(thetas))
-    assert mean == pytest.approx(1, abs=1e-6) if tau > 0.005 * (1 + 1e-9) else mean <= 1 + 1e-9
+    mean = fmean(min(variance(row) / (tau**2 + v * (1 + place)), MOST) for place, row in enumerate(thetas))
+    if tau > 0.005 * (1 + 1e-9):
+        assert mean == pytest.approx(THREE_PAIRS, abs=1e-6)
+    else:
+        assert mean <= THREE_PAIRS + 1e-9
 
 
 def test_a_step_with_more_pairs_counts_for_more() -> None:
-    """S^2 = 2e-4 of two pairs and 8e-4 of four: tau^2 + v = (2 + 3 x 8) / 4 x 1e-4."""
+    """S^2 = 2e-4 of two pairs and 8e-4 of four: (tau^2 + v) (e1 + 3 e3) = (2 + 3 x 8) x 1e-4."""
     four = math.sqrt(6e-4)
     found = pooled([pairs_of([0.0, 0.02], 0.0), pairs_of([four, -four, four, -four], 0.0)])
-    assert found.tau == pytest.approx(math.sqrt(6.5e-4))
+    e1, e3 = (chi2(df).expect(lambda x, df=df: min(x, chi2(df).ppf(0.9)) / df) for df in (1, 3))
+    assert found.tau == pytest.approx(math.sqrt(26e-4 / (e1 + 3 * e3)), rel=1e-4)
+
+
+def test_a_step_with_two_modes_widens_no_other_and_is_judged_by_its_own_scatter() -> None:
+    alike = [pairs_of([0.01, -0.01, 0.02, -0.02, 0.01, -0.01], 1e-4) for _ in range(9)]
+    modes = [0.8, 0.0, -0.8, 0.0, 0.8, 0.0]
+    without, found = pooled(alike), pooled([*alike, pairs_of(modes, 1e-4)])
+    assert found.tau < 1.3 * without.tau
+    assert found.steps[0].estimate.sd < 1.15 * without.steps[0].estimate.sd
+    apart = found.steps[-1].estimate
+    assert (apart.sd, apart.prior_degrees) == (pytest.approx(stdev(modes)), 0.0)
 
 
 def test_clusters_never_count_as_alike_and_slices_never_as_better_than_they_are() -> None:
@@ -360,7 +381,8 @@ def test_clusters_never_count_as_alike_and_slices_never_as_better_than_they_are(
 def test_the_self_check_widens_level_1() -> None:
     plain, widened = (pooled([pairs_of([-0.02, 0.0, 0.02], 1e-4)], by) for by in (1, 3))
     assert (plain.steps[0].within, widened.steps[0].within) == (pytest.approx(0.01), pytest.approx(math.sqrt(3e-4)))
-    assert widened.tau == pytest.approx(0.01), "what slices explain is no longer put down to clusters"
+    explained = pytest.approx(math.sqrt(4e-4 / THREE_PAIRS - 3e-4))
+    assert widened.tau == explained, "what slices explain is no longer put down to clusters"
 
 
 def test_a_single_pair_tells_of_its_two_clusters_only() -> None:

@@ -205,11 +205,11 @@ def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
     planned = json.loads(bench("--plan", file, "--dry-run", "--json").stdout)
     for figure in ("cell_count", "cell_s", "total_s", "needed_bytes", "smallest_effect"):
         assert estimate[figure] == planned[figure]
-    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 18
+    assert estimate["cell_count"] == len(planned["manifest"]["cells"]) == 24
     assert estimate["plan"]["builds"] == labels and estimate["plan"]["rows"] == 5000
     # A build that is nowhere at hand and could only be built is none of an estimate's business.
     bare = Bench(bench.out, {"PGBED_SERVERS": "", "PATH": "/nonexistent"})
-    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 18
+    assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 24
 
 
 def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(

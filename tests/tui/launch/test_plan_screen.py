@@ -312,7 +312,7 @@ def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(a
         await pilot.click(offset=place_of(pilot, "repeats"))
         await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
         shown = pilot.app.screen_text()  # type: ignore[attr-defined]
-        assert "a whole number from 1 to 1,000; default: 4, in slices 6" in " ".join(shown.split()), shown
+        assert "a whole number from 1 to 1,000; default: 4, in slices 8" in " ".join(shown.split()), shown
         await pilot.click(offset=place_of(pilot, "cells per build"))  # the second click of two
         await pilot.press("2", "enter")
         await pilot.pause()
