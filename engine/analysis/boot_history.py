@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import boots, comparability, measured_ratios
+from engine.analysis import alpha_spending, boots, comparability, measured_ratios
 from engine.analysis.boots import BetweenBoots, Component, Control, EarlierControl
 from engine.analysis.cells import ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio
@@ -160,7 +160,8 @@ def _read(folder: Path) -> list[EarlierControl]:
 def _control(run: RunResult, base: Subject, other: Subject) -> EarlierControl:
     finished = tuple(cell for cell in run.cells if cell.state == "finished" and cell.cell.subject in (base, other))
     steps = tuple(dict.fromkeys(step for cell in finished for step in cell.steps))
-    cells = ComparedCells((run,), base, subject_names([base, other]), steps, finished, run.manifest.margin)
+    levels = alpha_spending.levels([run])
+    cells = ComparedCells((run,), base, subject_names([base, other]), steps, finished, run.manifest.margin, levels)
     judged = [metric for metric in cells.metrics if measured_ratios.family_of(metric)]
     comparability.of_workload(run.manifest.workload_of(base), "identity", dict[str, Any])  # read later on
     ratios = {

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.analysis.run_results import CellResult, RunResult, StepResult
-from engine.core.model import LEVEL, Subject, baseline
+from engine.core.model import Subject, baseline
 from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, P99, RATE, Metric
 
 if TYPE_CHECKING:
+    from engine.analysis.alpha_spending import Levels
     from engine.analysis.boots import EarlierControl
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
@@ -76,7 +77,7 @@ class ComparedCells:
     steps: tuple[str, ...]
     cells: tuple[CellResult, ...]
     margin: float
-    level: float = LEVEL  # of verdicts
+    levels: Levels  # of verdicts
     earlier: tuple[EarlierControl, ...] = ()
 
     @property

@@ -30,12 +30,12 @@ def compare(
     if a path is not a run, if workloads differ, or if there is no such base.
     """
     # They load scipy, which only those who compare should pay for.
-    from engine.analysis import attribution, boot_history, function_costs, verdicts
+    from engine.analysis import alpha_spending, attribution, boot_history, function_costs, verdicts
     from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
     cells = replace(cells, earlier=boot_history.earlier(cells.runs))
-    cells = cells if level is None else replace(cells, level=level)
+    cells = cells if level is None else replace(cells, levels=alpha_spending.alone(level))
     cells = cells if steps is None else replace(cells, steps=tuple(step for step in cells.steps if step in steps))
     ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     units = {
@@ -107,7 +107,7 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
         steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
         cells=tuple(cell for cell in planned if cell.state == "finished"),
         margin=runs[0].manifest.margin,
-        level=alpha_spending.level(runs),
+        levels=alpha_spending.levels(runs),
     )
 
 

@@ -34,9 +34,9 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += slice_verdicts.findings(cells)
     found += layouts.findings(cells, judged)
     found += _left_alone(cells)
-    if cells.level < 0.99 * alpha_spending.FIRST:  # found to six digits only
+    if (level := cells.levels.differs()) < 0.99 * alpha_spending.FIRST:  # found to six digits only
         found.append(
-            f"verdicts are at {cells.level:.1%}, because these pairs may be judged more than once: all analyses "
+            f"verdicts are at {level:.1%}, because these pairs may be judged more than once: all analyses "
             "together call equal servers different in at most 5% of comparisons"
         )
     found += [

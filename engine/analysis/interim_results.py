@@ -12,6 +12,7 @@ from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
+    from engine.analysis.alpha_spending import Levels
     from engine.analysis.cells import ComparedCells
     from engine.results.slice_ratio import LogRatio
 
@@ -46,19 +47,19 @@ class Seen:
     tau: float = MIN_TAU
 
 
-def look(run: Path, level: float | None = None) -> Seen:
+def look(run: Path, levels: Levels | None = None) -> Seen:
     """The steps whose rates or times are inconclusive for a subject, judged by the pairs so far.
 
-    `level` is that of the verdicts, by default what the run's own pairs may spend if this is its last analysis. A step
-    is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not have:
-    the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no ratio,
-    more pairs will not help. Controls are never considered.
+    `levels` are those of the verdicts, by default what the run's own pairs may spend if this is its last analysis. A
+    step is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not
+    have: the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no
+    ratio, more pairs will not help. Controls are never considered.
     """
     from engine.analysis import boot_history, verdicts  # load scipy, between repeats only
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
-    cells = replace(cells, earlier=boot_history.earlier(cells.runs), level=cells.level if level is None else level)
+    cells = replace(cells, earlier=boot_history.earlier(cells.runs), levels=levels or cells.levels)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
     unknown = {
         ratio.step
@@ -75,7 +76,7 @@ def look(run: Path, level: float | None = None) -> Seen:
             widths[ratio.step] = max(widths.get(ratio.step, 0.0), math.sqrt(ratio.high / ratio.low) - 1)
     noise, taus = _noise(cells)
     return Seen(
-        cells.level,
+        cells.levels.differs(),
         tuple(step for step in steps if step in unknown),
         tuple(step for step in steps if step in withheld),
         tuple(steps),

@@ -5,7 +5,7 @@ ratios, because a ratio's error is multiplicative and r and 1/r must be treated 
 together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's paired
 t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. The coverage of the
 intervals and the error of a family are simulated in tests/perf/statistics_coverage.py; the effect of judging the same
-pairs again and again, in tests/perf/interim_looks.py.
+pairs again and again (`engine.analysis.alpha_spending`), in tests/perf/interim_looks.py.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from statistics import fmean, median
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special  # not scipy.stats, which costs half a second to import
 
 from engine.core.model import LEVEL
@@ -30,7 +30,6 @@ ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
 SAME = ALPHA / 2  # at most, for `same`: then the 95 % interval, which is printed, lies inside the margin
 POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
-GRID = 401  # points of a density in `spent_level`; twice as many change no level by a thousandth of it
 MOST_LOG_EFFECT = 7.0  # a thousandfold: if only more would be visible, nothing is
 MOST_PAIRS = 200  # more than this is not advice
 
@@ -188,14 +187,20 @@ def same_p_value(evidence: Evidence, margin: float) -> float:
     return float(special.stdtr(found.degrees, -room / found.error)) if found.error else float(room <= 0)
 
 
-def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """Holm's level for each test of a family: an error of `alpha` in all, however the tests depend (Holm 1979)."""
-    levels = [0.0] * len(p_values)
-    level, stopped = 0.0, False
+def holm_shares(
+    p_values: Sequence[float], level: Callable[[float], float] = lambda share: ALPHA * share
+) -> list[float]:
+    """The share of its family's error that each test has by Holm's procedure (1979), however the tests depend.
+
+    `level` is that of a test with a share. Where pairs are judged again and again, it is not in proportion to the
+    share, and may only grow with it: see `engine.analysis.alpha_spending`.
+    """
+    shares = [0.0] * len(p_values)
+    share, stopped = 1.0, False
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        level = level if stopped else alpha / (len(p_values) - rank)
-        levels[place], stopped = level, stopped or p_values[place] > level
-    return levels
+        share = share if stopped else 1 / (len(p_values) - rank)
+        shares[place], stopped = share, stopped or p_values[place] > level(share)
+    return shares
 
 
 def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) -> float:
@@ -204,52 +209,19 @@ def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) ->
     return max((p for rank, p in enumerate(ordered, 1) if p <= alpha * rank / len(ordered)), default=0.0)
 
 
-@cache
-def spent_level(*analyses: tuple[int, float]) -> float:
-    """Two-sided level of the last of several analyses of a growing number of pairs, each of which spends an error.
-
-    `analyses` are pairs so far and the error spent, in order. If each is held against its level, equal sides are called
-    different in any of them as often as the errors add up to. Between analyses the sum of log ratios is a random walk
-    with normal steps; its density, as far as no analysis has called it different, is known on a grid (Armitage,
-    McPherson and Rowe 1969). An analysis without new pairs is the same as the one before.
-    """
-    before, level = 0, 1.0
-    at: _Grid = np.zeros(1)  # values of the sum, in standard deviations of a pair
-    density: _Grid = np.ones(1)  # at first all of it is at 0
-    for pairs, spent in analyses:
-        if pairs <= before:
-            level = spent if level == 1.0 else level
-            continue
-        step = math.sqrt(pairs - before)
-
-        def excess(bound: float, at: _Grid = at, density: _Grid = density, step: float = step) -> float:
-            beyond = special.ndtr((at - bound) / step) + special.ndtr((-at - bound) / step)
-            return float(_integral(density * beyond, at))
-
-        low, high = 0.0, 10 * math.sqrt(pairs)
-        while high - low > 1e-6:
-            bound = (low + high) / 2
-            low, high = (bound, high) if excess(bound) > spent else (low, bound)
-        level = 2 * float(special.ndtr(-high / math.sqrt(pairs)))
-        grid = np.linspace(-high, high, GRID)
-        moves = np.exp(-(((grid[:, None] - at[None, :]) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
-        at, density, before = grid, _integral(moves * density, at), pairs
-    return level
-
-
 def judge(
     evidence: Evidence,
     margin: float,
     better: Literal["more", "less"] = "more",
     level: float = ALPHA,
     same_level: float = SAME,
-    shrink: Callable[[int], float] = lambda _: 1.0,
+    later: Callable[[int], tuple[float, float]] | None = None,
 ) -> Judgement:
     """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
 
     faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
-    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `shrink` gives the
-    factor by which both levels shrink once that number of pairs is added.
+    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `later` gives both
+    levels once that number of pairs is added; by default they stay.
     """
     found = _estimate(evidence)
     interval = paired_interval(found)
@@ -261,7 +233,7 @@ def judge(
             return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
         if same_p_value(found, margin) <= min(same_level, SAME):
             return Judgement("same", interval)
-    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, same_level, shrink))
+    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, same_level, later))
 
 
 def pairs_needed(
@@ -269,7 +241,7 @@ def pairs_needed(
     margin: float,
     level: float = ALPHA,
     same_level: float = SAME,
-    shrink: Callable[[int], float] = lambda _: 1.0,
+    later: Callable[[int], tuple[float, float]] | None = None,
 ) -> int | None:
     """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
 
@@ -285,9 +257,9 @@ def pairs_needed(
     def settles(count: int) -> bool:
         planned = found.of(count)
         error, degrees = max(planned.error, 1e-12), planned.degrees
-        factor = shrink(count - found.pairs)
-        least = max(_t(1 - level * factor, degrees) * error, high if found.mean > 0 else -low)
-        half = -float(special.stdtrit(degrees, min(same_level, SAME) * factor)) * error
+        then, same_then = later(count - found.pairs) if later is not None else (level, same_level)
+        least = max(_t(1 - then, degrees) * error, high if found.mean > 0 else -low)
+        half = -float(special.stdtrit(degrees, min(same_then, SAME))) * error
         rooms = (found.mean - low - half, high - found.mean - half)
         same = sum(float(special.stdtr(degrees, room / error)) for room in rooms) - 1
         return max(float(special.stdtr(degrees, (abs(found.mean) - least) / error)), same) >= POWER
@@ -313,6 +285,11 @@ def smallest_visible_effect(
         return None
     log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * planned.error
     return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
+
+
+def normal_tail(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Upper tail probabilities of the standard normal distribution."""
+    return np.asarray(special.ndtr(-z))
 
 
 def t_tails(t: float, degrees: float) -> float:
@@ -370,14 +347,6 @@ def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, floa
     ordered = sorted(values)
     place = max(range(1, len(ordered)), key=lambda place: ordered[place][0] - ordered[place - 1][0])
     return ordered[:place], ordered[place:]
-
-
-_Grid = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
-
-def _integral(values: _Grid, at: _Grid) -> _Grid:
-    """The integral over the last axis; a single point holds all the weight, and gives its value."""
-    return values[..., 0] if len(at) == 1 else np.asarray(np.trapezoid(values, at, axis=-1))
 
 
 def _log_bounds(margin: float) -> tuple[float, float]:

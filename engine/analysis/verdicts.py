@@ -21,10 +21,9 @@ A verdict is withheld, with the reason, if one stands against it in `engine.anal
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import alpha_spending, boot_history, external_servers, measured_ratios, statistics
+from engine.analysis import boot_history, external_servers, measured_ratios, statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.comparison import CHANGED, MIN_PAIRS, Ratio, Spread
@@ -32,14 +31,16 @@ from engine.results.comparison import CHANGED, MIN_PAIRS, Ratio, Spread
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A ratio's place in its family: the levels for `differs` and `same`, and the number of tests."""
+    """A ratio's place in its family: the levels for `differs` and `same`, the number of tests, the shares of error."""
 
     differs: float
     same: float
-    tests: int
+    tests: int = 1
+    shares: tuple[float, ...] = (1.0, 1.0)
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
+    levels = cells.levels
     measured = boot_history.of_pairs(cells, measured_ratios.measured(cells, cells.metrics))
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
@@ -49,21 +50,19 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     for (primary, _), tests in families.items():
         p_values = [statistics.p_value(test.estimate) for test in tests]
         if primary:
-            same = statistics.holm_levels(
-                [statistics.same_p_value(test.estimate, cells.margin) for test in tests], cells.level
-            )
-            own = zip(tests, statistics.holm_levels(p_values, cells.level), same, strict=True)
-            places |= {id(test): _Place(differs, same, len(tests)) for test, differs, same in own}
+            same = [statistics.same_p_value(test.estimate, cells.margin) for test in tests]
+            shares = (statistics.holm_shares(p_values, levels.differs), statistics.holm_shares(same, levels.same))
+            for test, *own in zip(tests, *shares, strict=True):
+                places[id(test)] = _Place(*levels.both(own), len(tests), tuple(own))
         else:
             marked = statistics.benjamini_hochberg_level(p_values)
             places |= {id(test): _Place(marked, 0.0, len(tests)) for test in tests}
-    shrink = alpha_spending.shrink(cells.runs)
-    alone = _Place(cells.level, cells.level, 1)
-    judged = {id(each): _judged(each, cells, places.get(id(each), alone), shrink) for each in measured}
+    alone = _Place(*levels.both((1.0, 1.0)))
+    judged = {id(each): _judged(each, cells, places.get(id(each), alone)) for each in measured}
     for tests in (tests for (primary, _), tests in families.items() if primary):
         named = [test for test in tests if judged[id(test)].verdict in CHANGED]
         for test in named:
-            bounds = statistics.paired_interval(test.estimate, 1 - cells.level * len(named) / len(tests))
+            bounds = statistics.paired_interval(test.estimate, 1 - levels.differs(len(named) / len(tests)))
             judged[id(test)] = replace(judged[id(test)], joint_low=bounds.low, joint_high=bounds.high)
     found = list(judged.values())
     floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
@@ -85,7 +84,7 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
     )
 
 
-def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place, shrink: Callable[[int], float]) -> Ratio:
+def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Ratio:
     """A ratio with its interval and, for a primary metric, its verdict at the level of its place in its family."""
     metric, blank = measured.metric, measured.blank
     if not measured.quotients:
@@ -109,7 +108,10 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place, shrink
         withheld = bool(blank.reasons)
         flagged = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
         return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", flagged=flagged)
-    judgement = statistics.judge(evidence, cells.margin, metric.better, place.differs, place.same, shrink)
+    judgement = statistics.judge(
+        evidence, cells.margin, metric.better, place.differs, place.same,
+        later=lambda more: cells.levels.later(more).both(place.shares),
+    )  # fmt: skip
     verdict, reasons = judgement.verdict, blank.reasons
     if verdict in (*CHANGED, "same"):
         reasons = (*reasons, *_modes(cells, measured))
@@ -122,7 +124,7 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place, shrink
         reasons=reasons,
         missing=_missing(measured, interval, cells.margin, place) if open_still else "",
         more_pairs=judgement.more_pairs if open_still else None,
-        visible_effect=statistics.smallest_visible_effect(evidence, level=cells.level / place.tests),
+        visible_effect=statistics.smallest_visible_effect(evidence, level=cells.levels.differs(1 / place.tests)),
     )
 
 

@@ -78,13 +78,13 @@ class StoppingRule:
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
         """Divide the time left, after the pairs that are `done`, among the steps that are not known."""
         manifest = self._manifest
-        level = None
+        levels = None
         if done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses):
-            from engine.analysis.alpha_spending import level_on_the_way  # loads scipy
+            from engine.analysis.alpha_spending import levels_on_the_way  # loads scipy
 
-            level = level_on_the_way(manifest.interim_analyses, done)
-        seen = look(self._run, level)
-        states = self._states(seen, analysed=level is not None)
+            levels = levels_on_the_way(manifest.interim_analyses, done)
+        seen = look(self._run, levels)
+        states = self._states(seen, analysed=levels is not None)
         budget = self._budget(passed, attempts)
         unknown = [name for name, state in states.items() if state == "open"]
         free = {
@@ -96,11 +96,11 @@ class StoppingRule:
         steps = {name: _step_plan(seen, name, state, rest, self._planned, done) for name, state in states.items()}
         self._allocation = Allocation(done, rest.pair_s, steps)
         repeats, details = passed + rest.pairs, asdict(self._allocation)
-        if level is not None:
+        if levels is not None:
             self._looked.append(done)
             self._known = not unknown
-            details |= {"level": level, "unknown": unknown}
-        text = _words(self._allocation, rest, repeats, budget.left_s, analysed=level is not None)
+            details |= {"level": seen.level, "unknown": unknown}
+        text = _words(self._allocation, rest, repeats, budget.left_s, analysed=levels is not None)
         self._record(repeats, text, **details)
 
     def _states(self, seen: Seen, *, analysed: bool) -> dict[str, State]:

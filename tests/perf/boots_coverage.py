@@ -25,7 +25,7 @@ from statistics import fmean, median
 
 from engine.analysis.boots import Control, between_boots, widened
 from engine.analysis.slice_estimates import pooled
-from engine.analysis.statistics import Estimate, holm_levels, p_value, paired_interval
+from engine.analysis.statistics import ALPHA, Estimate, holm_shares, p_value, paired_interval
 from engine.results.comparison import MIN_PAIRS
 from engine.results.slice_ratio import LogRatio
 from tests.perf.time_budget import QUIET, SHARED, STEPS, Noise
@@ -93,7 +93,7 @@ def measured(line: Line, boots: int, chance: random.Random) -> list[Estimate]:
 
 def any_named(estimates: Sequence[Estimate]) -> bool:
     p_values = [p_value(each) for each in estimates]
-    levels = holm_levels(p_values)
+    levels = [ALPHA * share for share in holm_shares(p_values)]
     return any(
         p <= level and abs(math.expm1(each.mean)) >= MARGIN and each.pairs >= MIN_PAIRS
         for p, level, each in zip(p_values, levels, estimates, strict=True)

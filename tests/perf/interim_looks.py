@@ -1,4 +1,4 @@
-"""Does the advice "4 more pairs" keep what verdicts promise? A simulation with known truth, the same on every run.
+"""Do analyses that share pairs keep what verdicts promise? Simulations with known truth, the same on every run.
 
     python -m tests.perf.interim_looks [--trials 2000] [--promises]
 
@@ -10,8 +10,13 @@ pairs are judged again, up to four times in all. Printed are, for several number
 - how often any calls a step the same that differs by exactly the margin;
 - how often the pairs that were advised settled the step that they were advised for.
 
-Exit code 1 when either of the first two is more than 5 %, by more than chance. With --promises the contrast, which
-decides nothing, is left out.
+Then, of series whose analyses do not depend on what they find: what tests spend in all analyses, as the sum over the
+steps of a family, at the levels of their shares and, for contrast, at their shares of the family's level. Scatter is
+known here, and all are held against the smallest share, as where nothing differs: so little is to be seen only over
+millions of series.
+
+Exit code 1 when either of the first two is more than 5 %, or more is spent than is allowed, by more than chance. With
+--promises the first contrast, which decides nothing and takes as long again, is left out.
 """
 
 from __future__ import annotations
@@ -20,12 +25,15 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.analysis.alpha_spending import FIRST
-from engine.analysis.statistics import Judgement, holm_levels, judge, p_value, same_p_value, spent_level
-from engine.core.model import LEVEL
+import numpy as np
+from scipy import special
+
+from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, until_the_end
+from engine.analysis.statistics import Judgement, holm_shares, judge, p_value, same_p_value
+from engine.core.model import INTERIM_ANALYSES, LEVEL, ON_THE_WAY
 from engine.results.comparison import CHANGED
 
 SEED = 20261124
@@ -33,6 +41,13 @@ MARGIN = 0.02
 LOOKS = 4
 MOST_ADDED = 100  # pairs that a patient user would add at once
 PARTS = [FIRST, *((LEVEL - FIRST) / 2**n for n in range(1, LOOKS))]
+SERIES, AT_ONCE = 4_000_000, 500_000
+PLANS: dict[str, list[Analysis]] = {
+    "three runs of 4 pairs": [(4 * n, part) for n, part in enumerate(PARTS[:3], 1)],
+    "--until-known": [(look.pairs, look.level) for look in INTERIM_ANALYSES],
+    "--minutes, 12 pairs": until_the_end(ON_THE_WAY, 12),
+}
+STEPS = (1, 10, 40)
 
 
 @dataclass
@@ -44,14 +59,17 @@ class Tally:
     settled: int = 0
 
 
-def judged(pairs: list[list[float]], level: float, shrink: Callable[[int], float]) -> list[Judgement]:
+def judged(pairs: list[list[float]], levels: Levels, later: Callable[[int], Levels]) -> list[Judgement]:
     """The steps' verdicts, as a family."""
-    differs = holm_levels([p_value(step) for step in pairs], level)
-    same = holm_levels([same_p_value(step, MARGIN) for step in pairs], level)
+    differs = holm_shares([p_value(step) for step in pairs], levels.differs)
+    same = holm_shares([same_p_value(step, MARGIN) for step in pairs], levels.same)
     return [
-        judge(step, MARGIN, level=a, same_level=b, shrink=shrink)
-        for step, a, b in zip(pairs, differs, same, strict=True)
-    ]
+        judge(
+            step, MARGIN, "more", *levels.both(shares),
+            later=lambda more, shares=shares: later(more).both(shares),  # type: ignore[misc]
+        )
+        for step, *shares in zip(pairs, differs, same, strict=True)
+    ]  # fmt: skip
 
 
 def series(steps: int, truth: float, first: int, noise: float, shared: bool, chance: random.Random) -> Tally:
@@ -63,13 +81,11 @@ def series(steps: int, truth: float, first: int, noise: float, shared: bool, cha
         for step in pairs:
             step += [math.exp(math.log(truth) + chance.gauss(0, noise)) for _ in range(wanted)]
         done.append((len(pairs[0]), PARTS[look]))
-        level = spent_level(*done) if shared else LEVEL
-        left = PARTS[min(look + 1, LOOKS - 1)]
-
-        def shrink(more: int, level: float = level, left: float = left) -> float:
-            return spent_level(*done, (done[-1][0] + more, left)) / level if shared else 1.0
-
-        found = judged(pairs, level, shrink)
+        if shared:
+            levels = Levels(tuple(done), LEVEL - sum(spent for _, spent in done))
+            found = judged(pairs, levels, levels.later)
+        else:
+            found = judged(pairs, alone(LEVEL), lambda _: alone(LEVEL))
         tally.wrong |= any(each.verdict in (CHANGED if truth == 1 else ("same",)) for each in found)
         tally.settled += sum(found[place].verdict != "inconclusive" for place in unknown)
         advice = {place: each.more_pairs for place, each in enumerate(found) if each.more_pairs is not None}
@@ -80,6 +96,28 @@ def series(steps: int, truth: float, first: int, noise: float, shared: bool, cha
         unknown = {place for place, more in advice.items() if more == wanted} if look + 1 < LOOKS else set()
         tally.advised += len(unknown)
     return tally
+
+
+def spent(plan: Sequence[Analysis]) -> dict[tuple[int, str], tuple[float, float]]:
+    """What each of the numbers of steps spends, for a difference and for sameness, by either kind of level."""
+    looks = [Levels(tuple(plan[:count])) for count in range(1, len(plan) + 1)]
+    levels = {(steps, kind): [each.both((1 / steps,) * 2) if kind == "own" else (each.differs() / steps,) * 2
+                              for each in looks]
+              for steps in STEPS for kind in ("own", "in proportion")}  # fmt: skip
+    out = dict.fromkeys(levels, np.zeros(2))
+    chance = np.random.default_rng(SEED)
+    for _ in range(SERIES // AT_ONCE):
+        total, before = np.zeros(AT_ONCE), 0
+        wrong = {place: np.zeros((2, AT_ONCE), bool) for place in levels}
+        for look, (pairs, _) in enumerate(plan):
+            total += chance.standard_normal(AT_ONCE) * math.sqrt(pairs - before)
+            before, away = pairs, total / math.sqrt(pairs)
+            for place, own in levels.items():
+                differs, same = own[look]
+                wrong[place][0] |= abs(away) > -special.ndtri(differs / 2)
+                wrong[place][1] |= away > -special.ndtri(same)
+        out = {place: out[place] + each.sum(axis=1) for place, each in wrong.items()}
+    return {(steps, kind): tuple(steps * count / SERIES) for (steps, kind), count in out.items()}
 
 
 def main() -> int:
@@ -105,6 +143,15 @@ def main() -> int:
             print(f"{steps:>6}{truth:>7.2f}{first:>7}{noise:>7.1%}{wrong:>9.1%}{contrast:>9}{settled:>21}")
             if wrong > LEVEL + 2.33 * math.sqrt(LEVEL * (1 - LEVEL) / trials):
                 broken.append(f"wrong in {wrong:.1%} ({steps} steps, truth {truth}, {first} pairs, noise {noise:.0%})")
+    print(f"{'spent by all steps together':<30}{'allowed':>9}{'differs: own, in proportion':>30}{'same':>18}")
+    for name, plan in PLANS.items():
+        allowed, found = sum(part for _, part in plan), spent(plan)
+        for steps in STEPS:
+            (differs, same), (differs_before, same_before) = found[steps, "own"], found[steps, "in proportion"]
+            both = f"{differs:>16.2%}{differs_before:>14.2%}{same:>9.2%}{same_before:>9.2%}"
+            print(f"{name:<22}{steps:>3} step{'s' if steps > 1 else ' '}{allowed:>9.2%}{both}")
+            if max(differs, same) > allowed + 3 * math.sqrt(allowed * steps / SERIES):
+                broken.append(f"{name}, {steps} steps: {differs:.2%} and {same:.2%} spent, {allowed:.2%} allowed")
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)
     return 1 if broken else 0

@@ -38,10 +38,11 @@ from statistics import fmean, median
 from scipy import special
 
 from engine.analysis import slice_verdicts
+from engine.analysis.alpha_spending import Levels
 from engine.analysis.compare import compare, compared_cells
 from engine.analysis.interference import StepRatios
 from engine.analysis.slice_estimates import pooled, self_check
-from engine.analysis.statistics import Estimate, holm_levels, p_value, t_quantile
+from engine.analysis.statistics import Estimate, holm_shares, p_value, t_quantile
 from engine.journal.archive import MANIFEST
 from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
 from tests.perf.layouts import bench, spread, with_error
@@ -67,7 +68,7 @@ class Aa:
     kind: str
     ratios: tuple[Ratio, ...]
     steps: Steps
-    level: float
+    levels: Levels
 
 
 def main() -> int:
@@ -111,7 +112,7 @@ def read(folder: Path, kind: str) -> Aa:
         if (found := slice_verdicts.step_ratios(cells.pairs(subject, step), step, RATE)) is not None
         and len(found.ratios) == PAIRS
     }
-    return Aa(kind, compare([path]).ratios, steps, cells.level)
+    return Aa(kind, compare([path]).ratios, steps, cells.levels)
 
 
 def silence(runs: Sequence[Aa]) -> bool:
@@ -163,7 +164,7 @@ def power(title: str, runs: Sequence[Aa], counts: Sequence[int]) -> None:
         for steps in samples:
             estimates = estimates_of(steps)
             for step, size in itertools.product(estimates, SIZES):
-                found.setdefault((group(step), size), []).extend(planted(estimates, step, size, runs[0].level))
+                found.setdefault((group(step), size), []).extend(planted(estimates, step, size, runs[0].levels))
         for name in dict.fromkeys(name for name, _ in found):
             rows = [(size, [fmean(part) for part in zip(*found[name, size], strict=True)]) for size in SIZES]
             texts = (f"{size:.1%}: {seen:.0%} ({likely:.0%})" for size, (seen, likely) in rows)
@@ -195,15 +196,15 @@ def estimates_of(steps: Steps) -> dict[str, Estimate]:
     return {step: each.estimate for step, each in zip(steps, found, strict=True)}
 
 
-def planted(estimates: Mapping[str, Estimate], step: str, size: float, level: float) -> list[tuple[bool, float]]:
+def planted(estimates: Mapping[str, Estimate], step: str, size: float, levels: Levels) -> list[tuple[bool, float]]:
     """For either direction: whether the difference is certain, and how likely that was by the engine's prediction."""
     found = []
     for log in (math.log1p(size), -math.log1p(size)):
         own = replace(estimates[step], mean=estimates[step].mean + log)
         p_values = {name: p_value(own if name == step else each) for name, each in estimates.items()}
-        levels = dict(zip(p_values, holm_levels(list(p_values.values()), level), strict=True))
-        certain = p_values[step] <= levels[step] and (own.mean > 0) == (log > 0)
-        found.append((certain, likely(own, abs(log), level / len(estimates))))
+        shares = dict(zip(p_values, holm_shares(list(p_values.values()), levels.differs), strict=True))
+        certain = p_values[step] <= levels.differs(shares[step]) and (own.mean > 0) == (log > 0)
+        found.append((certain, likely(own, abs(log), levels.differs(1 / len(estimates)))))
     return found
 
 

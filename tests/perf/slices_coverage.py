@@ -36,7 +36,7 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 
 from engine.analysis.slice_estimates import Slices, log_ratio, own_ratio, pooled, self_check, typical
-from engine.analysis.statistics import ALPHA, Estimate, holm_levels, judge, p_value, paired_interval
+from engine.analysis.statistics import ALPHA, Estimate, holm_shares, judge, p_value, paired_interval
 from engine.core.model import Subject
 from engine.results.comparison import CHANGED
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
@@ -248,7 +248,7 @@ def slowed(found: Estimate, by: float) -> Estimate:
 
 def family(found: Sequence[Estimate]) -> list[bool]:
     """Which steps have a verdict of change, judged together."""
-    levels = holm_levels([p_value(each) for each in found])
+    levels = [ALPHA * share for share in holm_shares([p_value(each) for each in found])]
     return [judge(each, MARGIN, level=level).verdict in CHANGED for each, level in zip(found, levels, strict=True)]
 
 

@@ -39,7 +39,7 @@ from statistics import fmean, median
 
 from engine.analysis.slice_estimates import pooled, self_check
 from engine.analysis.slice_verdicts import PARTS
-from engine.analysis.statistics import holm_levels, judge, p_value
+from engine.analysis.statistics import ALPHA, holm_shares, judge, p_value
 from engine.builds import resolve
 from engine.core.model import Build
 from engine.results.comparison import CHANGED, CPU, RATE
@@ -233,7 +233,7 @@ def comparisons(pairs: Iterator[Pair], count: int) -> bool:
         own = [own for trial in trials for each in trial.values() for own in own_ratios_of(each, PARTS[RATE])]
         rows = [[ratio_of(trial[size], PARTS[RATE]) for trial in trials] for size in SIZES]
         steps = pooled(rows, self_check(own).inflation).steps
-        levels = holm_levels([p_value(step.estimate) for step in steps])
+        levels = [ALPHA * share for share in holm_shares([p_value(step.estimate) for step in steps])]
         texts = []
         for size, step, level in zip(SIZES, steps, levels, strict=True):
             verdict = judge(step.estimate, MARGIN, level=level).verdict

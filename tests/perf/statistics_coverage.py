@@ -24,7 +24,7 @@ import random
 import sys
 
 from engine.analysis.change_points import LEVEL, levels
-from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, scatter
+from engine.analysis.statistics import ALPHA, holm_shares, judge, p_value, paired_interval, scatter
 from engine.core.model import Subject
 from engine.plan.schedule import interleave
 from engine.results.comparison import CHANGED
@@ -79,7 +79,7 @@ def family(pairs: int, truth: float, noise: float, trials: int, rng: random.Rand
     false = alone = named = 0
     for _ in range(trials):
         steps = [ratios("ABBA", pairs, truth if step == 0 else 1.0, noise, 0.0, rng) for step in range(10)]
-        levels = holm_levels([p_value(step) for step in steps])
+        levels = [ALPHA * share for share in holm_shares([p_value(step) for step in steps])]
         found = [judge(step, MARGIN, level=level).verdict for step, level in zip(steps, levels, strict=True)]
         unlevelled = [judge(step, MARGIN).verdict for step in steps]
         false += any(verdict in CHANGED for verdict in found[1:])

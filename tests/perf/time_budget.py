@@ -26,16 +26,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from engine.analysis.alpha_spending import FIRST, level_on_the_way, until_the_end
+from engine.analysis.alpha_spending import FIRST, Levels, alone, levels_on_the_way, until_the_end
 from engine.analysis.slice_estimates import noise_per_root_second, pooled
 from engine.analysis.statistics import (
     SAME,
     Estimate,
-    holm_levels,
+    holm_shares,
     p_value,
     paired_interval,
     same_p_value,
-    spent_level,
 )
 from engine.core.model import LEVEL, ON_THE_WAY
 from engine.plan.allocation import Budget, OpenStep, divide
@@ -95,27 +94,31 @@ class Comparison:
         found = pooled(self.pairs)
         return [step.estimate for step in found.steps], found.tau
 
-    def judge(self, found: Sequence[Estimate], level: float) -> tuple[set[int], set[int]]:
+    def judge(self, found: Sequence[Estimate], levels: Levels) -> tuple[set[int], set[int]]:
         """The steps that are called different, and those that are called the same."""
         p_values = [p_value(each) for each in found]
         same = [same_p_value(each, MARGIN) for each in found]
-        by_level = zip(STEPS, found, p_values, holm_levels(p_values, level), strict=True)
-        different = {step for step, each, p, own in by_level if p <= own and abs(math.expm1(each.mean)) >= MARGIN}
-        by_level_same = zip(STEPS, same, holm_levels(same, level), strict=True)
-        alike = {step for step, p, own in by_level_same if p <= min(own, SAME)}
+        shares = zip(STEPS, found, p_values, holm_shares(p_values, levels.differs), strict=True)
+        different = {
+            step
+            for step, each, p, share in shares
+            if p <= levels.differs(share) and abs(math.expm1(each.mean)) >= MARGIN
+        }
+        shares_same = zip(STEPS, same, holm_shares(same, levels.same), strict=True)
+        alike = {step for step, p, share in shares_same if p <= min(levels.same(share), SAME)}
         self.named |= different
         return different, alike - different
 
 
-def fixed(comparison: Comparison, minutes: float) -> float:
-    """As many pairs as fit, as planned; return the level of the verdicts."""
+def fixed(comparison: Comparison, minutes: float) -> Levels:
+    """As many pairs as fit, as planned; return the levels of the verdicts."""
     for _ in range(int(60 * minutes / PAIR_S)):
         comparison.add(dict.fromkeys(FREE, SECONDS))
-    return FIRST
+    return alone(FIRST)
 
 
-def adaptive(comparison: Comparison, minutes: float) -> float:
-    """Pairs by the engine's rule; return the level of the verdicts."""
+def adaptive(comparison: Comparison, minutes: float) -> Levels:
+    """Pairs by the engine's rule; return the levels of the verdicts."""
     seconds, spent_s, done = dict.fromkeys(FREE, SECONDS), 0.0, 0
     while True:
         comparison.add(seconds)
@@ -123,7 +126,7 @@ def adaptive(comparison: Comparison, minutes: float) -> float:
         spent_s += BESIDES_S + PER_SECOND * sum(seconds.values())
         found, tau = comparison.estimates()
         if any(done == analysis.pairs for analysis in ON_THE_WAY):
-            different, alike = comparison.judge(found, level_on_the_way(ON_THE_WAY, done))
+            different, alike = comparison.judge(found, levels_on_the_way(ON_THE_WAY, done))
             comparison.open = set(STEPS) - different - alike
         steps = {
             str(step): OpenStep(
@@ -138,7 +141,7 @@ def adaptive(comparison: Comparison, minutes: float) -> float:
         budget = Budget(60 * minutes - spent_s, BESIDES_S, PER_SECOND)
         rest = divide(steps, max(others, not steps), budget, tau if done > 2 else 0.005, done, 1000)
         if not rest.pairs or not comparison.open:
-            return spent_level(*until_the_end(ON_THE_WAY, done))
+            return Levels(tuple(until_the_end(ON_THE_WAY, done)))
         seconds = {int(step): length for step, length in rest.seconds.items()}
 
 
@@ -162,9 +165,9 @@ def simulate(noise: Noise, minutes: float, trials: int, *, replanned: bool) -> F
     for _ in range(trials):
         for truth in ([0.0] * len(STEPS), [math.log1p(MARGIN)] * len(STEPS), mixed):
             comparison = Comparison(noise, truth, chance)
-            level = run(comparison, minutes)
+            levels = run(comparison, minutes)
             found, _ = comparison.estimates()
-            different, alike = comparison.judge(found, level)
+            different, alike = comparison.judge(found, levels)
             if truth is mixed:
                 figures.known.append(len(different | alike))
                 most = max(len(pairs) for pairs in comparison.pairs)

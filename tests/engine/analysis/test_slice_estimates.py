@@ -26,7 +26,7 @@ from engine.analysis.slice_estimates import (
     typical_of,
     within_pair,
 )
-from engine.analysis.statistics import holm_levels, judge, p_value, paired_interval, smallest_visible_effect
+from engine.analysis.statistics import ALPHA, holm_shares, judge, p_value, paired_interval, smallest_visible_effect
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
 
 Floats = npt.NDArray[np.float64]
@@ -425,7 +425,7 @@ def test_a_step_that_is_slower_is_named_among_ten_that_are_not() -> None:
     rng = np.random.default_rng(3)
     steps = [pairs_of(rng.normal(-0.06 if step == 4 else 0, 0.01, 5).tolist(), 1e-5) for step in range(10)]
     found = [step.estimate for step in pooled(steps).steps]
-    levels = holm_levels([p_value(each) for each in found])
+    levels = [ALPHA * share for share in holm_shares([p_value(each) for each in found])]
     verdicts = [judge(each, 0.02, level=level).verdict for each, level in zip(found, levels, strict=True)]
     assert [step for step, verdict in enumerate(verdicts) if verdict == "slower"] == [4]
 

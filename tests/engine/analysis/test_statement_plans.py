@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from engine.analysis import statement_plans
+from engine.analysis.alpha_spending import alone
 from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import CellResult, StepResult
 from engine.core.errors import UserError
-from engine.core.model import Cell, Subject
+from engine.core.model import LEVEL, Cell, Subject
 from engine.results.comparison import Answer, Ratio, Verdict
 from tests.support.totals import made_totals
 
@@ -32,7 +33,7 @@ def cells(base: list[dict[str, Any]], new: list[dict[str, Any]]) -> ComparedCell
         for subject, reports in ((BASE, base), (NEW, new))
         for repeat, report in enumerate(reports, 1)
     ]  # fmt: skip
-    return ComparedCells((), BASE, {BASE: "16", NEW: "17"}, ("s",), tuple(found), 0.02)
+    return ComparedCells((), BASE, {BASE: "16", NEW: "17"}, ("s",), tuple(found), 0.02, alone(LEVEL))
 
 
 def planned(shape: str, tree: dict[str, Any], **further: Any) -> dict[str, Any]:

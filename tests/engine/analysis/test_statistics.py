@@ -1,6 +1,5 @@
 """Intervals and verdicts against values worked out by hand, and their properties."""
 
-import itertools
 import math
 import random
 import subprocess
@@ -12,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.analysis.statistics import (
+    ALPHA,
     POWER,
     Estimate,
     Interval,
     benjamini_hochberg_level,
     estimate,
-    holm_levels,
+    holm_shares,
     judge,
     noise_floor,
     p_value,
@@ -26,7 +26,6 @@ from engine.analysis.statistics import (
     same_p_value,
     scatter,
     smallest_visible_effect,
-    spent_level,
 )
 
 ratio_lists = st.lists(st.floats(0.2, 5.0), min_size=2, max_size=12)
@@ -155,24 +154,6 @@ def test_same_needs_the_level_of_its_family_too() -> None:
     assert (same_p_value([1.0], 0.02), same_p_value([1.0, 1.0], 0.02), same_p_value([1.1, 1.1], 0.02)) == (1, 0, 1)
 
 
-def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
-    assert spent_level((5, 0.04)) == pytest.approx(0.04, rel=1e-4)
-    assert spent_level((0, 0.04)) == 0.04
-
-
-def test_analyses_that_share_pairs_have_levels_whose_errors_add_up_to_what_is_spent() -> None:
-    """Armitage, McPherson and Rowe 1969, table 2: five analyses at 5 % each, equally far apart, are wrong in 14.2 %."""
-    wrong = [0.05, 0.083, 0.107, 0.126, 0.142]
-    spent = [after - before for before, after in itertools.pairwise([0.0, *wrong])]
-    levels = [spent_level(*((4 * n, part) for n, part in enumerate(spent[:count], 1))) for count in range(1, 6)]
-    assert levels == pytest.approx([0.05] * 5, rel=0.02)
-
-
-def test_an_analysis_without_new_pairs_has_the_level_of_the_one_before() -> None:
-    assert spent_level((4, 0.04), (4, 0.005)) == spent_level((4, 0.04))
-    assert spent_level((4, 0.04), (8, 0.005)) < 0.04
-
-
 def test_p_value_of_pairs_worked_out_by_hand() -> None:
     """Logs 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt(3)) = 3.464102, and with 2 degrees p = 1 - t / sqrt(t^2 + 2)."""
     ratios = [math.exp(0.01), math.exp(0.02), math.exp(0.03)]
@@ -191,18 +172,25 @@ def test_the_p_value_is_where_the_interval_begins_to_hold_one(ratios: list[float
 def test_holm_worked_out_by_hand() -> None:
     """0.05 / 4, / 3, / 2: the third fails, so the fourth is held against no more than the third was."""
     p_values = [0.04, 0.01, 0.03, 0.012]
-    levels = holm_levels(p_values)
+    levels = [ALPHA * share for share in holm_shares(p_values)]
     assert levels == pytest.approx([0.025, 0.0125, 0.025, 0.05 / 3])
     assert [p <= level for p, level in zip(p_values, levels, strict=True)] == [False, True, False, True]
-    assert holm_levels([]) == []
+    assert holm_shares([]) == []
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_holm_rejects_what_its_definition_does(p_values: list[float]) -> None:
     ordered = sorted(p_values)
-    failing = [p for rank, p in enumerate(ordered) if p > 0.05 / (len(ordered) - rank)]
+    failing = [p for rank, p in enumerate(ordered) if p > ALPHA * (1 / (len(ordered) - rank))]
     rejected = [p for p in ordered if not failing or p < failing[0]]
-    assert sorted(p for p, level in zip(p_values, holm_levels(p_values), strict=True) if p <= level) == rejected
+    shares = holm_shares(p_values)
+    assert sorted(p for p, share in zip(p_values, shares, strict=True) if p <= ALPHA * share) == rejected
+
+
+def test_holm_asks_for_the_level_of_a_share() -> None:
+    """Levels that shrink faster than shares: the smallest of three p-values is held against 0.05 / 9, the next / 4."""
+    found = [holm_shares([p, 0.02, 0.5], lambda share: ALPHA * share**2) for p in (0.005, 0.006)]
+    assert found == [pytest.approx([1 / 3, 1 / 2, 1 / 2]), pytest.approx([1 / 3] * 3)]
 
 
 def test_benjamini_and_hochberg_worked_out_by_hand() -> None:
@@ -220,7 +208,7 @@ def test_a_verdict_of_change_needs_the_level_of_its_family() -> None:
         among.more_pairs is not None
         and judge(alike(ratios, 4 + among.more_pairs), 0.02, level=1e-4).verdict == "slower"
     )
-    later = judge(ratios, 0.02, level=1e-4, shrink=lambda more: 0.1).more_pairs
+    later = judge(ratios, 0.02, level=1e-4, later=lambda more: (1e-5, 0.0025)).more_pairs
     assert later is not None and later > among.more_pairs, "at the level that is left for them"
     assert smallest_visible_effect(ratios, level=1e-4) > smallest_visible_effect(ratios)  # type: ignore[operator]
 
