@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from engine.analysis.run_results import RunResult
 from engine.analysis.statistics import normal_tail
-from engine.core.model import LEVEL, InterimAnalysis, Manifest
+from engine.core.model import LEVEL, InterimAnalysis
 
 FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
 GRID = 401  # points of a density; twice as many change no level by a thousandth of it
@@ -81,21 +81,25 @@ def levels(runs: Sequence[RunResult]) -> Levels:
         part = left / 2 if done else FIRST
         left -= part
         count = sum(run.whole_repeats for run in together)
-        done += [(pairs + own, share) for own, share in planned(together[0].manifest, count, part)]
+        run = together[0].manifest
+        analyses = planned(run.interim_analyses, count, part, adaptive=run.adaptive)
+        done += [(pairs + own, share) for own, share in analyses]
         pairs += count
     return Levels(tuple(done), left)
 
 
-def planned(manifest: Manifest, pairs: int, part: float = FIRST) -> list[Analysis]:
+def planned(
+    interim_analyses: Sequence[InterimAnalysis], pairs: int, part: float = FIRST, *, adaptive: bool = False
+) -> list[Analysis]:
     """Analyses that together spend `part`: all but the last at planned numbers of pairs, the last at `pairs`.
 
     In an adaptive run those on the way spend what is planned for them, and the last one all that is left.
     """
-    if manifest.adaptive:
-        return until_the_end(manifest.interim_analyses, pairs, part)
-    parts = sum(look.level for look in manifest.interim_analyses)
+    if adaptive:
+        return until_the_end(interim_analyses, pairs, part)
+    parts = sum(look.level for look in interim_analyses)
     done: list[Analysis] = []
-    for look in manifest.interim_analyses:
+    for look in interim_analyses:
         done.append((min(pairs, look.pairs), part * look.level / parts))
         if pairs <= look.pairs:
             return done

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from engine.core.errors import UserError
-from engine.core.model import LEVEL, Interleave, Manifest, Subject, workload_title
+from engine.core.model import InterimAnalysis, Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
 from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE
@@ -52,17 +52,40 @@ def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: in
     """Effects from the newest A/A run of this host below `out`; None without one, or if `pairs` give no verdict.
 
     Only for `steps`, unless the A/A run has none of them; their verdicts will be one family with those of all
-    `subjects`. The statistics are loaded only if such a run exists.
+    `subjects`, at the level of a run to which nobody has added another. The statistics are loaded only if such a run
+    exists.
     """
-    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, max(1, subjects - 1)))
+    share = _share(steps, subjects)
+    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, _level(pairs, share)))
 
 
 def smallest_in_slices(
-    out: Path, pairs: int, steps: Mapping[str, float], subjects: int = 2, level: float = LEVEL
+    out: Path,
+    pairs: int,
+    steps: Mapping[str, float],
+    subjects: int = 2,
+    interim: Sequence[InterimAnalysis] = (),
+    *,
+    adaptive: bool = False,
 ) -> Noise | None:
     """The same from the newest interleaved run; `steps` maps a step to its planned active seconds per server."""
-    each = level / (len(steps) * max(1, subjects - 1))
-    return _newest(out, "slices", pairs, lambda folder: _of_slices(folder, pairs, steps, each))
+    share = _share(steps, subjects)
+
+    def read(folder: Path) -> Noise | None:
+        return _of_slices(folder, pairs, steps, _level(pairs, share, interim, adaptive=adaptive))
+
+    return _newest(out, "slices", pairs, read)
+
+
+def _share(steps: Collection[str], subjects: int) -> float:
+    """Of each step's error, while none is known."""
+    return 1 / (len(steps) * max(1, subjects - 1))
+
+
+def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = (), *, adaptive: bool = False) -> float:
+    from engine.analysis.alpha_spending import Levels, planned  # loads scipy
+
+    return Levels(tuple(planned(interim, pairs, adaptive=adaptive))).differs(share)
 
 
 def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], Noise | None]) -> Noise | None:
@@ -105,7 +128,7 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
     return manifest.interleave == design and (manifest.aa or design == "slices")
 
 
-def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -> Noise | None:
+def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) -> Noise | None:
     from engine.analysis import statistics  # loads scipy
     from engine.analysis.comparability import steady
     from engine.analysis.run_results import load
@@ -119,7 +142,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], compared: int) -
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
     for (step, *_), values in wanted.items():
-        effect = statistics.smallest_visible_effect(values, pairs, statistics.ALPHA / (len(steps) * compared))
+        effect = statistics.smallest_visible_effect(values, pairs, level)
         effects[step] = max(effects.get(step, 0.0), effect or 0.0)
     if not effects:
         return None

@@ -17,7 +17,7 @@ from engine.builds import resolve
 from engine.builds.label import Label
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
-from engine.core.model import INTERIM_ANALYSES, LEVEL
+from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, InterimAnalysis
 from engine.host import environment
 from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
@@ -92,7 +92,9 @@ class Design:
         limits = [max_wal_bytes(each) for each in settings]
         return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
-    def estimate(self, request: Request, settings: Iterable[Mapping[str, str]], out: Path) -> Estimate:
+    def estimate(
+        self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, *, adaptive: bool
+    ) -> Estimate:
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
         controls = request.aa * request.config_count * len(request.kernels) * len(self.loads)
@@ -100,8 +102,8 @@ class Design:
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell = noise.smallest_effects
         if request.sliced:
-            level = INTERIM_ANALYSES[-1].level if request.until_known else LEVEL
-            tell = partial(noise.smallest_in_slices, level=level)
+            interim = interim_analyses(request, adaptive=adaptive)
+            tell = partial(noise.smallest_in_slices, interim=interim, adaptive=adaptive)
         return Estimate(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
@@ -193,6 +195,10 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
 def is_adaptive(asked: Request, decided: Request) -> bool:
     """Whether the time left is divided anew after each pair: in slices with a time limit and no number of repeats."""
     return bool(decided.sliced and asked.minutes and asked.repeats is None and not asked.until_known)
+
+
+def interim_analyses(decided: Request, *, adaptive: bool) -> tuple[InterimAnalysis, ...]:
+    return ON_THE_WAY if adaptive else INTERIM_ANALYSES if decided.until_known else ()
 
 
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:

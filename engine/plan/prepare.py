@@ -19,7 +19,7 @@ from engine.builds.label import shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PROBED, Build, Manifest
+from engine.core.model import PROBED, Build, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
@@ -35,7 +35,7 @@ from engine.plan import (
     routes,
     server_settings,
 )
-from engine.plan.design import Estimate, check_names, decide, is_adaptive, rough_settings, share
+from engine.plan.design import Estimate, check_names, decide, interim_analyses, is_adaptive, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -61,8 +61,10 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     """Cells, time, space, steps and smallest detectable effect as JSON. Builds and runs nothing. Raises UserError."""
     check_names(request)
     guests.check(request)
-    request, design, reason = decide(request, out)
-    expected = design.estimate(request, rough_settings(request, design.changes, environment.machine(out)), out)
+    asked = request
+    request, design, reason = decide(asked, out)
+    settings = rough_settings(request, design.changes, environment.machine(out))
+    expected = design.estimate(request, settings, out, adaptive=is_adaptive(asked, request))
     return {
         **expected.record(),
         "interleave": request.interleave,
@@ -115,7 +117,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         )
     )
     settings = [dict(config.settings) for config in applied.values()]
-    expected = design.estimate(request, settings, out)
+    adaptive = is_adaptive(asked, request)
+    expected = design.estimate(request, settings, out, adaptive=adaptive)
     needed = design.cell_bytes(request, settings)
     booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
     for kernel in booted.kernels if request.in_guests else ():
@@ -145,7 +148,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
         notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
-    adaptive = is_adaptive(asked, request)
     manifest = Manifest(
         run=run,
         created=created.isoformat(timespec="seconds"),
@@ -172,7 +174,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
-        interim_analyses=ON_THE_WAY if adaptive else INTERIM_ANALYSES if request.until_known else (),
+        interim_analyses=interim_analyses(request, adaptive=adaptive),
         minutes=request.minutes,
         adaptive=adaptive,
         slice_ms=interleaving.slice_ms(request, design.steps),

@@ -4,6 +4,7 @@ import itertools
 import math
 import sqlite3
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from scipy.stats import multivariate_normal, norm
 from engine.analysis.alpha_spending import FIRST, Levels, alone, levels_on_the_way, planned, spent_level
 from engine.analysis.compare import compare, compared_cells
 from engine.core.model import INTERIM_ANALYSES, LEVEL, ON_THE_WAY, Cell
-from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from tests.support.journal import ENVIRONMENT, make_run
 
@@ -48,13 +48,11 @@ def test_blocks_of_a_farm_are_one_analysis_although_one_followed_the_other(tmp_p
     assert compared_cells(runs).levels.differs() == pytest.approx(FIRST, rel=1e-4)
 
 
-def test_a_run_that_may_end_early_divides_its_part_among_its_looks(tmp_path: Path) -> None:
-    with JournalReader(make_run(tmp_path / "r", interim_analyses=INTERIM_ANALYSES)) as reader:
-        manifest = reader.manifest
-    whole = planned(manifest, 8)
+def test_a_run_that_may_end_early_divides_its_part_among_its_looks() -> None:
+    whole = planned(INTERIM_ANALYSES, 8)
     assert [pairs for pairs, _ in whole] == [4, 6, 8] and sum(part for _, part in whole) == pytest.approx(FIRST)
-    assert planned(manifest, 5) == [(4, whole[0][1]), (5, whole[1][1])], "on the way to the second"
-    assert planned(replace(manifest, interim_analyses=()), 4) == [(4, FIRST)]
+    assert planned(INTERIM_ANALYSES, 5) == [(4, whole[0][1]), (5, whole[1][1])], "on the way to the second"
+    assert planned((), 4) == [(4, FIRST)]
 
 
 def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:
@@ -120,13 +118,12 @@ def test_a_test_of_a_family_spends_its_share_in_all_analyses(share: float, more:
     assert in_proportion == pytest.approx(more * 0.045 * share, rel=1e-2)
 
 
-def test_an_adaptive_run_keeps_nearly_all_for_its_last_analysis(tmp_path: Path) -> None:
+def test_an_adaptive_run_keeps_nearly_all_for_its_last_analysis() -> None:
     """Whenever time ends it: 0.1 % each after 3 and 4 pairs, and 3.8 % after 5."""
-    with JournalReader(make_run(tmp_path / "r", interim_analyses=ON_THE_WAY)) as reader:
-        manifest = replace(reader.manifest, adaptive=True)
-    assert planned(manifest, 5) == [(3, 0.001), (4, 0.001), (5, pytest.approx(FIRST - 0.002))]
-    assert planned(manifest, 3) == [(3, FIRST)], "the same pairs again are no further analysis"
-    later_run = planned(manifest, 4, 0.005)
+    planned_in_time = partial(planned, ON_THE_WAY, adaptive=True)
+    assert planned_in_time(5) == [(3, 0.001), (4, 0.001), (5, pytest.approx(FIRST - 0.002))]
+    assert planned_in_time(3) == [(3, FIRST)], "the same pairs again are no further analysis"
+    later_run = planned_in_time(4, 0.005)
     assert sum(part for _, part in later_run) == pytest.approx(0.005) and later_run[0][1] < 0.0002
     on_the_way = [levels_on_the_way(ON_THE_WAY, look.pairs).differs() for look in ON_THE_WAY]
     assert on_the_way[0] == pytest.approx(0.001, rel=1e-3) and all(0.001 <= level < 0.0025 for level in on_the_way[1:])

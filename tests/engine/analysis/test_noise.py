@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from engine.analysis import noise
+from engine.analysis.compare import compare
 from engine.analysis.run_results import load
-from engine.core.model import Build, Cell
+from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, Build, Cell
 from engine.journal.totals import StepTotals
+from engine.results.comparison import RATE
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, STEPS, make_run
 
@@ -52,12 +54,20 @@ def test_the_effect_follows_from_the_scatter_of_the_last_aa_run(tmp_path: Path) 
     make_run(tmp_path / "20261120-without", repeats=6, noise=0.3, environment=HERE)
     found = noise.smallest_effects(tmp_path, 5, STEPS)
     assert found is not None and found.run == last.name and found.aa_pairs == 6
-    # Four rates are judged together: t(1 - 0.025 / 4, 4) = 4.314656, and t(0.8, 4) = 0.940965.
+    # Four rates are judged together, at 4 % in a first run: t(1 - 0.02 / 4, 4) = 4.604095, and t(0.8, 4) = 0.940965.
     for step in ("l.i0", "l.i1", "qr100"):
-        expected = math.expm1((4.314656 + 0.940965) * scatter(last, step) / math.sqrt(5))
+        expected = math.expm1((4.604095 + 0.940965) * scatter(last, step) / math.sqrt(5))
         assert found.steps[step] == pytest.approx(expected, rel=1e-4)
     assert found.effect == max(found.steps.values())
     assert list(found.steps) == list(STEPS)
+
+
+def test_the_effect_is_what_a_comparison_of_such_a_run_says(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", aa=True, repeats=6, noise=0.01, environment=HERE)
+    found = noise.smallest_effects(tmp_path, 6, STEPS)
+    assert found is not None
+    said = {r.step: r.visible_effect for r in compare([run]).ratios if r.control and r.metric == RATE}
+    assert found.steps == pytest.approx(said, rel=1e-6)
 
 
 def test_more_pairs_show_smaller_effects(tmp_path: Path) -> None:
@@ -171,8 +181,10 @@ def test_longer_steps_and_more_pairs_show_smaller_effects_in_slices(tmp_path: Pa
         assert found is not None
         effects.append(found.steps["qr100"])
     assert effects[0] > 1.4 * effects[1] and effects[1] > 1.2 * effects[2]
-    stricter = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, level=0.013)
-    assert stricter is not None and stricter.steps["qr100"] > 1.1 * effects[2]
+    stricter = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=INTERIM_ANALYSES)
+    assert stricter is not None and stricter.steps["qr100"] > 1.05 * effects[2], "its last analysis has 1 of 4 %"
+    in_time = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=ON_THE_WAY, adaptive=True)
+    assert in_time is not None and effects[2] < in_time.steps["qr100"] < stricter.steps["qr100"]
 
 
 def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
