@@ -1,7 +1,8 @@
-"""Whether a second run confirms what a first one named: the same steps of the same builds, measured once more.
+"""Whether a second run confirms what a first one named: the same rates and response times, measured once more.
 
-The second run is judged alone, and only in these steps: their verdicts are corrected for as many as there are. It
-confirms a difference that it finds, too, in the same direction; one that it does not know is not confirmed.
+The second run is judged alone, and only in what was named: verdicts are corrected for as many rates as there are, and
+for as many response times. It confirms a difference that it finds, too, in the same direction; one that it does not
+know is not confirmed.
 """
 
 from __future__ import annotations
@@ -12,28 +13,34 @@ from pathlib import Path
 from typing import Any
 
 from engine.analysis import comparability
+from engine.analysis.compare import compare
 from engine.analysis.run_results import RunResult
 from engine.core.model import Manifest
 from engine.journal.manifest import read_manifest
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, Comparison, Ratio
+from engine.results.comparison import CHANGED, LATENCIES, PRIMARY_METRICS, Comparison, Ratio
 from engine.results.confirmation import ConfirmedStep
 
 
 def named(comparison: Comparison) -> tuple[Ratio, ...]:
-    """The rates or times that differ, except from an A/A control."""
+    """The rates (or times) and response times that differ, except from an A/A control."""
     return tuple(
         ratio
         for ratio in comparison.ratios
-        if ratio.metric in PRIMARY_METRICS and ratio.verdict in CHANGED and not ratio.control
+        if ratio.metric in (*PRIMARY_METRICS, *LATENCIES) and ratio.verdict in CHANGED and not ratio.control
     )
+
+
+def again(run: Path, base: str, first: Sequence[Ratio]) -> Comparison:
+    """The comparison of a second run, of nothing but what was named."""
+    return compare([run], base, only={(ratio.subject, ratio.step, ratio.metric) for ratio in first})
 
 
 def confirmed(first: Sequence[Ratio], second: Comparison) -> tuple[ConfirmedStep, ...]:
     steps = []
     for ratio in first:
-        again = second.ratio(ratio.subject, ratio.step, ratio.metric) if ratio.subject in second.names else None
-        agrees = again is not None and again.verdict == ratio.verdict
-        steps.append(ConfirmedStep(ratio.subject, ratio.step, agrees, ratio, again))
+        found = second.ratio(ratio.subject, ratio.step, ratio.metric)
+        agrees = found is not None and found.verdict == ratio.verdict
+        steps.append(ConfirmedStep(ratio.subject, ratio.step, agrees, ratio, found))
     return tuple(steps)
 
 

@@ -13,7 +13,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.analysis import comparability, kernel_differences, pooling, slice_estimates, slice_verdicts, statistics
@@ -62,14 +62,17 @@ class MeasuredRatio:
         return family_of(self.metric), self.blank.control
 
 
-def measured(cells: ComparedCells, metrics: Sequence[Metric]) -> list[MeasuredRatio]:
-    """The ratios of all subjects in all steps, in these metrics."""
+def measured(
+    cells: ComparedCells, metrics: Sequence[Metric], only: Collection[tuple[str, str, str]] | None = None
+) -> list[MeasuredRatio]:
+    """The ratios of all subjects in all steps, in these metrics, or `only` some by subject, step and metric."""
     found = [
         each
         for step in cells.steps
         for subject in cells.others
         for sides in [_sides(cells, step, subject)]
         for metric in metrics
+        if only is None or (cells.names[subject], step, metric.name) in only
         if (each := _measured(cells, sides, metric)) is not None
     ]
     return _over_machines(cells, _with_slices(found))

@@ -21,6 +21,7 @@ A verdict is withheld, with the reason, if one stands against it in `engine.anal
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 
 from engine.analysis import boot_history, external_servers, measured_ratios, statistics
@@ -39,9 +40,9 @@ class _Place:
     shares: tuple[float, ...] = (1.0, 1.0)
 
 
-def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
+def ratios(cells: ComparedCells, only: Collection[tuple[str, str, str]] | None = None) -> tuple[Ratio, ...]:
     levels = cells.levels
-    measured = boot_history.of_pairs(cells, measured_ratios.measured(cells, cells.metrics))
+    measured = boot_history.of_pairs(cells, measured_ratios.measured(cells, cells.metrics, only))
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
         if len(each.quotients) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from engine.plan import planfile
 from engine.plan.command_line import command
 from engine.plan.request import Request
 from engine.report.console import PlainConsole, echo, echo_json
-from engine.results.comparison import Comparison, Ratio
+from engine.results.comparison import CHANGED, LATENCIES, Comparison, Ratio
 from engine.results.confirmation import Confirmation, ConfirmedStep
 from workloads import workload
 from workloads.base import WITHOUT_EFFECTS
@@ -44,9 +45,10 @@ if TYPE_CHECKING:
 def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: bool) -> None:
     """Measure only the steps that RUN named slower or faster, once more, and say of which it is confirmed.
 
-    RUN is a run's name or folder [default: the newest]. Builds and plan are RUN's; steps that the named ones need are
-    measured, too, but not judged. It is meant for after a boot, or for another machine, to which RUN may be copied.
-    With SECOND, that run is judged, and nothing is measured.
+    RUN is a run's name or folder [default: the newest]. Only the rates, times and response times that it named are
+    judged again. Builds and plan are RUN's; steps that the named ones need are measured, too, but not judged. It is
+    meant for after a boot, or for another machine, to which RUN may be copied. With SECOND, that run is judged, and
+    nothing is measured.
 
     \b
     Exit codes, as with --gate:
@@ -79,7 +81,7 @@ def confirm(run: str | None, second: str | None, out: Path, yes: bool, as_json: 
     other = read_manifest(again)
     if second is not None:
         confirmation.check_workloads(folder, again)
-    judged = compare([again], first.base, steps=[ratio.step for ratio in named])
+    judged = confirmation.again(again, first.base, named)
     steps = confirmation.confirmed(named, judged)
     errors, code = _gated(judged, other, steps)
     notes = (*failed, *errors, *confirmation.differences(plan, other), *_boots(plan, other))
@@ -153,7 +155,9 @@ def _boots(first: Manifest, second: Manifest) -> tuple[str, ...]:
 
 def _line(step: ConfirmedStep) -> str:
     verdict = "confirmed" if step.confirmed else "not confirmed"
-    return f"{step.subject} {step.step} {verdict}: {_effect(step.second)}; first {_effect(step.first)}"
+    title = LATENCIES.get(step.first.metric)
+    what = f"{step.step} {title} response" if title else step.step
+    return f"{step.subject} {what} {verdict}: {_effect(step.second)}; first {_effect(step.first)}"
 
 
 def _effect(ratio: Ratio | None) -> str:
@@ -165,16 +169,17 @@ def _effect(ratio: Ratio | None) -> str:
 
 
 def _gated(judged: Comparison, manifest: Manifest, steps: Sequence[ConfirmedStep]) -> tuple[list[str], int]:
-    """What a gate says of the named steps: which lack cells, and the exit code. One named faster cannot be slower.
-
-    What was named is a rate, so that response times have no part in it.
-    """
+    """What a gate says of the named steps: which lack cells, and the exit code. What was named faster is not slower."""
     from engine.report import gate
 
-    verdicts = {(step.subject, step.step): step.first.verdict for step in steps}
-    found = gate.judge(judged, manifest.tolerated, gate.plan_of([manifest]), responses=False)
-    found = tuple(each for each in found if (each.subject, each.step) in verdicts)
+    slower = {(each.subject, each.step, each.first.metric) for each in steps if each.first.verdict == "slower"}
+    kept = tuple(ratio for ratio in judged.ratios if (ratio.subject, ratio.step, ratio.metric) in slower)
+    named = {(each.subject, each.step) for each in steps}
+    found = gate.judge(replace(judged, ratios=kept), manifest.tolerated, gate.plan_of([manifest]))
+    found = tuple(each for each in found if (each.subject, each.step) in named)
     errors = [f"{each.subject} {each.step}: {each.text}" for each in found if each.outcome == "error"]
-    if errors or any(verdicts[each.subject, each.step] == "slower" for each in gate.failed(found)):
+    claimed = {(subject, step) for subject, step, _ in slower}
+    if errors or any((each.subject, each.step) in claimed for each in gate.failed(found)):
         return errors, 1
-    return errors, 2 if all(each.outcome == "skipped" for each in found) else 0
+    known = any(each.second is not None and each.second.verdict in (*CHANGED, "same") for each in steps)
+    return errors, 0 if known else 2

@@ -55,30 +55,23 @@ def plan_of(manifests: Sequence[Manifest]) -> Plan:
     return Plan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)
 
 
-def judge(
-    comparison: Comparison, tolerated: Mapping[str, float], plan: Plan, *, responses: bool = True
-) -> tuple[Judged, ...]:
-    """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default.
-
-    Without `responses`, response times are not judged.
-    """
+def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) -> tuple[Judged, ...]:
+    """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default."""
     return tuple(
-        _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""), responses)
+        _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
         for subject in comparison.others
         if subject.control == ""
         for step in comparison.steps or plan.steps  # before any cell has finished, only the plan names them
     )
 
 
-def _judged(
-    comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str, responses: bool
-) -> Judged:
+def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> Judged:
     if lacking:
         return Judged(name, step, "skipped", f"left out: {lacking}")
     limit = tolerated.get(step, tolerated.get("", 0.0))
     by_ratio = _by_ratio(comparison, name, step, limit)
     worse, gone = _worse(comparison, name, step), _gone(comparison, name, step)
-    if responses and by_ratio.outcome != "failed":  # where the rate is slower, all of them take longer
+    if by_ratio.outcome != "failed":  # where the rate is slower, all of them take longer
         worse += _longer(comparison, name, step, limit)
     if not worse and not gone:
         return by_ratio

@@ -9,7 +9,10 @@ from engine.results.comparison import Ratio
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedStep:
-    """A step that was named, with its ratio in either run; `second` is null if the second run has none."""
+    """A step that was named by its rate, time or a response time: the ratio's `metric` says by which.
+
+    The ratio of either run; `second` is null if the second run has none.
+    """
 
     subject: str
     step: str

@@ -24,7 +24,7 @@ def both(tmp_path: Path, *, digest: str = "d0") -> tuple[tuple[ConfirmedStep, ..
     first = make_run(tmp_path / "first", effects=FIRST, repeats=6)
     second = make_run(tmp_path / "second", effects=SECOND, repeats=6, seed=2, digest=digest)
     named = confirmation.named(compare([first]))
-    judged = compare([second], steps=[ratio.step for ratio in named])
+    judged = confirmation.again(second, "16.3", named)
     return confirmation.confirmed(named, judged), read_manifest(first), read_manifest(second)
 
 
@@ -35,9 +35,15 @@ def test_a_step_is_confirmed_if_the_second_run_names_it_in_the_same_direction(tm
     assert seconds == {"l.i0": "faster", "l.i1": "slower", "qr100": "same"}
 
 
-def test_only_the_named_steps_are_judged(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", effects=SECOND)
-    assert {ratio.step for ratio in compare([run], steps=["l.i1"]).ratios} == {"l.i1"}
+def test_only_what_was_named_is_judged(tmp_path: Path) -> None:
+    """Of the steps nothing else, and of other builds not that step: what is corrected for is what is read."""
+    builds = ("16.3", "17.0", "18.0")
+    first = compare([make_run(tmp_path / "first", builds=builds, effects=FIRST, repeats=6)])
+    named = confirmation.named(first)
+    judged = confirmation.again(make_run(tmp_path / "second", builds=builds, effects=SECOND), "16.3", named)
+    of_run = {(ratio.subject, ratio.step, ratio.metric) for ratio in judged.ratios}
+    assert of_run == {(ratio.subject, ratio.step, ratio.metric) for ratio in named}
+    assert {subject for subject, *_ in of_run} == {"17.0"} and judged.steps == ("l.i0", "l.i1", "qr100")
 
 
 def test_a_step_that_the_second_run_lacks_is_not_confirmed(tmp_path: Path) -> None:
