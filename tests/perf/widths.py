@@ -6,7 +6,7 @@ TREE is a work tree of the older revision (`git worktree add TREE 5b244832`). Ea
 quick scale, one by each tree: first the new one, in the next round first the old one. Each judges its own run by its
 own code. Printed are each run's time and known steps and, after each round, over the runs so far: for every step the
 median half widths of the 95 % intervals of both trees, their ratio, and how many intervals hold 1; the median of the
-ratios over query and write steps. Six pairs need not take both trees as long, and a width falls with the square root
+ratios over query and write steps. The plan need not take both as long, and a width falls with the square root
 of time: the second ratio is that of widths at the same number of minutes.
 """
 
