@@ -81,8 +81,8 @@ def _changes(values: Seconds, offset: int) -> Iterable[int]:
     for first in range(0, ORDERS, AT_ONCE):
         orders = random.permuted(np.tile(values, (min(AT_ONCE, ORDERS - first), 1)), axis=1)
         exceeded += int((_statistic(orders).max(axis=1) >= statistic[place] * (1 - 1e-9)).sum())
-    if (exceeded + 1) / (ORDERS + 1) > LEVEL:
-        return
+        if (exceeded + 1) / (ORDERS + 1) > LEVEL:
+            return  # whatever the other orders are
     change = place + LEAST
     yield from _changes(values[:change], offset)
     yield offset + change

@@ -22,6 +22,7 @@ import argparse
 import math
 import random
 import sys
+from functools import cache
 
 from engine.analysis.change_points import LEVEL, levels
 from engine.analysis.statistics import ALPHA, holm_shares, judge, p_value, paired_interval, scatter
@@ -34,6 +35,7 @@ MARGIN = 0.02
 BASE, OTHER = Subject("base", "default"), Subject("other", "default")
 
 
+@cache
 def order(design: str, pairs: int) -> list[Subject]:
     """The cells in time; ABBA is the engine's own plan."""
     if design == "ABBA":
