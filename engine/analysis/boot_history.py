@@ -25,30 +25,32 @@ from engine.journal.reader import JournalReader
 from engine.journal.runs import runs_in
 from engine.results.comparison import PRIMARY_METRICS, RATE, Ratio
 
-MOST_RUNS = 12  # of which the newest are read: this many say enough, and each takes as long as the compared one
+# Each run that is read takes as long as the compared one, so that of a boot only the newest is. To look whether a run
+# is of another boot takes a hundredth of that.
+MOST_BOOTS, MOST_RUNS = 8, 60
 LEAST_TOLD = 0.0005  # a smaller component is 0.0 % to a reader
 DAMAGE = (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def earlier(runs: Sequence[RunResult]) -> tuple[EarlierControl, ...]:
-    """The controls of the newest A/A runs that were made like these; none if they are of too few boots."""
+    """The controls of the newest A/A run of each boot that was made like these; none of too few boots."""
     if len({run.machine for run in runs}) > 1 or not all(map(_is_of_a_boot, runs)):
         return ()
     last = max(runs, key=lambda run: run.manifest.created)
     names = {run.name for run in runs}
-    found: dict[Path, str] = {}  # its boot
+    found: dict[str, list[Path]] = {}  # by boot
     for folder in (folder for out in dict.fromkeys(run.path.parent for run in runs) for folder in runs_in(out)):
-        if len(found) == MOST_RUNS:
+        if len(found) == MOST_BOOTS or sum(map(len, found.values())) == MOST_RUNS:
             break
         try:
             manifest = read_manifest(folder)
             if manifest.run not in names and _controls(manifest) and _made_alike(RunResult(folder, manifest, ()), last):
-                found[folder] = _boot(folder)
+                found.setdefault(_boot(folder), []).append(folder)
         except DAMAGE:
             continue
-    if len(set(found.values())) < boots.LEAST_BOOTS:
+    if len(found) < boots.LEAST_BOOTS:
         return ()
-    return tuple(control for folder in found for control in _read(folder))
+    return tuple(control for own in found.values() for control in next(filter(None, map(_read, own)), ()))
 
 
 def of_pairs(cells: ComparedCells, measured: Iterable[MeasuredRatio]) -> list[MeasuredRatio]:
@@ -150,9 +152,10 @@ def _boot(folder: Path) -> str:
 
 
 def _read(folder: Path) -> list[EarlierControl]:
+    """The controls of a run that have any ratio; none of a damaged one."""
     try:
         run = load(folder)
-        return [_control(run, base, other) for base, other in _controls(run.manifest)]
+        return [found for both in _controls(run.manifest) if (found := _control(run, *both)).ratios]
     except DAMAGE:
         return []
 

@@ -199,18 +199,16 @@ def test_steps_that_were_planned_otherwise_have_no_component(history: Path) -> N
 
 
 def test_a_build_that_is_compared_with_itself_by_another_name_is_a_control(tmp_path: Path) -> None:
-    def renamed(run: Path) -> None:
-        path = run / "manifest.json"
+    for number, effect in enumerate(APART, 1):
+        made_aa(tmp_path, number, effect, builds=["16.3", "copy"], aa=False)
+    run = made_run(tmp_path)
+    assert of(run).boots == 0
+    for path in tmp_path.glob("*-aa/manifest.json"):
         record = json.loads(path.read_text())
         for build in record["builds"]:
             build |= {"digest": "one", "version": "16.3"}
         path.write_text(json.dumps(record))
-
-    for number, effect in enumerate(APART, 1):
-        both = made_aa(tmp_path, number, effect, builds=["16.3", "copy"], aa=False)
-        assert boot_history.earlier([load(both)]) == ()
-        renamed(both)
-    assert of(made_run(tmp_path)).boots == 4
+    assert of(run).boots == 4
 
 
 def broken_manifest(run: Path) -> None:
@@ -250,11 +248,30 @@ def test_a_damaged_run_is_passed_over(history: Path, damage: Callable[[Path], No
     assert of(made_run(history)).boots == 3
 
 
-def test_only_the_newest_runs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def read(out: Path) -> list[str]:
+    """The A/A runs that count for a later run, by their number."""
+    return [each.run[9:11] for each in boot_history.earlier([load(made_run(out))])]
+
+
+def test_only_the_newest_boots_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 7):
-        made_aa(tmp_path, number, APART[number % 4])
+        made_aa(tmp_path, number, 1.0)
+    monkeypatch.setattr(boot_history, "MOST_BOOTS", 4)
+    assert read(tmp_path) == ["06", "05", "04", "03"]
+
+
+def test_of_a_boot_the_newest_run_is_read_that_says_something(tmp_path: Path) -> None:
+    for number in range(1, 9):
+        made_aa(tmp_path, number, 1.0, boot=f"boot {number % 4}")
+    broken_totals(tmp_path / "20261120-06-aa")
+    assert read(tmp_path) == ["08", "07", "02", "05"]
+
+
+def test_a_folder_of_many_runs_is_not_searched_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, 7):
+        made_aa(tmp_path, number, 1.0, boot=f"boot {min(number, 4)}")
     monkeypatch.setattr(boot_history, "MOST_RUNS", 4)
-    assert [each.run[9:11] for each in boot_history.earlier([load(made_run(tmp_path))])] == ["06", "05", "04", "03"]
+    assert read(tmp_path) == []
 
 
 def test_a_run_of_a_later_boot_lowers_what_boots_differ_by(history: Path) -> None:
