@@ -145,9 +145,8 @@ class Server:
 
     def _launch(self) -> None:
         with self.log_path.open("ab") as log:
-            self._postmaster = self._spawn(
-                (str(self.build.bin / "postgres"), "-D", str(self.data_dir)), log, signal.SIGQUIT
-            )
+            command = (str(self.build.bin / "postgres"), "-D", str(self.data_dir))
+            self._postmaster = self._spawn(command, log, signal.SIGQUIT)
         if block_device.limits(self.config.device):
             io_limit.join(self._postmaster.pid)
 
