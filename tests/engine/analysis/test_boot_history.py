@@ -162,8 +162,10 @@ def test_guests_have_a_boot_of_their_own_each(history: Path) -> None:
     assert of(made_run(history, under=("6.1",), kernels=(kernel,), guest=guest)).boots == 0
 
 
-def test_runs_of_a_machine_without_an_identity_have_no_history(history: Path) -> None:
-    assert of(made_run(history, environment=ENVIRONMENT)).boots == 0
+def test_runs_of_a_machine_without_an_identity_have_no_history(tmp_path: Path) -> None:
+    for number, effect in enumerate(APART, 1):
+        made_aa(tmp_path, number, effect, environment=ENVIRONMENT)
+    assert of(made_run(tmp_path, environment=ENVIRONMENT)).boots == 0
 
 
 def test_other_settings_say_nothing_and_what_a_version_does_not_know_is_no_difference() -> None:
