@@ -203,7 +203,7 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
         parts.take("some")
     design = by_name(plan_fields.design(plan, OFFER))
     assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
-    assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 7
+    assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 9
     interleave = design["interleave"]
     assert interleave.text == "auto" and interleave.toggle is not None
     assert interleave.toggle().interleave == "slices"

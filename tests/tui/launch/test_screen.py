@@ -86,8 +86,8 @@ def test_every_choice_is_counted_by_bench(out: Path, build: Callable[[int | str]
         screen.change(with_build(screen.plan, build(16).label, screen.offer.labels))
         screen.change(replace(screen.plan, aa=True))
         await estimated(pilot, screen)
-        assert screen.estimate["cell_count"] == 18
-        assert "18 cells" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert screen.estimate["cell_count"] == 24
+        assert "24 cells" in pilot.app.screen_text()  # type: ignore[attr-defined]
         screen.change(replace(screen.plan, configs=("/none.conf",)))
         await estimated(pilot, screen)
         assert screen.trouble == "config file /none.conf cannot be read: No such file or directory"
