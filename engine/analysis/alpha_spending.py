@@ -61,7 +61,9 @@ class Levels:
         return self.differs(differs), self.same(same)
 
     def later(self, more: int) -> Levels:
-        """The levels once another run adds pairs."""
+        """The levels once another run adds pairs; these if nothing is left to spend, as who planned them divides it."""
+        if not self.left:
+            return self
         return Levels((*self.analyses, (self.analyses[-1][0] + more, self.left / 2)), self.left / 2)
 
 

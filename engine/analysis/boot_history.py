@@ -2,7 +2,8 @@
 
 They lie in the folder of the compared runs, began before the last of these, and were made alike: machine and its
 settings, kernel, interleaving, route, probes, options of the workload, settings of the config. Those of their steps
-count that were planned alike. What is read is what others may have written: a damaged run says nothing.
+count that were planned alike, and a run without any does not hide an older one of its boot. What is read is what others
+may have written: a damaged run says nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from engine.analysis import alpha_spending, boots, comparability, measured_ratios
 from engine.analysis.boots import BetweenBoots, Component, Control, EarlierControl
@@ -29,11 +29,12 @@ from engine.results.comparison import PRIMARY_METRICS, RATE, Ratio
 # is of another boot takes a hundredth of that.
 MOST_BOOTS, MOST_RUNS = 8, 60
 LEAST_TOLD = 0.0005  # a smaller component is 0.0 % to a reader
-DAMAGE = (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+# OSError: someone deleted it meanwhile.
+DAMAGE = (UserError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
 
 
 def earlier(runs: Sequence[RunResult]) -> tuple[EarlierControl, ...]:
-    """The controls of the newest A/A run of each boot that was made like these; none of too few boots."""
+    """The controls of each boot's newest A/A run that was made like these and has a step of theirs; none of too few."""
     if len({run.machine for run in runs}) > 1 or not all(map(_is_of_a_boot, runs)):
         return ()
     last = max(runs, key=lambda run: run.manifest.created)
@@ -44,7 +45,8 @@ def earlier(runs: Sequence[RunResult]) -> tuple[EarlierControl, ...]:
             break
         try:
             manifest = read_manifest(folder)
-            if manifest.run not in names and _controls(manifest) and _made_alike(RunResult(folder, manifest, ()), last):
+            alike = manifest.run not in names and _earlier_alike(RunResult(folder, manifest, ()), last)
+            if alike and any(_tells_of(manifest, run.manifest) for run in runs):
                 found.setdefault(_boot(folder), []).append(folder)
         except DAMAGE:
             continue
@@ -77,11 +79,11 @@ def _components(cells: ComparedCells, subject: Subject) -> dict[Component, Betwe
         return {}
     config, workload = manifest.config(base), manifest.workload_of(base)
     pooled: dict[str, dict[Component, list[Control]]] = {}
-    for earlier in cells.earlier:
-        if not alike_settings(earlier.config, config):
+    for other in cells.earlier:
+        if not alike_settings(other.config, config):
             continue
-        steps = comparability.alike_steps(earlier.workload, workload)
-        for (step, metric), control in earlier.ratios.items():
+        steps = comparability.alike_steps(other.workload, workload)
+        for (step, metric), control in other.ratios.items():
             if step in steps:
                 among = RATE if metric in PRIMARY_METRICS else metric
                 pooled.setdefault(among, {}).setdefault((step, metric), []).append(control)
@@ -97,20 +99,23 @@ def findings(judged: Sequence[Ratio]) -> list[str]:
     ]
     if not known:
         return []
-    (least, step, count), (most, other, _) = min(known), max(known)
+    (least, step, _), (most, other, _) = min(known), max(known)
     if most < LEAST_TOLD:
         return []
     span = f"{least:.1%} ({step}) to {most:.1%} ({other})" if f"{least:.1%}" != f"{most:.1%}" else f"{most:.1%}"
-    return [f"intervals allow for {span} between boots of this machine, from A/A runs of {count} boots"]
+    fewest, count = min(boots for *_, boots in known), max(boots for *_, boots in known)
+    of = f"{count}" if fewest == count else f"{fewest} to {count}"  # by step
+    return [f"intervals allow for {span} between boots of this machine, from A/A runs of {of} boots"]
 
 
 def _is_of_a_boot(run: RunResult) -> bool:
-    """Whether all its cells were measured under this machine's own kernel, and the machine is known."""
+    """Whether all its cells were measured under this machine's own kernel, and machine and workloads are known."""
     manifest = run.manifest
-    return bool(run.machine) and not (run.sandboxed or manifest.kernels or manifest.external or manifest.observed)
+    known = run.machine and all(isinstance(workload.get("identity"), dict) for workload in manifest.workloads)
+    return bool(known) and not (run.sandboxed or manifest.kernels or manifest.external or manifest.observed)
 
 
-def _made_alike(one: RunResult, other: RunResult) -> bool:
+def _earlier_alike(one: RunResult, other: RunResult) -> bool:
     """Whether the one is earlier than the other, and of the same sort."""
 
     def besides(run: RunResult) -> Hashable:
@@ -121,6 +126,16 @@ def _made_alike(one: RunResult, other: RunResult) -> bool:
     began, later = (datetime.fromisoformat(run.manifest.created) for run in (one, other))
     alike = _is_of_a_boot(one) and besides(one) == besides(other) and not comparability.machine_changes(one, other)
     return alike and began < later
+
+
+def _tells_of(manifest: Manifest, compared: Manifest) -> bool:
+    """Whether it has a control with the settings, and at least one of the steps, of what is compared."""
+    return any(
+        alike_settings(manifest.config(base), compared.config(own))
+        and comparability.alike_steps(manifest.workload_of(base), compared.workload_of(own))
+        for base, _ in _controls(manifest)
+        for own in compared.subjects
+    )
 
 
 def alike_settings(ours: Config, theirs: Config) -> bool:
@@ -166,7 +181,6 @@ def _control(run: RunResult, base: Subject, other: Subject) -> EarlierControl:
     levels = alpha_spending.levels([run])
     cells = ComparedCells((run,), base, subject_names([base, other]), steps, finished, run.manifest.margin, levels)
     judged = [metric for metric in cells.metrics if measured_ratios.family_of(metric)]
-    comparability.of_workload(run.manifest.workload_of(base), "identity", dict[str, Any])  # read later on
     ratios = {
         (each.blank.step, each.blank.metric): Control(each.estimate, boot)
         for each in measured_ratios.measured(cells, judged)

@@ -25,7 +25,7 @@ import argparse
 import math
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,14 +59,14 @@ class Tally:
     settled: int = 0
 
 
-def judged(pairs: list[list[float]], levels: Levels, later: Callable[[int], Levels]) -> list[Judgement]:
+def judged(pairs: list[list[float]], levels: Levels) -> list[Judgement]:
     """The steps' verdicts, as a family."""
     differs = holm_shares([p_value(step) for step in pairs], levels.differs)
     same = holm_shares([same_p_value(step, MARGIN) for step in pairs], levels.same)
     return [
         judge(
             step, MARGIN, "more", *levels.both(shares),
-            later=lambda more, shares=shares: later(more).both(shares),  # type: ignore[misc]
+            later=lambda more, shares=shares: levels.later(more).both(shares),  # type: ignore[misc]
         )
         for step, *shares in zip(pairs, differs, same, strict=True)
     ]  # fmt: skip
@@ -81,11 +81,8 @@ def series(steps: int, truth: float, first: int, noise: float, shared: bool, cha
         for step in pairs:
             step += [math.exp(math.log(truth) + chance.gauss(0, noise)) for _ in range(wanted)]
         done.append((len(pairs[0]), PARTS[look]))
-        if shared:
-            levels = Levels(tuple(done), LEVEL - sum(spent for _, spent in done))
-            found = judged(pairs, levels, levels.later)
-        else:
-            found = judged(pairs, alone(LEVEL), lambda _: alone(LEVEL))
+        left = LEVEL - sum(spent for _, spent in done)
+        found = judged(pairs, Levels(tuple(done), left) if shared else alone(LEVEL))
         tally.wrong |= any(each.verdict in (CHANGED if truth == 1 else ("same",)) for each in found)
         tally.settled += sum(found[place].verdict != "inconclusive" for place in unknown)
         advice = {place: each.more_pairs for place, each in enumerate(found) if each.more_pairs is not None}

@@ -82,6 +82,14 @@ def test_later_pairs_are_judged_at_a_smaller_level(tmp_path: Path) -> None:
     assert after == sorted(after) and after[-1] < 0.04, "the more is new, the less the two analyses share"
 
 
+def test_where_nothing_is_left_to_spend_more_pairs_are_judged_at_the_same_level(tmp_path: Path) -> None:
+    """A bisection divides the error itself."""
+    assert alone(0.02).later(4).differs() == 0.02
+    run = make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.06, repeats=4)
+    found = compare([run], level=0.02).ratio("17.0", "l.i1", "rate_per_s")
+    assert found is not None and found.verdict == "inconclusive" and found.more_pairs is not None
+
+
 def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
     assert spent_level((5, 0.04)) == pytest.approx(0.04, rel=1e-4)
     assert spent_level((0, 0.04)) == 0.04

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -19,8 +20,10 @@ from engine.analysis.compare import compare, compared_cells
 from engine.analysis.interim_results import look
 from engine.analysis.run_results import load
 from engine.core.kernel import GuestMachine, Kernel
-from engine.core.model import Config
+from engine.core.model import Cell, Config, Manifest
 from engine.core.route import Route
+from engine.journal.manifest import read_manifest
+from engine.journal.totals import StepTotals
 from engine.report.render import to_json, to_markdown
 from engine.results.comparison import CPU, Ratio
 from tests.support.journal import ENVIRONMENT, STEPS, make_run
@@ -253,6 +256,69 @@ def test_a_damaged_run_is_passed_over(history: Path, damage: Callable[[Path], No
 def read(out: Path) -> list[str]:
     """The A/A runs that count for a later run, by their number."""
     return [each.run[9:11] for each in boot_history.earlier([load(made_run(out))])]
+
+
+def other_settings(run: Path) -> None:
+    path = run / "manifest.json"
+    path.write_text(path.read_text().replace("1GB", "2GB"))
+
+
+def other_steps(run: Path) -> None:
+    path = run / "manifest.json"
+    record = json.loads(path.read_text())
+    for step in record["workload"]["steps"]:
+        step["seconds"] = 7
+    path.write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("plan", "change"),
+    [({"clients": 2}, lambda run: None), ({}, other_settings), ({}, other_steps)],
+    ids=["workload", "settings", "steps"],
+)
+def test_a_newer_run_without_any_of_the_steps_hides_no_older_one_of_its_boot(
+    history: Path, plan: dict[str, Any], change: Callable[[Path], None]
+) -> None:
+    for number, effect in enumerate(APART, 1):
+        change(made_aa(history, number + 4, effect, boot=f"boot {number}", **plan))
+    assert read(history) == ["04", "03", "02", "01"]
+    assert of(history / "20261120-20").boots == 4
+
+
+def test_a_run_that_is_deleted_meanwhile_is_passed_over(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanishing(folder: Path) -> Manifest:
+        manifest = read_manifest(folder)
+        if folder.name == "20261120-02-aa":
+            shutil.rmtree(folder)
+        return manifest
+
+    monkeypatch.setattr(boot_history, "read_manifest", vanishing)
+    assert read(history) == ["04", "03", "01"]
+
+
+def test_a_run_whose_workload_is_not_known_has_no_history(history: Path) -> None:
+    run = made_run(history)
+    broken_identity(run)
+    assert of(run).boots == 0
+
+
+def test_steps_may_be_known_from_unlike_numbers_of_boots(history: Path) -> None:
+    path = history / "20261120-01-aa/manifest.json"
+    record = json.loads(path.read_text())
+    next(each for each in record["workload"]["steps"] if each["name"] == "qr100")["seconds"] = 7
+    path.write_text(json.dumps(record))
+    (told,) = [text for text in compare([made_run(history)]).findings if "boots" in text]
+    assert told.endswith("from A/A runs of 3 to 4 boots")
+
+
+def test_a_run_of_another_boot_is_advised_only_against_what_boots_add(history: Path) -> None:
+    def to_and_fro(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        factor = 1.5 ** (-1) ** cell.repeat if cell.subject.build == "17.0" else 1
+        return replace(totals, seconds=totals.seconds * factor)
+
+    found = compare([made_run(history, change=to_and_fro)])
+    assert {ratio.boots for ratio in found.ratios if ratio.metric == "rate_per_s"} == {4}
+    assert "too much scatter, or too near the margin, for more pairs to help" in found.answer_for("17.0")
 
 
 def test_only_the_newest_boots_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
