@@ -12,10 +12,12 @@ A step's own y^2 and what all steps make likely are then combined as `engine.ana
     tau_j^2 + v_j = max(v_j, (d0 (tau^2 + v_j) + B S_j^2) / (d0 + B)), with d0 = 2 (tau^2 + v_j) / tau^2, at most 12,
 
 and S_j^2 the mean of y^2 over its B boots. A comparison adds tau_j^2, with d0 + B - 1 degrees of freedom, to the
-variance of its mean log ratio; those of the sum are Satterthwaite's. If its own pairs are of several boots, their
-scatter has a part of it: of P pairs, n_b in boot b, what is missing is tau_j^2 (q P - 1) / (P - 1), with
-q = sum n_b^2 / P^2. That is all of it in one boot, and nothing if each pair has its own. Coverage is simulated in
-tests/perf/boots_coverage.py.
+variance of its mean log ratio; those of the sum are Satterthwaite's. The degrees are those of tau_j^2 + v_j: too many
+for tau_j^2 where v_j is the larger part. That they suffice is shown by simulation (tests/perf/boots_coverage.py).
+
+If a comparison's own pairs are of several boots, their scatter has a part of it: of P pairs, n_b in boot b, what is
+missing is tau_j^2 (q P - 1) / (P - 1), with q = sum n_b^2 / P^2. That is all of it in one boot, and nothing if each
+pair has its own.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdi
 MOST_PRIOR_DEGREES = 12.0
 # Quantiles of a step's scatter: up to the first it counts in that of all, beyond the second it is judged alone.
 BOUNDED, APART = 0.9, 0.99
-ENOUGH = 1e-9  # relative error of tau^2
+TAU_PRECISION = 1e-9  # relative error of tau^2
 
 Floats = npt.NDArray[np.float64]
 
@@ -257,7 +257,7 @@ def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
     low, high = MIN_TAU**2, MIN_TAU**2
     while excess(high) > 0:
         low, high = high, 2 * high
-    while high - low > ENOUGH * low:
+    while high - low > TAU_PRECISION * low:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
     return low

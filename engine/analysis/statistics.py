@@ -193,7 +193,7 @@ def holm_shares(
     """The share of its family's error that each test has by Holm's procedure (1979), however the tests depend.
 
     `level` is that of a test with a share. Where pairs are judged again and again, it is not in proportion to the
-    share, and may only grow with it: see `engine.analysis.alpha_spending`.
+    share, and it must not fall as the share grows: see `engine.analysis.alpha_spending`.
     """
     shares = [0.0] * len(p_values)
     share, stopped = 1.0, False

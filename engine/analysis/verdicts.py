@@ -10,7 +10,7 @@ other metrics are causes: they have no verdict, and those that differ by the mar
 Hochberg's procedure, 5 %).
 
 An interval that is printed with a verdict is a 95 % interval on its own. Those of the differences that are named also
-have joint bounds: of R named among m they are (1 - R level / m) intervals, so that of the bounds that are quoted
+have joint bounds: of R named among m, at the level of a share R / m of the error, so that of the bounds that are quoted
 because something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical
 Association 100, 2005).
 

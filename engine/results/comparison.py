@@ -104,9 +104,9 @@ class Ratio:
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
     `left_out` says which pairs are not part of it and why; `pairs_without_figure` counts those with a cell that lacks
-    the figure. `machines` is for pairs from several: the interval then covers machines. It allows for `boot_sd`, the
-    standard deviation of the log ratio between boots of this machine by A/A runs of several `boots`; its bounds without
-    that are `within_boot_low` and `within_boot_high`.
+    the figure. `machines` is for pairs from several: the interval then covers machines. In runs of one machine the
+    interval allows for `boot_sd`, the standard deviation of the log ratio between boots of this machine, from A/A runs
+    in this number of `boots`; its bounds without that are `within_boot_low` and `within_boot_high`.
 
     `estimator` is `totals of slices`, `times of statements` that last longer than slices or, for whole cells, `cells`:
     the geometric mean of their ratios. `adjusted_by` names what others did on the machine that was taken out of a ratio

@@ -69,15 +69,15 @@ class Tree:
 
 def table(old: Tree, new: Tree) -> list[str]:
     """The steps that both have, and the medians."""
-    faster = math.sqrt(median(new.times_s) / median(old.times_s))  # of widths, if both had the same time
+    time_factor = math.sqrt(median(new.times_s) / median(old.times_s))  # of widths, if both had the same time
     lines = [f"{'step':<8}{'before':>9}{'now':>9}{'ratio':>7}{'at equal time':>15}{'hold 1: before':>16}{'now':>9}"]
     ratios = {step: new.half_width(step) / old.half_width(step) for step in new.bounds if step in old.bounds}
     for step, ratio in ratios.items():
-        widths = f"{old.half_width(step):>9.2%}{new.half_width(step):>9.2%}{ratio:>7.2f}{ratio * faster:>15.2f}"
+        widths = f"{old.half_width(step):>9.2%}{new.half_width(step):>9.2%}{ratio:>7.2f}{ratio * time_factor:>15.2f}"
         lines.append(f"{step:<8}{widths}{old.held(step):>16}{new.held(step):>9}")
     if short := [ratio for step, ratio in ratios.items() if step.startswith(QUERIES_AND_WRITES)]:
         middle = median(short)
-        lines.append(f"queries and writes: median of ratios {middle:.2f}, {middle * faster:.2f} at equal time")
+        lines.append(f"queries and writes: median of ratios {middle:.2f}, {middle * time_factor:.2f} at equal time")
     times = (f"{tree.name} {median(tree.times_s):.0f} s" for tree in (old, new))
     return [*lines, f"median time of a run: {', '.join(times)}"]
 
