@@ -17,7 +17,7 @@ Change = tuple[str, str]
 MOST = 4  # servers side by side
 MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
 # The usual length of a slice. Much of what disturbs a server lasts for less than 50 ms: with 20 ms intervals within a
-# pair are a third narrower (tests/perf/slices_sizes.py). Stopping processes in the middle of a statement takes longer,
+# pair are 0.6 times as wide (tests/perf/slices_sizes.py). Stopping processes in the middle of a statement takes longer,
 # and clients that know no gate lose the transaction.
 SLICE_MS, SLICE_MS_STOPPED = 20.0, 50.0
 # Wall time continues during a pause: intervals are lengthened, so that a server does as much in its own time as alone.
@@ -87,7 +87,8 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
 
 def slice_ms(request: Request, steps: Sequence[Step]) -> float:
     """Length of a slice: as asked for, or what suits the steps."""
-    stopped = any(step.cut or not step.gated for step in steps if step.sliced)
+    cut = request.stop != "none"
+    stopped = any((step.cut and cut) or not step.gated for step in steps if step.sliced)
     return request.slice_ms or (SLICE_MS_STOPPED if stopped else SLICE_MS)
 
 

@@ -59,7 +59,9 @@ def of_manifest(path: Path) -> Request:
             f"{name}={connections[name]}" if (name := name_of(text)) in connections else text
             for text in converted(manifest.request.get("builds", []), list[str], "request: builds")
         ]
-        request = _checked({**manifest.request, "builds": builds})
+        # Of slices the length is what was run, whatever the default was then.
+        length = {"slice_ms": manifest.slice_ms} if manifest.sliced else {}
+        request = _checked({**manifest.request, **length, "builds": builds})
         return msgspec.structs.replace(request, configs=tuple(_config(path.parent, text) for text in request.configs))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None

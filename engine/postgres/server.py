@@ -121,18 +121,18 @@ class Server:
     # -- life cycle
 
     def prepare(self) -> None:
-        """Initialise and configure the cluster. Raises UserError, ServerError."""
+        """Initialise the cluster. Raises UserError, ServerError."""
         self._check_folders()
         make_passable(self.cell_dir)
         self._initialise()
+
+    def start(self) -> None:
+        """Configure and start it, after preparing it if need be; wait until it takes connections. Raises as that."""
+        if not self._initialised:
+            self.prepare()
         self._make_socket_dir()
         self._join_network()
         self._configure()
-
-    def start(self) -> None:
-        """Start it, after preparing it if need be; wait until it takes connections. Raises UserError, ServerError."""
-        if not self._initialised:
-            self.prepare()
         self._launch()
         self._await_connections()
         self._set_password()

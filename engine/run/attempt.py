@@ -136,12 +136,18 @@ class Attempt:
         with ExitStack() as stack:
             started = self._server(build, cell, manifest, folder, note, stop)
             if isinstance(started, Server) and manifest.sliced:
+                try:
+                    started.prepare()
+                except BaseException:
+                    started.close(keep=False)
+                    raise
                 stack.callback(started.close, keep=manifest.keep)
-                started.prepare()
                 yield Phase.PREPARED
             server: CellServer = stack.enter_context(started)
             if manifest.sliced:
                 yield Phase.STARTED
+                if died := server.died_reason():
+                    raise StepFailed(died)
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
             with StepRunner(
@@ -151,6 +157,8 @@ class Attempt:
                 origin["defaults"] = runner.defaults
                 origin["server"]["unknown"] = list(runner.unknown)
                 journal.update_origin(attempt, origin)
+                if manifest.sliced:
+                    yield Phase.CONNECTED
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
                     yield from runner.run(ordinal, step)

@@ -30,7 +30,7 @@ def run_interleaved(
     try:
         # Servers start at the same time: their autovacuum launchers wake at fixed times after that. Otherwise tables
         # would be vacuumed and analyzed in different steps, and a step may take twice as long with other statistics.
-        for phase in (Phase.PREPARED, Phase.STARTED):
+        for phase in (Phase.PREPARED, Phase.STARTED, Phase.CONNECTED):
             left = [attempt for attempt in left if alone(attempt, phase)]
         while left := [attempt for attempt in left if alone(attempt, Phase.LAUNCHED, Phase.FINISHED)]:
             # The launchers load their modules at the same time; their clients then connect one server after the other.

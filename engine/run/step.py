@@ -58,11 +58,12 @@ class Phase(Enum):
 
     PREPARED = 1  # before all steps, in slices: the cluster is there
     STARTED = 2  # and the server
-    LAUNCHED = 3  # a step that may be sliced: the process that will fork its clients has been started
-    READY = 4  # such a step's clients stand at the barrier
-    RUNNING = 5
-    DONE = 6  # all clients have done their work, and are still connected
-    FINISHED = 7  # its totals are recorded
+    CONNECTED = 3  # and its processes are known: they can be stopped
+    LAUNCHED = 4  # a step that may be sliced: the process that will fork its clients has been started
+    READY = 5  # such a step's clients stand at the barrier
+    RUNNING = 6
+    DONE = 7  # all clients have done their work, and are still connected
+    FINISHED = 8  # its totals are recorded
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from engine.core.model import Subject
 SHORTEST, LONGEST = 0.8, 1.2  # of a slice, as multiples of the length asked for
 # Slices of equal work last as long as their rounds; lengths within these multiples are left alone.
 SHORT, LONG, TOO_LONG = 0.5, 2.0, 4.0
-LEAST_WHOLE_MS = 50.0  # length of the slices of statements that last longer: all of these is counted
+LEAST_WHOLE_MS = 50.0  # least length of the slices of statements that outlast them: all of it is counted
 WARM_NS = 2_000_000  # uncounted start of a slice: the first statements after a switch are slower
 MAX_IMBALANCE = 0.05  # of their time with some clients done with their rounds and others not
 

@@ -2,8 +2,8 @@
 
 Their background work would be measured with it: an autovacuum and a checkpoint left by a load last longer than an index
 build. The postmaster keeps running: it must obey its death signal, and kills processes that are stopped five seconds
-after it. So do clients: those of one step are gone before the next, and those that wait for a step sleep, or were
-stopped by their own launcher, which would not have them continued.
+after it. So do clients: those of one step are gone before the next, and those that wait for a step sleep or load
+their modules, or were stopped by their own launcher, which would not have them continued.
 """
 
 from __future__ import annotations

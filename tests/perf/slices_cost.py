@@ -172,7 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("build", nargs="?", default="16.3-prebuilt")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--slice-ms", type=float, default=50.0)
+    parser.add_argument("--slice-ms", type=float, default=20.0)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()

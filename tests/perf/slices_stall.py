@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=240.0, help="of the clock, in all")
     parser.add_argument("--every", type=float, default=5.0, help="seconds of active time")
     parser.add_argument("--for-ms", type=float, default=100.0)
-    parser.add_argument("--slice-ms", type=float, default=50.0)
+    parser.add_argument("--slice-ms", type=float, default=20.0)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()

@@ -91,7 +91,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
         _yes("A/A", plan.aa, "also runs the baseline against itself: the noise floor of this host",
              lambda value: replace(plan, aa=value)),
         _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
-                "slices: servers side by side, interleaved in all steps but index builds; cells: one server at a "
+                "slices: servers side by side, interleaved in all steps that allow it; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
         _yes("until known", plan.until_known, "ends once every verdict is known: interim analyses "
