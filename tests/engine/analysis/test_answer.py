@@ -80,7 +80,7 @@ def test_too_few_pairs_are_said(tmp_path: Path) -> None:
     found = answer(tmp_path, {("17.0", "l.i1"): 0.5}, repeats=2)
     assert found == "17.0 against 16.3: no verdict from two pairs: 3 are needed, better 4 or 6."
     (sliced,) = compare([make_run(tmp_path / "s", repeats=1, blocks=40)]).answer
-    assert sliced.text == "17.0 against 16.3: no verdict from one pair: 3 are needed, better 6."
+    assert sliced.text == "17.0 against 16.3: no verdict from one pair: 3 are needed, better 8."
 
 
 def test_cpu_has_a_sentence_where_it_says_something_else(tmp_path: Path) -> None:
