@@ -31,9 +31,9 @@ from typing import Any, TypeVar
 
 from engine.analysis.statistics import Estimate, SharedError
 from engine.core.model import Config
+from engine.results.slice_ratio import prior_degrees
 
 LEAST_BOOTS = 3  # fewer say nothing of others
-MOST_PRIOR_DEGREES = 12.0
 
 Component = tuple[str, str]  # step, metric
 Key = TypeVar("Key", bound=Hashable)
@@ -126,6 +126,6 @@ def _of_step(boots: Sequence[_OfBoot], tau_squared: float) -> BetweenBoots:
     count, v = len(boots), fmean(each.variance for each in boots)
     own = fmean(each.theta**2 for each in boots)
     total = tau_squared + v
-    prior = min(MOST_PRIOR_DEGREES, 2 * total / tau_squared) if tau_squared else MOST_PRIOR_DEGREES
+    prior = prior_degrees(tau_squared, total)
     found = (prior * total + count * own) / (prior + count)
     return BetweenBoots(math.sqrt(max(0.0, found - v)), prior + count - 1, count)

@@ -28,6 +28,7 @@ from engine.results.slice_ratio import (
     MIN_TAU,
     LogRatio,
     Sums,
+    prior_degrees,
     ratio_of,
     standard_deviation,
     variance_of_mean,
@@ -35,7 +36,6 @@ from engine.results.slice_ratio import (
 
 TRIMMED = 0.2  # of the blocks, at each end
 SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdict
-MOST_PRIOR_DEGREES = 12.0
 # Quantiles of a step's scatter: up to the first it counts in that of all, beyond the second it is judged alone.
 BOUNDED, APART = 0.9, 0.99
 TAU_PRECISION = 1e-9  # relative error of tau^2
@@ -208,8 +208,8 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     `steps` has the pairs of every interleaved step of one metric; `inflation` is the self-check's. The scatter is
     s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
     clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12. A
-    step without level-1 variances is judged by its own scatter alone, and so is one that scatters by more than 99 % of
-    steps would (`APART`), such as one with two modes; pairs of unequal planned length are weighted by it. Raises
+    step without level-1 variances is judged by its own scatter alone, and so is one with two modes, say, that scatters
+    more than chance allows 99 steps in 100 (`APART`); pairs of unequal planned length are weighted by it. Raises
     ValueError for a step without pairs.
     """
     if not all(steps):
@@ -233,7 +233,7 @@ def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: floa
 
 def planned(tau: float, within: float, pairs: int) -> Estimate:
     """The estimate to expect if nothing differs; `tau` is the sd between pairs, `within` the error in one pair."""
-    return Estimate(0.0, math.hypot(tau, within), pairs, _prior_degrees(tau**2, within**2))
+    return Estimate(0.0, math.hypot(tau, within), pairs, prior_degrees(tau**2, tau**2 + within**2))
 
 
 def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
@@ -249,10 +249,12 @@ def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
     intervals of all.
     """
     scatters = [(_scatter(pairs), v, len(pairs) - 1) for pairs, v in steps if len(pairs) > 1]
+    most = [scatter_quantile(BOUNDED, degrees) for _, _, degrees in scatters]
     expected = sum(degrees * bounded_scatter(BOUNDED, degrees) for _, _, degrees in scatters)
 
     def excess(tau_squared: float) -> float:
-        return sum(d * min(s2 / (tau_squared + v), scatter_quantile(BOUNDED, d)) for s2, v, d in scatters) - expected
+        terms = zip(scatters, most, strict=True)
+        return sum(degrees * min(s2 / (tau_squared + v), bound) for (s2, v, degrees), bound in terms) - expected
 
     low, high = MIN_TAU**2, MIN_TAU**2
     while excess(high) > 0:
@@ -271,11 +273,8 @@ def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float, inflat
         return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None)
     if len({pair.seconds for pair in pairs}) > 1 and all(pair.seconds and pair.variance is not None for pair in pairs):
         return _unequal(pairs, v, tau_squared, inflation)
-    scatter, d0 = _scatter(pairs), _prior_degrees(tau_squared, v)
-    if scatter > scatter_quantile(APART, count - 1) * (tau_squared + v):
-        d0 = 0.0
-    s2 = max(v, (d0 * (tau_squared + v) + (count - 1) * scatter) / (d0 + count - 1))
-    return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
+    moderated = _moderated(mean, _scatter(pairs), count, tau_squared, tau_squared + v, v)
+    return StepEstimate(moderated, math.sqrt(v))
 
 
 def noise_per_root_second(pairs: Sequence[LogRatio], inflation: float = 1.0) -> float | None:
@@ -298,22 +297,19 @@ def _unequal(pairs: Sequence[LogRatio], v: float, tau_squared: float, inflation:
     mean = math.fsum(w * pair.theta for w, pair in zip(weights, pairs, strict=True)) / count
     scatter = math.fsum(w * (pair.theta - mean) ** 2 for w, pair in zip(weights, pairs, strict=True)) / (count - 1)
     within = math.fsum(w * w * error for w, error in zip(weights, errors, strict=True)) / count
-    d0 = (
-        0.0
-        if scatter > scatter_quantile(APART, count - 1) * total
-        else _prior_degrees(tau_squared, total - tau_squared)
-    )
-    s2 = max(within, (d0 * total + (count - 1) * scatter) / (d0 + count - 1))
-    return StepEstimate(Estimate(mean, math.sqrt(s2), count, d0), math.sqrt(v))
+    return StepEstimate(_moderated(mean, scatter, count, tau_squared, total, within), math.sqrt(v))
+
+
+def _moderated(mean: float, scatter: float, count: int, tau_squared: float, likely: float, least: float) -> Estimate:
+    """The step's own scatter combined with the variance that clusters and slices make `likely`; at least `least`."""
+    apart = scatter > scatter_quantile(APART, count - 1) * likely
+    d0 = 0.0 if apart else prior_degrees(tau_squared, likely)
+    s2 = max(least, (d0 * likely + (count - 1) * scatter) / (d0 + count - 1))
+    return Estimate(mean, math.sqrt(s2), count, d0)
 
 
 def _scatter(pairs: Sequence[LogRatio]) -> float:
     return standard_deviation([pair.theta for pair in pairs]) ** 2
-
-
-def _prior_degrees(tau_squared: float, v: float) -> float:
-    """Degrees of freedom of the prior: the scatter from slices is nearly certain, that from clusters is worth 2."""
-    return min(MOST_PRIOR_DEGREES, 2 * (tau_squared + v) / tau_squared)
 
 
 def _normal(confidence: float) -> float:

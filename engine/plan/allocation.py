@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from engine.core.errors import UserError
 from engine.core.model import Manifest
+from engine.results.slice_ratio import MOST_PRIOR_DEGREES, prior_degrees
 from workloads import workload
 from workloads.base import planned_seconds
 
@@ -25,7 +26,6 @@ LONGEST = 8  # times its planned length is a step at most
 LEAST_PAIRS = 4  # in all, if there is time: each of two servers is the first as often, and each step has a scatter
 MOST_TRIED = 1000  # pairs to come
 BISECTIONS, ROUNDING = 30, 1e-5  # for lengths in whole seconds
-MOST_PRIOR = 12.0  # degrees of freedom that other steps lend
 AMONG_STEPS = 2.9  # normal quantile of a verdict among ten steps
 
 
@@ -96,7 +96,7 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
             break
         seconds = _lengths(steps, room_s)
         widths = [_width(step, tau, count, seconds[name]) for name, step in steps.items() if step.noise is not None]
-        unlike = math.log(_student(MOST_PRIOR + pairs + count - 1) / math.sqrt(pairs + count))
+        unlike = math.log(_student(MOST_PRIOR_DEGREES + pairs + count - 1) / math.sqrt(pairs + count))
         score = sum(map(math.log, widths)) + (fixed + len(steps) - len(widths)) * unlike
         # Enough pairs before narrow ones; among equals the fewest.
         found = (pairs + count < LEAST_PAIRS, score if pairs + count >= LEAST_PAIRS else -count, count, seconds)
@@ -132,8 +132,7 @@ def _lengths(steps: Mapping[str, OpenStep], room_s: float) -> dict[str, int]:
 def _width(step: OpenStep, tau: float, count: int, seconds: float) -> float:
     """In proportion to half the interval at which a step is judged: fewer pairs cost degrees of freedom, too."""
     error, pairs = _error(step, tau, count, seconds), len(step.lengths_s) + count
-    prior = min(MOST_PRIOR, 2 * pairs * error**2 / tau**2)  # as in engine.analysis.slice_estimates
-    return error * _student(prior + pairs - 1)
+    return error * _student(prior_degrees(tau**2, pairs * error**2) + pairs - 1)
 
 
 def _student(degrees: float) -> float:

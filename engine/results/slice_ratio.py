@@ -17,6 +17,7 @@ TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
 BLOCKS_TO_STOP = 40  # with fewer, the width itself is too uncertain to stop on
 MIN_TAU = 0.005  # clusters of one build never differed significantly by less
+MOST_PRIOR_DEGREES = 12.0  # that other steps lend to a step's variance
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
 EVER_WRONG = 0.05  # probability that the truth is ever outside the bounds shown
 MOST_LOG = 700.0  # a bound past it would overflow a float, and JSON
@@ -84,6 +85,14 @@ def variance_of_mean(values: Sequence[float]) -> float:
     bandwidth = _bandwidth(autocovariance(1) / unrelated, count)
     related = sum((1 - lag / (bandwidth + 1)) * autocovariance(lag) for lag in range(1, bandwidth + 1))
     return max(unrelated, unrelated + 2 * related) / (count - 1)
+
+
+def prior_degrees(tau_squared: float, total: float) -> float:
+    """Degrees of freedom of what all steps say of one's variance, `total`, of which `tau_squared` is between clusters.
+
+    The rest, from slices, is nearly certain, that from clusters is worth 2; at most `MOST_PRIOR_DEGREES`.
+    """
+    return min(MOST_PRIOR_DEGREES, 2 * total / tau_squared) if tau_squared else MOST_PRIOR_DEGREES
 
 
 def standard_deviation(values: Sequence[float]) -> float:
