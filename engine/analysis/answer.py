@@ -18,6 +18,7 @@ from engine.results.comparison import (
     CHANGED,
     CPU,
     DELETE_PLAN,
+    KNOWN,
     LATENCIES,
     MIN_PAIRS,
     PRIMARY_METRICS,
@@ -98,7 +99,7 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
         better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"
         return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}."
-    known = [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]
+    known = [ratio for ratio in rates if ratio.verdict in KNOWN]
     unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
     withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]
     if known:
@@ -139,7 +140,7 @@ def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio])
     loads = dict.fromkeys(load for ratio in ratios if (load := ratio.metric.removesuffix(f".{RATE}")) != ratio.metric)
     for load in loads:
         rates = [ratio for ratio in ratios if ratio.metric == f"{load}.{RATE}"]
-        if known := [ratio for ratio in rates if ratio.verdict in ("slower", "faster", "same")]:
+        if known := [ratio for ratio in rates if ratio.verdict in KNOWN]:
             parts = _known(
                 cells,
                 _Words(f"In the background, {load} is", f"than with {base}", f"as with {base}"),

@@ -11,7 +11,7 @@ from engine.analysis.cells import ComparedCells
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
-from engine.results.comparison import CHANGED, RATE, Ratio
+from engine.results.comparison import KNOWN, RATE, Ratio
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
 MIN_POINTS = 2
@@ -109,9 +109,7 @@ def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point
         if medians:
             highest[subject] = max(medians, key=lambda each: each[0])
     known = {
-        (ratio.subject, ratio.step): ratio.ratio
-        for ratio in ratios
-        if ratio.metric == RATE and ratio.verdict in (*CHANGED, "same")
+        (ratio.subject, ratio.step): ratio.ratio for ratio in ratios if ratio.metric == RATE and ratio.verdict in KNOWN
     }
     found = []
     for subject, (rate, point) in highest.items():

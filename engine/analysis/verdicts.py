@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, replace
 from engine.analysis import boot_history, external_servers, measured_ratios, statistics
 from engine.analysis.cells import ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
-from engine.results.comparison import CHANGED, MIN_PAIRS, Ratio, Spread
+from engine.results.comparison import CHANGED, KNOWN, MIN_PAIRS, Ratio, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Rat
         later=lambda more: cells.levels.later(more).both(place.shares),
     )  # fmt: skip
     verdict, reasons = judgement.verdict, blank.reasons
-    if verdict in (*CHANGED, "same"):
+    if verdict in KNOWN:
         reasons = (*reasons, *_modes(cells, measured))
     if reasons and verdict != "none":
         verdict = "withheld"

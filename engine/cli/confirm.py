@@ -26,7 +26,7 @@ from engine.plan import planfile
 from engine.plan.command_line import command
 from engine.plan.request import Request
 from engine.report.console import PlainConsole, echo, echo_json
-from engine.results.comparison import CHANGED, LATENCIES, Comparison, Ratio
+from engine.results.comparison import KNOWN, LATENCIES, Comparison, Ratio
 from engine.results.confirmation import Confirmation, ConfirmedStep
 from workloads import workload
 from workloads.base import WITHOUT_EFFECTS
@@ -181,5 +181,5 @@ def _gated(judged: Comparison, manifest: Manifest, steps: Sequence[ConfirmedStep
     claimed = {(subject, step) for subject, step, _ in slower}
     if errors or any((each.subject, each.step) in claimed for each in gate.failed(found)):
         return errors, 1
-    known = any(each.second is not None and each.second.verdict in (*CHANGED, "same") for each in steps)
+    known = any(each.second is not None and each.second.verdict in KNOWN for each in steps)
     return errors, 0 if known else 2

@@ -216,7 +216,7 @@ class Manifest:
     perf: dict[str, str] = field(default_factory=dict)  # path and version of perf; empty without it
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # unless it was requested
-    slice_ms: float = 50.0  # length of each slice; runs of before it was chosen had this one
+    slice_ms: float = 50.0  # length of each slice; by default that of runs that do not record one
     stop: Stopping = "busy"
     interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum

@@ -23,6 +23,7 @@ from engine.results.time_parts import Attribution
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
 CHANGED: tuple[Verdict, ...] = ("faster", "slower")
+KNOWN: tuple[Verdict, ...] = (*CHANGED, "same")
 # How a verdict is shown: as an arrow (better, worse), or by its sign.
 SIGNS: dict[Verdict, str] = {
     "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
-from engine.results.comparison import CHANGED, Comparison, Ratio
+from engine.results.comparison import KNOWN, Comparison, Ratio
 
 LEAST_STEPS = 12  # with a primary metric; of fewer each is seen at once
 
@@ -38,7 +38,7 @@ class StepGroup:
     def words(self) -> str:
         """`3 faster, 1 same, 2 not known`; empty if nothing has a verdict."""
         counts = Counter(ratio.verdict for ratio in self.ratios)
-        known = [f"{counts[verdict]} {verdict}" for verdict in (*CHANGED, "same") if counts[verdict]]
+        known = [f"{counts[verdict]} {verdict}" for verdict in KNOWN if counts[verdict]]
         unknown = counts["inconclusive"] + counts["withheld"]
         return ", ".join([*known, *([f"{unknown} not known"] if unknown else [])])
 

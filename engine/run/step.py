@@ -288,19 +288,19 @@ class StepRunner:
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
         self._end_ns = 0
-        server, host, inside = self.server, self.host, self.server.inside
+        server, host = self.server, self.host
         launch = client_step.launch_of(
             step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
         )
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
             check = partial(client_step.check_clients, page, launcher, self._blame)
-            sliced = inside is not None and client_step.may_be_sliced(step, self.manifest.stop)
+            sliced = server.inside if client_step.may_be_sliced(step, self.manifest.stop) else None
             if sliced:
                 yield Phase.LAUNCHED
             launcher.send()
             client_step.await_ready(page, launcher, step.preparation_s, check, self._check)
-            if sliced and inside:
-                side = client_step.side_of(step, page, self.cell.subject, inside.pid, self.monitor.backend_pid)
+            if sliced:
+                side = client_step.side_of(step, page, self.cell.subject, sliced.pid, self.monitor.backend_pid)
                 self.sliced, self._page = (step, side), page
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)

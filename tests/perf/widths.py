@@ -26,8 +26,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from engine.results.comparison import CHANGED, KNOWN
+from tests.perf.layouts import bench
+
 NEW = Path(__file__).resolve().parents[2]
-KNOWN = ("faster", "slower", "same")
 QUERIES_AND_WRITES = ("q", "l.i1", "l.i2")  # how the names of such steps begin
 
 
@@ -53,7 +55,7 @@ class Tree:
         for ratio in rates:
             self.bounds.setdefault(ratio["step"], []).append((ratio["low"], ratio["high"]))
         known = sum(ratio["verdict"] in KNOWN for ratio in rates)
-        wrong = [f"{ratio['step']} {ratio['ratio']:.3f}" for ratio in rates if ratio["verdict"] in KNOWN[:2]]
+        wrong = [f"{ratio['step']} {ratio['ratio']:.3f}" for ratio in rates if ratio["verdict"] in CHANGED]
         return f"{known} of {len(rates)} steps known, called different: {', '.join(wrong) or 'none'}"
 
     def half_width(self, step: str) -> float:
@@ -63,8 +65,7 @@ class Tree:
         return f"{sum(low <= 1 <= high for low, high in self.bounds[step])} of {len(self.bounds[step])}"
 
     def _bench(self, out: Path, *words: str) -> str:
-        command = [sys.executable, "-m", "engine", *words, "--out", str(out)]
-        return subprocess.run(command, cwd=self.path, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(bench(out, *words), cwd=self.path, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def table(old: Tree, new: Tree) -> list[str]:
