@@ -131,7 +131,7 @@ def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench
     assert wrong.returncode == 2 and "begin with different workloads" in line
 
 
-@pytest.mark.parametrize(("entries", "pairs"), [({}, 4), ({"repeats": 2}, 2), ({"plans_only": False}, 6)])
+@pytest.mark.parametrize(("entries", "pairs"), [({}, 4), ({"repeats": 2}, 2), ({"plans_only": False}, 8)])
 def test_plans_alone_take_fewer_pairs_of_clusters(tmp_path: Path, entries: dict[str, Any], pairs: int) -> None:
     for name in ("schema", "statements"):
         (tmp_path / name).write_text("-- name: a\nSELECT 1;")
