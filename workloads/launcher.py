@@ -7,6 +7,7 @@ STOP.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import resource
@@ -44,6 +45,16 @@ class Team:
     dsn: str
     work: Work
     ended: Ended = lambda _: None
+
+
+def report_file() -> int:
+    """A descriptor of a file in memory to which each role may write a line.
+
+    They append: with a place that forked processes share, lines that are written at the same time overwrite each other.
+    """
+    fd = os.memfd_create("report")
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    return fd
 
 
 def run(team: Team, parent_pid: int) -> int:

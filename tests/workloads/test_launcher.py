@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.steprun import ROOT
 from workloads.counter_page import Page, State, Word
+from workloads.launcher import report_file
 
 # A launcher of two roles whose server never answers; the second call of a function of `os` fails.
 LAUNCHER = """
@@ -46,3 +48,19 @@ def test_a_process_that_cannot_be_had_fails_the_step_in_one_line(call: str, what
     text = f"client process cannot be {what}: Resource temporarily unavailable (client 1 delete)"
     assert page.error(1) == text
     page.close()
+
+
+def test_lines_of_processes_that_write_at_the_same_time_are_whole() -> None:
+    report_fd, length, lines, processes = report_file(), 3000, 2000, 4
+    pids = []
+    for number in range(processes):
+        if (pid := os.fork()) == 0:
+            for _ in range(lines):
+                os.write(report_fd, b"%d" % number * length + b"\n")
+            os._exit(0)
+        pids.append(pid)
+    assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
+    told = os.pread(report_fd, os.fstat(report_fd).st_size, 0)
+    os.close(report_fd)
+    whole = [b"%d" % number * length for number in range(processes)]
+    assert sorted(told.splitlines()) == sorted(whole * lines)

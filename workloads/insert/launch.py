@@ -20,7 +20,7 @@ from workloads.insert.coupling import Partners
 from workloads.insert.index_builds import index
 from workloads.insert.roles import RoleContext, delete, insert, query, transaction
 from workloads.insert.spec import StepSpec, places, role_list
-from workloads.launcher import Team, run
+from workloads.launcher import Team, report_file, run
 from workloads.process import Gates
 
 ROLES = {role.__name__: role for role in (insert, delete, query, index, transaction)}
@@ -36,7 +36,7 @@ def main() -> int:
     row_values.tables(form.price_type)
     partners = partners_of(roles, form.drains)
     place_of = places(roles)
-    report_fd = os.memfd_create("report")
+    report_fd = report_file()
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         place, coupled = place_of[role], partners[role.client]

@@ -20,7 +20,7 @@ from workloads import client_gate, seeds
 from workloads.base import Role
 from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
 from workloads.counter_page import Control, Page, State, Word
-from workloads.launcher import Team, run
+from workloads.launcher import Team, report_file, run
 from workloads.own import execution, planner
 from workloads.own.execution import Prepared
 from workloads.own.restore import restore
@@ -40,7 +40,7 @@ def main() -> int:
     clients = int(spec.step.get("clients", 1))
     roles = tuple(Role(client, DATA if spec.step["kind"] == DATA else ROLE) for client in range(1, clients + 1))
     page = Page(spec.page_fd, len(roles))
-    report_fd = os.memfd_create("report")
+    report_fd = report_file()
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         step = Step(spec, page, slot, role, connection, gates)
