@@ -327,7 +327,7 @@ def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
 
 @pytest.mark.outside  # beside all that Nix builds, everything waits for a CPU
 @pytest.mark.timing
-@pytest.mark.timeout(900)  # fifteen cells on a machine that others keep busy
+@pytest.mark.timeout(900)  # twenty cells on a machine that others keep busy
 def test_each_planted_slow_down_is_put_down_to_its_cause(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, new_folder: Callable[[], Path]
 ) -> None:
@@ -342,7 +342,7 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
     installs = [f"{name}={install(real, folder / name, library, how)}" for name, how in PLANTED.items()]
     script = tmp_path / "planted.sql"
     script.write_text(SCRIPT)
-    words = ("--workload", f"pgbench:{script}", "--seconds", "2", *SMALL, "--interleave", "cells", "--repeats", "3")
+    words = ("--workload", f"pgbench:{script}", "--seconds", "2", *SMALL, "--interleave", "cells", "--repeats", "4")
     bench.detached("--pg", ",".join(installs), *words)
     with trouble(bench):
         while is_locked(bench.run):
@@ -367,12 +367,15 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
         "spinning": {"server_cpu", "server_runq"},
         "crowded": {"server_runq", "client_runq"},
     }
+    crowded = found.pop("crowded")
     for name, each in found.items():
         assert each.reason or (each.causes or each.not_known)[0] in likely[name], each
+    # Hogs keep those from their CPU, too, who flush WAL for others.
+    assert crowded.reason or likely["crowded"] & {*crowded.causes, *crowded.not_known}, crowded
     assert found["syncing"].causes and found["locked"].causes, found
     assert found["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, found["spinning"]
     assert found["spinning"].reason or "server_cpu" in (*found["spinning"].causes, *found["spinning"].not_known)
-    assert found["crowded"].reason or shares["crowded"]["server_cpu"] < 0.25, found["crowded"]
+    assert crowded.reason or shares["crowded"]["server_cpu"] < 0.25, crowded
     for _, other in of_step["locked"]:  # however full the machine was
         parts, (role,) = parts_of(other) or pytest.fail("no parts"), other.totals.roles.values()
         whole_us, kinds = sum(parts.values()), wait_kinds.by_kind(wait_kinds.shares(role.waits))

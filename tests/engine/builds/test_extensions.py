@@ -21,6 +21,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Extension
 from engine.journal.manifest import read_manifest
 from engine.report import origins
+from engine.results.comparison import CPU
 from tests.support.benchcall import Bench
 from tests.support.compiled import compiled_here
 from tests.support.realnix import as_wrapped
@@ -145,8 +146,8 @@ def test_two_versions_of_an_extension_are_compared(
     titles = [build.extensions[1].title for build in (old, new)]
     assert all(title.startswith("v 1.0, a tree outside git, files ") for title in titles) and titles[0] != titles[1]
     comparison = json.loads(bench("compare", "--json").stdout)
-    (ratio,) = (each for each in comparison["ratios"] if each["step"] == "script.c1" and each["metric"] == "rate_per_s")
-    assert 0.15 < ratio["ratio"] < 0.5
+    (ratio,) = (each for each in comparison["ratios"] if each["step"] == "script.c1" and each["metric"] == CPU)
+    assert 2 < ratio["ratio"] < 6  # of CPU time, which others on this machine hardly change
     reported = origins.builds(compare([bench.run])).rows
     assert any(titles[1] in cells[-1] for cells, _ in reported), "and the report says so"
     closure = subprocess.run(["nix-store", "-qR", new.prefix], capture_output=True, text=True, check=True).stdout
