@@ -3,8 +3,8 @@
     python -m tests.perf.power --out FOLDER [--build 18.6] [--comparisons 20] [BENCH OPTIONS]
 
 Makes the runs that FOLDER does not have yet, each of 4 pairs in slices, on this machine as it is: a third compare a
-build with itself, a third two layouts of it (`:layoutN`), a third the build with itself beside a neighbour that burns
-all CPUs in bursts. A run takes about three minutes. Printed are
+build with itself, a third two layouts of it (`:layoutN`, which needs its source), a third the build with itself
+beside a neighbour that burns all CPUs in bursts. A run takes three to four minutes. Printed are
 
 - false names by rates, server CPU and response times (a family each), and how many 95 % intervals of the first two
   hold 1;
@@ -98,7 +98,8 @@ def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str
     began_s = time.monotonic()
     with neighbour(kind == NEIGHBOUR):
         words = ("run", *builds, *PLAN, "--seed", str(number), *options)
-        subprocess.run(bench(folder, *words), check=True, stdout=subprocess.DEVNULL)
+        if code := subprocess.run(bench(folder, *words), stdout=subprocess.DEVNULL).returncode:
+            sys.exit(code)  # bench has said why
     print(f"{folder.name}: {time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
