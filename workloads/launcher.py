@@ -57,6 +57,11 @@ def report_file() -> int:
     return fd
 
 
+def reported(fd: int) -> bytes:
+    """The lines that roles have written to a report file."""
+    return os.pread(fd, os.fstat(fd).st_size, 0)
+
+
 def run(team: Team, parent_pid: int) -> int:
     """Fork the roles and wait for them; return the exit code. Dies with the parent process."""
     die_with_parent(parent_pid)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.steprun import ROOT
 from workloads.counter_page import Page, State, Word
-from workloads.launcher import report_file
+from workloads.launcher import report_file, reported
 
 # A launcher of two roles whose server never answers; the second call of a function of `os` fails.
 LAUNCHER = """
@@ -55,12 +55,14 @@ def test_lines_of_processes_that_write_at_the_same_time_are_whole() -> None:
     pids = []
     for number in range(processes):
         if (pid := os.fork()) == 0:
-            for _ in range(lines):
-                os.write(report_fd, b"%d" % number * length + b"\n")
-            os._exit(0)
+            try:
+                for _ in range(lines):
+                    os.write(report_fd, b"%d" % number * length + b"\n")
+            finally:
+                os._exit(0)
         pids.append(pid)
     assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
-    told = os.pread(report_fd, os.fstat(report_fd).st_size, 0)
+    told = reported(report_fd)
     os.close(report_fd)
     whole = [b"%d" % number * length for number in range(processes)]
     assert sorted(told.splitlines()) == sorted(whole * lines)

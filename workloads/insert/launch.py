@@ -20,7 +20,7 @@ from workloads.insert.coupling import Partners
 from workloads.insert.index_builds import index
 from workloads.insert.roles import RoleContext, delete, insert, query, transaction
 from workloads.insert.spec import StepSpec, places, role_list
-from workloads.launcher import Team, report_file, run
+from workloads.launcher import Team, report_file, reported, run
 from workloads.process import Gates
 
 ROLES = {role.__name__: role for role in (insert, delete, query, index, transaction)}
@@ -48,7 +48,7 @@ def main() -> int:
             os.eventfd_write(wake_fd, 1)
 
     code = run(Team("ib", roles, page, spec.dsn, work, ended), parent_pid)
-    if told := os.pread(report_fd, os.fstat(report_fd).st_size, 0):
+    if told := reported(report_fd):
         sys.stdout.buffer.write(msgspec.json.encode({"timing": {"times_s": times_of_all(told)}}))
     return code
 

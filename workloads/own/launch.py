@@ -20,7 +20,7 @@ from workloads import client_gate, seeds
 from workloads.base import Role
 from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
 from workloads.counter_page import Control, Page, State, Word
-from workloads.launcher import Team, report_file, run
+from workloads.launcher import Team, report_file, reported, run
 from workloads.own import execution, planner
 from workloads.own.execution import Prepared
 from workloads.own.restore import restore
@@ -63,7 +63,7 @@ def main() -> int:
             page.words[Control.STOP] = 1
             page.set_word(0, Word.STATE, State.FAILED)
             return 1
-    if told := os.pread(report_fd, os.fstat(report_fd).st_size, 0):
+    if told := reported(report_fd):
         sys.stdout.buffer.write(msgspec.json.encode(together(told)))
     return code
 
