@@ -136,7 +136,7 @@ class InterleavedSteps:
                 self._cells[attempt.cell],
                 self._names[self._cells[attempt.cell].subject],
                 series,
-                slices.lanes[place].rate_per_s(blocks),
+                series.mean_rate(at_ns),
                 series.worked_s(at_ns),
                 slices.so_far(place, blocks) if place and blocks else None,
                 tuple(stalls),

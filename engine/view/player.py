@@ -185,7 +185,9 @@ class Player:
         if running:
             doing = waiting(self.reader, f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
-        return self._at(view, attempt, series, step.ended_ns or series.newest_ns, sides)
+        together = [self._series[side.id] for _, side in sides] or [series]  # interleaved servers end one after another
+        ended_ns = max(each.step.ended_ns or each.newest_ns for each in together)
+        return self._at(view, attempt, series, ended_ns, sides)
 
     def _now_ns(self, attempt: Attempt) -> int:
         """The present by the attempt's clock: a guest has its own monotonic clock and shares only the wall clock."""

@@ -76,11 +76,6 @@ class Lane:
         place = bisect_right(self.opened, t_ns) - 1
         return self.before[place] + min(t_ns - self.opened[place], self.length[place]) if place >= 0 else 0
 
-    def rate_per_s(self, blocks: int) -> float | None:
-        """Operations per second of counted time; None if none was counted."""
-        counted_ns, done = sum(self.counted_ns[:blocks]), sum(self.done[:blocks])
-        return done * SECOND_NS / counted_ns if counted_ns and done else None
-
 
 class SliceSeries:
     """The complete blocks of a step so far, the base first. `rates` and `courses` are over active time in ns.

@@ -164,6 +164,16 @@ class StepSeries:
         """Rows or queries done by roles of a kind up to a time."""
         return int(self._done.get(kind, Series()).at(t_ns) or 0)
 
+    def mean_rate(self, t_ns: int) -> float | None:
+        """Operations per second of work up to a time; after the step, the figure that is compared between builds."""
+        primary = self.step.primary_metric
+        if primary is None or primary.by == "time":
+            return None
+        if self.step.totals is not None and self.step.ended_ns is not None and t_ns >= self.step.ended_ns:
+            return self.step.rate_per_s
+        done, worked_s = self.done(primary.role, t_ns), self.worked_s(t_ns)
+        return done / worked_s if done and worked_s else None
+
     def done_after(self, kind: str, worked_s: float) -> float | None:
         """Work of roles of a kind after so much active time; None if the step was shorter."""
         done, active = self._done.get(kind), self.active.get(kind)

@@ -289,7 +289,7 @@ class Growing:
         if self.blocks % 5 == 0:  # a tick of every cell, each of which worked for its part of the last second
             for side, done in enumerate(ops):
                 count = round(done) * 10
-                self._add_second(self.sides[side].roles["query"], SECOND_NS // len(ops), count, 0, 120, max(1, count))
+                self._add_second(self.sides[side].roles["query"], 10 * SLICE_NS, count, 0, 120, max(1, count))
         self.journal.commit()
 
     def _add_second(

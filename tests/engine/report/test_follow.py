@@ -280,7 +280,7 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         known = view.interleaved.compared.so_far
         assert known is not None and known.low is not None and known.high is not None
         bounds = f"[{100 * (known.low - 1):+.1f}, {100 * (known.high - 1):+.1f}]"
-        rates = f"16.3 {402 / 0.048:,.0f} q/s  17.0 {385 / 0.048:,.0f} q/s"
+        rates = f"16.3 {404 / 0.05:,.0f} q/s  17.0 {385 / 0.05:,.0f} q/s"
         said = f"cells 1+2 of 2  r1  qr100   38%  {rates}  17.0 / 16.3: -4.2 % {bounds} so far"
         assert follow.line(view) == said
         found = follow.record(view, ())["interleaved"]

@@ -64,7 +64,7 @@ def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_p
         assert view.cell is not None and view.step is not None
         assert found.shown.name == found.compared.name == view.cell.subject.name == "17.0"
         assert found.shown.step.id == view.step.id == live.steps[1]
-        assert [side.rate_per_s for side in found.sides] == pytest.approx([ops * 1e9 / COUNTED_NS for ops in OPS])
+        assert [side.rate_per_s for side in found.sides] == [10 * ops / 0.5 for ops in OPS]  # of its roles' seconds
         assert found.sides[0].so_far is None
         assert known(view).ratio == pytest.approx(400 / 420)
         assert (found.planned_s, found.shown.active_s) == (12, pytest.approx(3))
@@ -274,7 +274,8 @@ def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monke
             assert 10 <= len(points.until) <= most < 40
             blocks = lane.until.index(points.until[-1]) + 1
             mean = sum(value * length for value, length in zip(points.value, points.length, strict=True))
-            assert mean / points.until[-1] == pytest.approx(lane.rate_per_s(blocks), rel=1e-6)
+            rate = sum(lane.done[:blocks]) * SECOND_NS / sum(lane.counted_ns[:blocks])
+            assert mean / points.until[-1] == pytest.approx(rate, rel=1e-6)
 
 
 @pytest.mark.parametrize(

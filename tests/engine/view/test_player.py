@@ -13,6 +13,7 @@ from engine.journal.rows import EventRow, StepRow
 from engine.journal.totals import progress
 from engine.view.events import event_words, incidents_of, stall_words
 from engine.view.player import SPEEDS, Player
+from engine.view.raw_ratios import measured
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tests.support.journal import CELL, START_NS, Hand, growing
@@ -311,3 +312,16 @@ def test_a_cell_that_runs_can_be_replayed_up_to_its_newest_second(tmp_path: Path
             live.hand.at_ns += 60 * SECOND_NS
             view = player.look()
             assert view.state == "replay" and view.at_ns == START_NS + 5 * SECOND_NS
+
+
+def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: Path) -> None:
+    with Player(sliced_recording) as player:
+        view = player.look()
+        assert view.interleaved is not None and view.over
+        by_name = {role.name: role.rate_per_s for role in view.roles}
+        shown = {side.cell.id: side.rate_per_s for side in view.interleaved.sides}
+        planned = {each.cell.id: each.rates["qr100"] for each in player.schedule()}
+        compared = measured(sliced_recording)
+    assert view.cell is not None and compared is not None
+    assert view.interleaved.shown.rate_per_s == by_name["query"] == shown[view.cell.id]
+    assert shown == planned == {cell.cell: cell.rate_per_s for cell in compared.cells if cell.step == "qr100"}
