@@ -63,6 +63,7 @@ let
     ${lib.optionalString (pgbench != null) ''
       export PGBED_PGBENCH=${pgbench}/bin/pgbench
       export PGBED_PG_DUMP=${pgbench}/bin/pg_dump PGBED_PG_RESTORE=${pgbench}/bin/pg_restore
+      export PGBED_PSQL=${pgbench}/bin/psql
     ''}
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';

@@ -12,11 +12,12 @@
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
 #   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
-# (`pgbench`, `pg_dump`, `pg_restore`, `hyperfine` and `perf` of the user's config.toml replace the variables of that name.)
+# (`pgbench`, `pg_dump`, `pg_restore`, `psql`, `hyperfine` and `perf` of the user's config.toml replace the variables of
+# that name.)
 #   PGBED_PGBENCH       the derivation of the pgbench that puts load on servers, realised by the first run that wants
 #                       it; unless a program is named already
-#   PGBED_PG_DUMP, PGBED_PG_RESTORE, PGBED_HYPERFINE   the same of the pg_dump that dumps all servers, the pg_restore
-#   that fills them, and the hyperfine that times a dump
+#   PGBED_PG_DUMP, PGBED_PG_RESTORE, PGBED_PSQL, PGBED_HYPERFINE   the same of the pg_dump that dumps all servers, the
+#   pg_restore and the psql that fill them, and the hyperfine that times a dump
 #   PGBED_BPFTRACE      the derivation of the bpftrace that runs the probes: like a server it is realised by the first
 #                       run that wants it
 #   PGBED_BPFTRACE_VERSION   its version, for who asks before; over hostpkgs both are missing: it is the machine's own
@@ -99,6 +100,7 @@ let
     export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
     export PGBED_PG_DUMP=''${PGBED_PG_DUMP:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
     export PGBED_PG_RESTORE=''${PGBED_PG_RESTORE:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
+    export PGBED_PSQL=''${PGBED_PSQL:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
   ''
   + lib.optionalString (hyperfine != null) ''
     export PGBED_HYPERFINE=''${PGBED_HYPERFINE:-${builtins.unsafeDiscardOutputDependency hyperfine.drvPath}}

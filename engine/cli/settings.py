@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pgbench: Annotated[str | None, about("The pgbench that loads all servers.", metavar="FILE")] = None
     pg_dump: Annotated[str | None, about("The pg_dump that dumps all servers.", metavar="FILE")] = None
     pg_restore: Annotated[str | None, about("The pg_restore that fills all servers.", metavar="FILE")] = None
+    psql: Annotated[str | None, about("The psql that fills all servers, from 18.", metavar="FILE")] = None
     hyperfine: Annotated[str | None, about("The hyperfine that times commands.", metavar="FILE")] = None
     perf: Annotated[str | None, about("The perf that counts events.", metavar="FILE")] = None
     ssh: Annotated[str | None, about("The ssh that reaches --client-host.", metavar="FILE")] = None
