@@ -17,6 +17,7 @@ from textual.screen import Screen
 
 from engine.core.errors import UserError
 from tui import MODES
+from workloads.files import read_plain
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
@@ -65,7 +66,7 @@ def settings_file() -> Path:
 def overrides(path: Path) -> dict[str, str]:
     """Read keys by binding id, empty if there is no file. Raises UserError if it is not a key file."""
     try:
-        keymap = tomllib.loads(path.read_text())
+        keymap = tomllib.loads(read_plain(path, follow=True).decode())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

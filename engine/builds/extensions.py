@@ -22,6 +22,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Extension
 from engine.core.record import converted, parsed
 from engine.core.text import user_path
+from engine.host.files import read_text
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 CONTROLS = ("*.control", "*/*.control", "*.control.in", "*/*.control.in")
@@ -129,13 +130,13 @@ def _tree(build: str, name: str, place: str) -> tuple[Path, str, str]:
     if not folder.is_dir():
         raise UserError(f"{where} is not a folder")
     makefile = next((folder / each for each in MAKEFILES if (folder / each).is_file()), None)
-    if makefile is None or "PGXS" not in makefile.read_text(errors="replace"):
+    if makefile is None or "PGXS" not in read_text(makefile, "makefile", errors="replace"):
         raise UserError(f"{where} has no Makefile that uses PGXS, PostgreSQL's build system for extensions")
     controls = [file for each in CONTROLS for file in sorted(folder.glob(each))]
     if not controls:
         raise UserError(f"{where} has no control file ({name}.control), so CREATE EXTENSION would not find it")
     control = next((file for file in controls if _stem(file) == name), controls[0])
-    version = VERSION.search(control.read_text(errors="replace"))
+    version = VERSION.search(read_text(control, "control file", errors="replace"))
     return folder, _stem(control), version[1] if version else ""
 
 

@@ -40,12 +40,14 @@ from engine.core.record import parsed as parsed_json
 from engine.core.text import user_path
 from engine.host import packages, subprocesses
 from engine.host.account import unprivileged
+from engine.host.files import read_plain
 
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
 # Of a patch: a hunk of a unified, context or normal difference, or what git says of a file as a whole.
 CHANGE = re.compile(r"^(@@ -\d|\*{15}|\d+(,\d+)?[acd]\d+|(rename|copy) from |(new|deleted) file mode |old mode )", re.M)
 MESON, FIRST_WITH_MESON = "meson", 16
 LINK = "built-"
+PATCH_MAX_BYTES = 64 << 20
 
 
 def resolve(
@@ -167,9 +169,11 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
 
 def _check_patch(name: str, patch: str) -> None:
     try:
-        text = user_path(patch).read_text(errors="replace")
-    except OSError:
+        text = read_plain(user_path(patch), PATCH_MAX_BYTES, follow=True).decode(errors="replace")
+    except FileNotFoundError:
         raise UserError(f"build '{name}': there is no patch file {patch}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"build '{name}': patch {patch} cannot be read: {getattr(error, 'strerror', error)}") from None
     if not CHANGE.search(text):
         raise UserError(f"build '{name}': patch {patch} touches nothing: it holds no change to a file")
 

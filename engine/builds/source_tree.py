@@ -22,6 +22,7 @@ from engine.builds import nix
 from engine.builds.derivation import Folder
 from engine.core.errors import UserError
 from engine.core.text import user_path
+from engine.host.files import read_plain
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is generated from doc/src/sgml/ref
 # With these, git runs no program named in a repository's settings, except filters, and fetches nothing.
@@ -74,9 +75,11 @@ def tree_at(name: str, path: Path) -> Source:
     path = path.resolve()
     script = "configure" if (path / "configure").exists() else "meson.build"
     try:
-        text = (path / script).read_text(errors="replace")
-    except OSError:
+        text = read_plain(path / script, follow=True).decode(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"build '{name}': {path} has neither configure nor meson.build") from None
+    except OSError as error:
+        raise UserError(f"build '{name}': {path / script}: {error.strerror}") from None
     version = _version(name, str(path), text)
     if not _in_git(path) and (path / "config.status").exists():
         raise UserError(f"build '{name}': {path} was built in place; clean it first: make -C {path} distclean")

@@ -27,6 +27,7 @@ import tomli_w
 from engine.builds.compile_variants import FLAG
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed, parsed_toml
+from engine.host.files import read_text
 
 RELEASES = "https://ftp.postgresql.org/pub/source"
 VERSIONS = "https://www.postgresql.org/versions.json"
@@ -64,12 +65,9 @@ def table_path() -> Path:
 def own_builds() -> dict[str, OwnBuild]:
     """The table's entries by label. Raises UserError with the file and the invalid entry."""
     path = table_path()
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
+    text = read_text(path, "table of builds")
     builds = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
     for label, build in builds.items():
         _check(f"{path}: build '{label}'", label, build)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
+from engine.host.files import read_text
 
 COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
@@ -86,9 +87,8 @@ def lines(builders: str | None) -> list[str]:
     for line in re.split(r"[;\n]", value):
         if line.strip().startswith("@"):
             path = Path(line.strip()[1:])
-            if builders is not None and not path.is_file():
-                raise UserError(f"--builders {line.strip()}: no such file")
-            lines_read += path.read_text(errors="replace").splitlines() if path.is_file() else []
+            if builders is not None or path.is_file():
+                lines_read += read_text(path, "--builders", errors="replace").splitlines()
         else:
             lines_read.append(line)
     return [line.strip() for line in lines_read if line.strip() and not line.strip().startswith("#")]

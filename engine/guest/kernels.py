@@ -22,6 +22,7 @@ from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
 from engine.core.record import converted, parsed
 from engine.core.text import NAME, user_path, visible
 from engine.guest import command_lines, distribution, initrd
+from engine.host.files import open_plain
 
 # The options that affect scheduling and its cost.
 OPTIONS = (
@@ -200,7 +201,7 @@ def told_by(image: Path) -> tuple[str, str]:
 def _said(image: Path) -> bytes:
     """The version string of an x86 image (Documentation/arch/x86/boot.rst: kernel_version), or b""."""
     try:
-        with image.open("rb") as file:
+        with os.fdopen(open_plain(image, follow=True), "rb") as file:
             head = file.read(HEADER_BYTES)
     except OSError as error:
         raise UserError(f"{image}: {error.strerror}") from None

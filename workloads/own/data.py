@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 from psycopg.conninfo import conninfo_to_dict
 
+from workloads.files import open_plain
 from workloads.own.sql import Command, SqlSyntax, Token, next_command
 
 Mapped = mmap.mmap | bytes
@@ -103,9 +104,7 @@ def of_dump(text: str, option: str = "--dump") -> Data:
             if not (path / "toc.dat").is_file():
                 raise ValueError(f"{option} {text}: a folder without toc.dat is no dump by pg_dump --format=directory")
             return _sized(Data(path=str(path), format="directory"), option)
-        if not path.is_file():
-            raise ValueError(f"{option} {text}: {'not a plain file' if path.exists() else 'no such file'}")
-        with path.open("rb") as file:
+        with os.fdopen(open_plain(path, follow=True), "rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise ValueError(f"{option} {text}: {error.strerror}") from None
@@ -128,8 +127,10 @@ def of_dump(text: str, option: str = "--dump") -> Data:
 def of_schema(schema: str, rows_from: str | None) -> Data:
     files = [user_path(text).absolute() for text in (schema, *([rows_from] if rows_from else []))]
     for option, path in zip(("--schema", "--rows-from"), files, strict=False):
-        if not path.is_file():
-            raise ValueError(f"{option} {path}: {'not a plain file' if path.exists() else 'no such file'}")
+        try:
+            os.close(open_plain(path, follow=True))
+        except OSError as error:
+            raise ValueError(f"{option} {path}: {error.strerror}") from None
     found = Data(path=str(files[0]), format="schema", rows_from=str(files[1]) if rows_from else "")
     return _sized(found, "--schema")
 
@@ -149,7 +150,7 @@ def _digest(states: tuple[tuple[str, int, int], ...]) -> str:
     whole = hashlib.sha256()
     for path, size, _ in states:
         whole.update(f"{Path(path).name} {size}\n".encode() if len(states) > 1 else b"")
-        with Path(path).open("rb") as file:
+        with os.fdopen(open_plain(Path(path), follow=True), "rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()
 
@@ -268,7 +269,7 @@ class mapped:
         self._path = path
 
     def __enter__(self) -> Mapped:
-        with self._path.open("rb") as file:
+        with os.fdopen(open_plain(self._path, follow=True), "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
             self._map: Mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return self._map

@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from workloads.files import read_plain
 from workloads.own.sql import Command, SqlSyntax, commands
 
 MAX_BYTES = 4 << 20
@@ -59,12 +60,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def read_file(path: Path, what: str) -> str:
     """A text file's content. Raises ValueError in one line."""
     try:
-        if not path.is_file():
-            raise ValueError(f"{what} {path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"{what} {path}: more than {MAX_BYTES >> 20} MiB")
-        return path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_plain(path, MAX_BYTES, follow=True).decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # no text, or a path with a null byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
         raise ValueError(f"{what} {path}: {reason}") from None
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workloads.files import read_plain
+
 MAX_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 # The parts of a script: quoted text is one part, so that a semicolon or a backslash in it ends nothing.
@@ -84,13 +86,10 @@ def read(spec: str) -> Script:
             own = [name for name in BUILTIN.values() if path and name.startswith(path)]
             if len(own) == 1:
                 return Script(own[0], int(weight))
-            if file.exists():
-                raise ValueError(f"script {path}: {'a folder' if file.is_dir() else 'not a plain file'}; give a script")
-            names = ", ".join(BUILTIN.values())
-            raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
-        if file.stat().st_size > MAX_BYTES:
-            raise ValueError(f"script {path}: more than {MAX_BYTES >> 20} MiB")
-        text = file.read_text()
+            if not file.exists():
+                names = ", ".join(BUILTIN.values())
+                raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
+        text = read_plain(file, MAX_BYTES, follow=True).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
         raise ValueError(f"script {path}: {reason}") from None

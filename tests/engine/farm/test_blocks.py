@@ -120,7 +120,7 @@ def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: C
         realised(nobody, 2, "ssh://a x86_64-linux - 1 1 kvm ; ssh://b")
     with pytest.raises(UserError, match="there are no builders: name them in /etc/nix/machines, or with --builders"):
         realised(nobody, 2, "")
-    with pytest.raises(UserError, match="--builders @/no/file: no such file"):
+    with pytest.raises(UserError, match="--builders /no/file cannot be read: No such file"):
         realised(nobody, 2, "@/no/file")
     refused = "cannot build on 'ssh-ng://b': error: cannot open connection to remote store 'ssh-ng://b': "
     away = writes(

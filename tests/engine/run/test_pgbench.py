@@ -210,7 +210,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
             "rate must be a number greater than 0, at most 1,000,000,000, not '0'",
         ),
         (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a script"),
-        (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a plain file; give a script"),
+        (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a regular file; write its content to one first"),
         (("--workload", "micro", "--clients", "3"), "workload micro has no option --clients"),
         (
             ("--variants", "pgbench-select"),

@@ -128,7 +128,7 @@ def test_a_schema_is_two_files(folder: Path) -> None:
         (folder / name).write_text("select 1")
     found = of_schema(str(folder / "s.sql"), str(folder / "r.sql"))
     assert [file.name for file in found.files] == ["s.sql", "r.sql"] and found.bytes == 16
-    with pytest.raises(ValueError, match=r"--rows-from .* no such file"):
+    with pytest.raises(ValueError, match=r"--rows-from .* No such file"):
         of_schema(str(folder / "s.sql"), str(folder / "none.sql"))
 
 

@@ -53,7 +53,7 @@ def test_comparable_runs_have_the_same_data_and_statements(tmp_path: Path) -> No
         ({"schema": str(APP / "schema.sql")}, "no statements: give"),
         ({"dump": "x", "schema": "y", "statements": "z"}, "--dump and --schema: choose one"),
         ({"rows_from": "x"}, "--rows-from goes with --schema"),
-        ({"schema": str(APP / "schema.sql"), "statements": "none.sql"}, "no such file"),
+        ({"schema": str(APP / "schema.sql"), "statements": "none.sql"}, "No such file"),
         ({"template": "host=h dbname=d password=p", "statements": "x"}, "put it into ~/.pgpass"),
         ({"template": "nonsense", "statements": "x"}, "give HOST/DB"),
     ],
