@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from engine.core.format import size, span
 from engine.core.model import workload_title
 from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
+from engine.host.procfs import processes_in
 from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
 from engine.journal.housekeeping import data_kept, keep_data
+from engine.journal.reader import JournalReader
 from engine.journal.run_lock import holder, is_locked
 from engine.journal.runs import planned, reference
 from engine.journal.writer import create_run
@@ -35,9 +38,11 @@ from engine.postgres import external_cell
 from engine.report import follow
 from engine.report.console import PlainConsole, echo
 from engine.run import control
-from engine.run.stop import STOPPED
+from engine.run.stop import END_S, STOPPED
 
-PATIENCE_S = 5.0  # between two messages while something ends
+PATIENCE_S = 2.0  # between two messages while something ends
+ANSWER_S = 3.0  # of an engine that is to stop; then it gets a signal
+KILL_AFTER_S = END_S + 5.0  # an engine whose servers still run
 CLEARING_TIMEOUT_S = 30.0
 
 
@@ -193,13 +198,12 @@ def stop(run: Path, console: PlainConsole) -> None:
         return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
-    control.ask(run, {"stop": True})
-    reported = time.monotonic()
-    while is_locked(run):
-        time.sleep(0.1)
-        if time.monotonic() - reported > PATIENCE_S:
-            reported = time.monotonic()
-            console.say("still stopping the server and removing its cluster")
+    engine = holder(run)
+    try:
+        control.ask(run, {"stop": True}, ANSWER_S)
+    except control.Silent:
+        _signal(run, engine, signal.SIGTERM)
+    _await_end(run, engine, lambda: not is_locked(run), console)
     console.say(f"stopped; to continue: bench resume {reference(run)}")
 
 
@@ -231,7 +235,7 @@ def _spawn(
     try:
         with (run / "engine.log").open("ab") as log, _interrupts_deferred():
             process = subprocess.Popen(
-                [sys.executable, "-m", "engine", "engine", str(run)],
+                [sys.executable, "-m", "engine", "engine", str(run.resolve())],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -262,7 +266,7 @@ def _spawn(
         console.say("stopping: the running cell is discarded, finished cells are kept")
         if process is not None:
             process.send_signal(signal.SIGINT)
-            _await_end(process, console)
+            _await_end(run, process.pid, lambda: process.poll() is not None, console)
         code = STOPPED  # also if it was stopped before it could report that itself
     return _conclude(run, code, console)
 
@@ -276,13 +280,35 @@ def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit
     return _conclude(run, code, console)
 
 
-def _await_end(process: subprocess.Popen[bytes], console: PlainConsole) -> None:
+def _await_end(run: Path, engine: int | None, ended: Callable[[], bool], console: PlainConsole) -> None:
+    """Wait until the engine has ended after a stop. One that leaves its servers running is killed, and they with it."""
+    asked_s = reported_s = time.monotonic()
     while True:
-        try:
-            process.wait(PATIENCE_S)
-            return
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            console.say("still stopping the server and removing its cluster")
+        with suppress(KeyboardInterrupt):
+            if ended():
+                return
+            now_s = time.monotonic()
+            if now_s - reported_s > PATIENCE_S:
+                reported_s = now_s
+                console.say(f"still stopping: {_doing(run) or 'the server'}")
+            if now_s - asked_s > KILL_AFTER_S and any(map(processes_in, run.glob("cells/*/data"))):
+                _signal(run, engine, signal.SIGKILL)
+            time.sleep(0.1)
+
+
+def _doing(run: Path) -> str:
+    """The engine's latest report of what it waits for."""
+    with suppress(UserError), JournalReader(run) as reader:
+        return next((str(event.data.get("text")) for event in reversed(reader.events(kinds=("progress",)))), "")
+    return ""
+
+
+def _signal(run: Path, engine: int | None, number: signal.Signals) -> None:
+    """Send a signal to a run's engine; the file that names it may be somebody else's, and the process another one."""
+    with suppress(OSError):
+        words = Path(f"/proc/{engine}/cmdline").read_bytes().split(b"\0")
+        if engine is not None and b"engine" in words and os.fsencode(run.resolve()) in words:
+            os.kill(engine, number)
 
 
 def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:

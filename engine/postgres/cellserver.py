@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import psycopg
-
 from engine.core.model import Build
 from engine.host.account import Account
+from engine.postgres.session import Session
+from engine.postgres.waiting import Waiting
 from workloads.base import Kit
 
 
@@ -28,6 +28,8 @@ class CellServer(Protocol):
     build: Build
     cell_dir: Path
     account: Account
+
+    waiting: Waiting
 
     @property
     def inside(self) -> Inside | None:
@@ -75,7 +77,7 @@ class CellServer(Protocol):
         """Stop and start it, which empties its shared buffers. Raises ServerError if it is an external server."""
         ...
 
-    def connect(self) -> psycopg.Connection[Any]: ...
+    def connect(self) -> Session: ...
 
     def died_reason(self) -> str | None:
         """How the server ended, as far as known; None while it is alive."""

@@ -8,23 +8,26 @@ import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable
+import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from engine.core.clock import patient
 from engine.core.errors import UserError
+from engine.core.model import Build
 from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.host.server_folders import SOCKET_DIR_PREFIX
 from engine.postgres import ipc
 from engine.postgres.serverlog import PREFIX
+from engine.postgres.waiting import NOBODY, Waiting, wait_until
 from workloads.base import CLIENT_FOLDER
 
-Progress = Callable[[str], None]
+StopMode = Literal["fast", "immediate"]
 
-PATIENCE_S = 2.0  # between progress reports
 PIDFILE_MAX_BYTES = 16384
 LOG_TAIL_BYTES = 16384
 SEGMENT_TIMEOUT_S = patient(5.0)
@@ -32,28 +35,12 @@ LEFTOVER_TIMEOUT_S = patient(10.0)
 PASSFILE = "password"  # of clients over TCP, in the private folder of the socket
 CLUSTERS = "clusters"  # in a cell's folder: made by a step
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and files next to it
+# Signal, how long it may take, and what must be left of the time for ending the run after that.
+_STOPS: Mapping[StopMode, tuple[signal.Signals, float, float]] = {
+    "fast": (signal.SIGINT, 600.0, 4.0),
+    "immediate": (signal.SIGQUIT, 10.0, 1.5),
+}
 _TELLING = re.compile(r"\b(FATAL|PANIC|ERROR|HINT|DETAIL|error|invalid|unrecognized|could not|terminated by signal)\b")
-
-
-def wait_until(
-    done: Callable[[], bool],
-    timeout_s: float,
-    what: str = "",
-    progress: Progress = lambda _: None,
-    check: Callable[[], None] = lambda: None,
-) -> bool:
-    """Wait until `done`, or return False after `timeout_s`. `progress` gets `what` now and then, `check` may raise."""
-    begun = reported = time.monotonic()
-    while not done():
-        now = time.monotonic()
-        if now - begun > timeout_s:
-            return False
-        if now - reported > PATIENCE_S:
-            reported = now
-            progress(f"{what} ({now - begun:.0f} s)")
-        check()
-        time.sleep(0.02)
-    return True
 
 
 def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
@@ -63,10 +50,9 @@ def kill_leftover(cell_dir: Path, bin: Path, uid: int) -> None:
         if folder.is_symlink():
             folder.unlink()
     owner = living_server(data_dir)
-    if owner is not None and owner in (servers := servers_in(data_dir, bin)):
-        for pid in servers:
-            _signal(pid, signal.SIGCONT)  # a stopped one would not notice its server's end
+    if owner is not None and owner in servers_in(data_dir, bin):
         _signal(owner, signal.SIGQUIT)
+        continue_processes(data_dir, bin)
         wait_until(lambda: not servers_in(data_dir, bin), LEFTOVER_TIMEOUT_S)
     remove_clusters(cell_dir.absolute() / CLUSTERS, bin, uid)
     end_processes(data_dir, bin)
@@ -104,6 +90,41 @@ def servers_in(data_dir: Path, bin: Path) -> tuple[int, ...]:
     """The pids in a cluster's folder that run `postgres` or `initdb` of `bin`; a shell there does not count."""
     programs = {str((bin / name).resolve()) for name in ("postgres", "initdb")}
     return tuple(pid for pid in processes_in(data_dir) if _program(pid) in programs)
+
+
+def continue_processes(data_dir: Path, bin: Path) -> None:
+    """Continue all server processes: a stopped one notices neither a signal nor its server's end."""
+    for pid in servers_in(data_dir, bin):
+        _signal(pid, signal.SIGCONT)
+
+
+def end_server(
+    postmaster: subprocess.Popen[bytes], mode: StopMode, data_dir: Path, build: Build, waiting: Waiting
+) -> None:
+    """Stop a server and wait: fast, unless `mode` is immediate, then immediately, then by SIGKILL.
+
+    What the run's end leaves of `waiting.left_s` ends each of them earlier. Its stopped processes are continued.
+    """
+
+    def over(reserve_s: float) -> bool:
+        return postmaster.poll() is not None or waiting.left_s() < reserve_s
+
+    for kind, (number, timeout_s, reserve_s) in _STOPS.items():
+        if mode == "immediate" != kind:
+            continue
+        if postmaster.poll() is not None:
+            return
+        what = f"stopping {build.label} ({kind} shutdown)"
+        if waiting.left_s() < math.inf:  # somebody waits for the end of the run
+            waiting.progress(what)
+        postmaster.send_signal(number)
+        continue_processes(data_dir, build.bin)
+        wait_until(partial(over, reserve_s), timeout_s, what, Waiting(waiting.progress))
+    if postmaster.poll() is None:
+        waiting.progress(f"killing {build.label}, which does not stop")
+        postmaster.kill()
+        end_processes(data_dir, build.bin)
+        postmaster.wait()
 
 
 def end_processes(data_dir: Path, bin: Path) -> None:
@@ -164,11 +185,11 @@ def pidfile(data_dir: Path) -> list[str]:
     return [line.strip() for line in text.splitlines()]
 
 
-def remove_folder(folder: Path, progress: Progress = lambda _: None) -> None:
-    """Remove a folder and its contents, calling `progress` every two seconds."""
+def remove_folder(folder: Path, waiting: Waiting = NOBODY) -> None:
+    """Remove a folder and its contents; `waiting` gets the progress, and cannot end it."""
     with ThreadPoolExecutor(1) as worker:
         removal = worker.submit(shutil.rmtree, folder)
-        wait_until(removal.done, math.inf, f"removing {folder}", progress)
+        wait_until(removal.done, math.inf, f"removing {folder}", Waiting(waiting.progress))
         try:
             removal.result()
         except OSError as error:

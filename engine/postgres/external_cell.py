@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,9 +29,11 @@ from engine.core.record import converted, parsed
 from engine.host.account import Account, unprivileged
 from engine.host.files import read_plain
 from engine.host.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
-from engine.postgres import external_queries
+from engine.postgres import external_queries, session
 from engine.postgres.cellserver import Inside
 from engine.postgres.external_server import Found, check_empty, check_schema, look, one_line
+from engine.postgres.session import Session
+from engine.postgres.waiting import NOBODY, Waiting
 from workloads.base import SCHEMA_MARK, Kit
 
 RECORD = "database.json"  # in a cell's folder, as long as its database is there
@@ -39,6 +41,7 @@ RECORD_MAX_BYTES = 4096
 MARK_TABLE = "pgbed_mark"
 MADE = re.compile(r"pgbed_[0-9a-z_]{1,50}")
 STATEMENT_TIMEOUT = "SET statement_timeout = '180s'"  # for creating and dropping databases
+LAST_S = 1.0  # of the time for ending the run, in which nothing is dropped any more
 AGAIN_S = 10.0  # how long to retry a vanished server, to drop the database
 # A role's objects in schema public of a given database; indexes go with their tables.
 OWN_RELATIONS = """
@@ -89,6 +92,7 @@ class ExternalCell:
     _: KW_ONLY
     note: Callable[[str], None] = lambda _: None
     account: Account = field(default_factory=unprivileged)
+    waiting: Waiting = NOBODY
 
     def __post_init__(self) -> None:
         self.left = ""  # what could not be dropped, in words
@@ -161,7 +165,7 @@ class ExternalCell:
                 self._mark(made)
             else:
                 self._create(made)
-            with external_queries.connect(self.dsn()) as connection:
+            with self._session(self.dsn()) as connection:
                 check_schema(self.build.label, connection)
         except psycopg.Error as error:
             raise UserError(f"{self.build.label}: database {self.database}: {one_line(error)}") from None
@@ -180,17 +184,20 @@ class ExternalCell:
 
     pass_line: ClassVar[str] = ""
 
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.dsn(), autocommit=True, application_name="pgbed")
+    def connect(self) -> Session:
+        return session.connect(self.dsn(), self.build.label, self.waiting)
 
     def died_reason(self) -> str | None:
         return None  # its clients notice
 
     # -- the parts
 
+    def _session(self, conninfo: str, answer_s: float | None = None) -> Session:
+        return external_queries.connect(conninfo, answer_s, self.waiting, self.build.label)
+
     def _look(self) -> Found:
         """Identify the server again; it must be the one that the run began with."""
-        server, label = look(self.build.label, self.conninfo), self.build.label
+        server, label = look(self.build.label, self.conninfo, waiting=self.waiting), self.build.label
         if server.build.digest != self.build.digest:
             raise UserError(f"{label}: this is not the server, or not the version, that the run began with")
         ours, now = dict(self.config.settings), dict(server.settings)
@@ -232,7 +239,7 @@ class ExternalCell:
             self._folder = None
 
     def _create(self, made: Made) -> None:
-        with external_queries.connect(self._open, external_queries.MAKING_S) as connection:
+        with self._session(self._open, external_queries.MAKING_S) as connection:
             if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (made.database,)).fetchone():
                 raise UserError(f"{made.build}: there is a database {made.database} that this cell did not make")
             _keep(self.cell_dir, made)
@@ -242,7 +249,7 @@ class ExternalCell:
             connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, made.mark))
 
     def _mark(self, made: Made) -> None:
-        with external_queries.connect(self.dsn(), external_queries.MAKING_S) as connection:
+        with self._session(self.dsn(), external_queries.MAKING_S) as connection:
             check_empty(made.build, connection, made.database)
             _keep(self.cell_dir, made)
             table = sql.Identifier(MARK_TABLE)
@@ -252,16 +259,23 @@ class ExternalCell:
 
     def _drop(self) -> None:
         """Drop what was created, else record it in `left`. A server that has gone may come back in a moment."""
-        until_s = time.monotonic() + AGAIN_S
+        until_s = time.monotonic() + min(AGAIN_S, self.waiting.left_s() - LAST_S)
         while True:
             try:
-                clear(self.cell_dir, self.conninfo)
+                clear(self.cell_dir, self.conninfo, replace(self.waiting, check=self._check_left))
                 return
             except LeftBehind as error:
                 if time.monotonic() > until_s or not isinstance(error.__cause__, psycopg.OperationalError):
                     self.left = f"{error}{'; bench resume drops it' if error.__cause__ else ''}"
                     return
             time.sleep(0.5)
+
+    def _check_left(self) -> None:
+        if self.waiting.left_s() < LAST_S:
+            raise LeftBehind(
+                f"database {self.database} on {self.build.label} was not dropped before the run had to end; "
+                "bench resume drops it"
+            )
 
 
 def database_name(run: str, cell: str) -> str:
@@ -275,7 +289,7 @@ def left_in(run: Path) -> dict[Path, Made]:
     return {path.parent: _made(path) for path in sorted((run / "cells").glob(f"*/{RECORD}"))}
 
 
-def clear(cell_dir: Path, conninfo: str) -> str:
+def clear(cell_dir: Path, conninfo: str, waiting: Waiting = NOBODY) -> str:
     """Drop what a cell created, if it bears the cell's mark; returns a description or "". Raises LeftBehind."""
     path = cell_dir / RECORD
     if not path.exists():
@@ -284,7 +298,7 @@ def clear(cell_dir: Path, conninfo: str) -> str:
     database = made.database if made.given else conninfo_to_dict(conninfo).get("dbname")
     try:
         with external_queries.connect(
-            make_conninfo(conninfo, dbname=database), external_queries.MAKING_S
+            make_conninfo(conninfo, dbname=database), external_queries.MAKING_S, waiting, made.build
         ) as connection:
             connection.execute(STATEMENT_TIMEOUT)
             dropped = _clear_given(connection, made) if made.given else _drop_database(connection, made)

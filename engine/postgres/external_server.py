@@ -14,6 +14,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Config, ExternalServers
 from engine.postgres import external_queries
 from engine.postgres.pgstat import question
+from engine.postgres.waiting import NOBODY, Waiting
 
 OLDEST = 12
 CONNECT_TIMEOUT_S = 10
@@ -109,7 +110,7 @@ class Found:
             )
 
 
-def look(name: str, conninfo: str, *, only_watched: bool = False) -> Found:
+def look(name: str, conninfo: str, *, only_watched: bool = False, waiting: Waiting = NOBODY) -> Found:
     """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared.
 
     One that is `only_watched` may be a standby, and read-only for the role.
@@ -117,7 +118,7 @@ def look(name: str, conninfo: str, *, only_watched: bool = False) -> Found:
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
-        with external_queries.connect(whole) as connection:
+        with external_queries.connect(whole, waiting=waiting, server=name) as connection:
             return _asked(name, connection, only_watched=only_watched)
     except psycopg.Error as error:
         raise UserError(f"{name}: {one_line(error)}") from None

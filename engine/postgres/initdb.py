@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engine.core.clock import patient
@@ -11,7 +12,8 @@ from engine.core.model import Build
 from engine.host.account import Account
 from engine.host.server_folders import ServerError
 from engine.host.subprocesses import kill_group
-from engine.postgres.cluster import Progress, last_words, wait_until
+from engine.postgres.cluster import last_words
+from engine.postgres.waiting import NOBODY, Waiting, wait_until
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
@@ -41,19 +43,17 @@ def make_folders(folders: Sequence[Path], account: Account) -> None:
             raise ServerError(f"{folder} cannot be made: {error.strerror}") from None
 
 
-def await_end(
-    child: subprocess.Popen[bytes], label: str, log_path: Path, progress: Progress, check: Callable[[], None]
-) -> None:
-    """Wait until initdb has ended. Raises ServerError with its last words, or what `check` raises."""
+def await_end(child: subprocess.Popen[bytes], label: str, log_path: Path, waiting: Waiting = NOBODY) -> None:
+    """Wait until initdb has ended. Raises ServerError with its last words, or what `waiting.check` raises."""
 
     def check_log() -> None:
-        check()
+        waiting.check()
         if log_path.stat().st_size > LOG_MAX_BYTES:
             raise ServerError(f"initdb of {label} produces endless output; see {log_path}")
 
     try:
         what = f"initialising the cluster of {label}"
-        wait_until(lambda: child.poll() is not None, TIMEOUT_S, what, progress, check_log)
+        wait_until(lambda: child.poll() is not None, TIMEOUT_S, what, replace(waiting, check=check_log))
     finally:
         kill_group(child)
     if child.returncode != 0:

@@ -13,6 +13,7 @@ So the last snapshot of a step is taken after its connections are gone: see `set
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ from psycopg.pq.abc import PGresult
 from engine.core.clock import patient
 from engine.core.format import number
 from engine.core.resource import Closing
+from engine.postgres import session
+from engine.postgres.waiting import NOBODY, Wait, Waiting
 
 CONNECT_TIMEOUT_S = int(patient(5))
 APPLICATION_NAME = "pgbed monitor"
@@ -92,10 +95,13 @@ class Monitor(Closing):
     Until then each further question fails at once.
     """
 
-    def __init__(self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S) -> None:
+    def __init__(
+        self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S, server: str = "", waiting: Waiting = NOBODY
+    ) -> None:
+        self._what = f"waiting for the statistics of {server or 'the server'}"
         try:
-            self._connection = psycopg.connect(
-                conninfo, autocommit=True, application_name=APPLICATION_NAME, connect_timeout=connect_timeout_s
+            self._connection = session.connect(
+                conninfo, server, waiting, application_name=APPLICATION_NAME, connect_timeout=connect_timeout_s
             )
         except psycopg.Error as error:
             raise MonitorError(f"cannot connect the monitor: {_line(str(error))}") from error
@@ -103,7 +109,7 @@ class Monitor(Closing):
         self._pgconn = self._connection.pgconn
         self._unanswered = False
         self._patience_s = patient(3.0)
-        self._check: Callable[[], None] = lambda: None
+        self._waiting = NOBODY
         self.undefined: dict[str, str] = {}  # by view that is left out: what the server says is missing
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
@@ -127,9 +133,9 @@ class Monitor(Closing):
         self._ask(self._pgconn.send_prepare, name, sql.encode())
 
     @contextmanager
-    def patient(self, patience_s: float, check: Callable[[], None]) -> Iterator[None]:
-        """Allow slow answers meanwhile, outside measurement; first waits for an abandoned one. `check` may raise."""
-        self._patience_s, usual_s, self._check = patience_s, self._patience_s, check
+    def patient(self, patience_s: float, waiting: Waiting) -> Iterator[None]:
+        """Allow slow answers meanwhile, outside measurement; first waits for an abandoned one."""
+        self._patience_s, usual_s, self._waiting = patience_s, self._patience_s, waiting
         try:
             if self._unanswered:
                 self._last_result(None)
@@ -139,7 +145,7 @@ class Monitor(Closing):
             for statement in SESSION.split(";"):
                 self.ask(statement)
         finally:
-            self._patience_s, self._check = usual_s, lambda: None
+            self._patience_s, self._waiting = usual_s, NOBODY
 
     def ask_prepared(self, name: str, parameters: Sequence[str] = (), *, patience_s: float) -> list[Row]:
         return _rows(self._ask(self._pgconn.send_query_prepared, name, _encoded(parameters), patience_s=patience_s))
@@ -171,7 +177,7 @@ class Monitor(Closing):
     def _last_result(self, patience_s: float | None) -> PGresult | None:
         """The last result, even if an error; without `patience_s` waits for the usual time."""
         patience_s = self._patience_s if patience_s is None else patience_s
-        deadline = time.monotonic() + patience_s
+        deadline, wait = time.monotonic() + patience_s, Wait(self._what, math.inf, self._waiting)
         last: PGresult | None = None
         self._unanswered = True
         try:
@@ -186,7 +192,7 @@ class Monitor(Closing):
                 left_s = deadline - time.monotonic()
                 if not self._poll.poll(min(CHECK_S, max(0.0, left_s)) * 1000) and left_s <= 0:
                     raise MonitorError(f"the server did not answer the monitor within {patience_s:g} s")
-                self._check()
+                wait.goes_on()
         except psycopg.Error as error:
             raise MonitorError(f"the monitor lost the server: {_line(str(error))}") from error
 

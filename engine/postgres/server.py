@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
@@ -33,40 +32,35 @@ from engine.host import block_device, io_limit
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
 from engine.host.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
-from engine.postgres import initdb
+from engine.postgres import initdb, session
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
     CLUSTERS,
     DATA,
     FILES,
     PASSFILE,
-    Progress,
+    StopMode,
     end_processes,
+    end_server,
     last_words,
     living_server,
     pidfile,
     remove_clusters,
     remove_folder,
     remove_shared_memory,
-    wait_until,
 )
 from engine.postgres.configs import known_to, quoted
 from engine.postgres.network import Network, network_of
 from engine.postgres.server_environment import environment_of
 from engine.postgres.serverlog import line_prefix, log_settings
+from engine.postgres.session import Session
+from engine.postgres.waiting import NOBODY, Waiting, wait_until
 from workloads.base import Kit
-
-StopMode = Literal["fast", "immediate"]
 
 SUPERUSER = "bench"
 DATABASE = "ib"
 START_TIMEOUT_S = patient(120.0)
 CONNECT_TIMEOUT_S = int(patient(10))
-
-_STOPS: dict[StopMode, tuple[signal.Signals, float]] = {
-    "fast": (signal.SIGINT, 600.0),
-    "immediate": (signal.SIGQUIT, 10.0),  # then SIGKILL: a SIGSTOPped server obeys nothing else
-}
 
 
 @dataclass(eq=False)
@@ -76,10 +70,10 @@ class Server:
     `files_dir` is an initially empty folder of the server's account next to the cluster, removed with it.
 
     Use as a context manager, from a thread that outlives the server (see `bound_to_engine`). On exit, the server is
-    stopped; the cluster is removed unless `keep`. `progress` is called with what takes longer than two seconds; `check`
-    is called during the start, and may raise to abort it. `sockets` is where the private socket folder is made:
-    PGBED_SOCKETS, else $XDG_RUNTIME_DIR when the server runs as the engine's own user, else /tmp. `route` is how
-    clients reach it, `place` its place among the servers side by side, which need different ports.
+    stopped; the cluster is removed unless `keep`. `waiting` may end its start and every statement. `sockets` is where
+    the private socket folder is made: PGBED_SOCKETS, else $XDG_RUNTIME_DIR when the server runs as the engine's own
+    user, else /tmp. `route` is how clients reach it, `place` its place among the servers side by side, which need
+    different ports.
     """
 
     build: Build
@@ -87,8 +81,7 @@ class Server:
     cell_dir: Path
     _: KW_ONLY
     keep: bool = False
-    progress: Progress = lambda _: None
-    check: Callable[[], None] = lambda: None
+    waiting: Waiting = NOBODY
     account: Account = field(default_factory=unprivileged)
     sockets: Path | None = None
     route: Route = SOCKET
@@ -248,17 +241,8 @@ class Server:
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server and wait; if it does not end in time, stop it immediately, then kill it."""
-        if self._postmaster is None or self._postmaster.poll() is not None:
-            return
-        for kind, (number, timeout_s) in _STOPS.items():
-            if mode in (kind, "fast"):
-                self._postmaster.send_signal(number)
-                what = f"stopping {self.build.label} ({kind})"
-                if wait_until(lambda: not self.alive(), timeout_s, what, self.progress):
-                    return
-        self._postmaster.kill()
-        end_processes(self.data_dir, self.build.bin)
-        self._postmaster.wait()
+        if self._postmaster is not None:
+            end_server(self._postmaster, mode, self.data_dir, self.build, self.waiting)
 
     def close(self, *, keep: bool) -> None:
         self.stop("fast" if keep else "immediate")  # a discarded cluster needs no shutdown checkpoint
@@ -272,7 +256,7 @@ class Server:
             remove_shared_memory(self.data_dir, self.account.uid)
         if self._initialised and not keep:
             for folder in (self.data_dir, self.files_dir):
-                remove_folder(folder, self.progress)
+                remove_folder(folder, self.waiting)
             self._initialised = False
 
     # -- while it runs
@@ -295,11 +279,8 @@ class Server:
     def port(self) -> int:
         return self.network.port if self.network else PORT
 
-    def connect(self, dbname: str = DATABASE) -> psycopg.Connection[Any]:
-        """An autocommit connection, named pgbed so that samplers can tell it from the workload's."""
-        return psycopg.connect(
-            self.dsn(dbname), autocommit=True, application_name="pgbed", connect_timeout=CONNECT_TIMEOUT_S
-        )
+    def connect(self, dbname: str = DATABASE) -> Session:
+        return session.connect(self.dsn(dbname), self.build.label, self.waiting, connect_timeout=CONNECT_TIMEOUT_S)
 
     # -- as a CellServer
     @property
@@ -352,7 +333,7 @@ class Server:
         with self.log_path.open("wb") as log:
             # SIGKILL: at SIGTERM initdb would tidy up while the folder is being removed from here
             child = self._spawn(self.initdb_command, log, signal.SIGKILL)
-            initdb.await_end(child, self.build.label, self.log_path, self.progress, self.check)
+            initdb.await_end(child, self.build.label, self.log_path, self.waiting)
 
     def _make_socket_dir(self) -> None:
         try:
@@ -385,7 +366,7 @@ class Server:
             return pidfile(self.data_dir)[7:8] == ["ready"]
 
         what = f"waiting for server {self.build.label} to accept connections"
-        if not wait_until(ready, START_TIMEOUT_S, what, self.progress, self.check):
+        if not wait_until(ready, START_TIMEOUT_S, what, self.waiting):
             raise ServerError(
                 f"server {self.build.label} accepts no connections after {START_TIMEOUT_S:.0f} s: "
                 f"{last_words(self.log_path)} (log: {self.log_path})"

@@ -6,13 +6,17 @@ should not.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import psycopg
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
+from engine.core.clock import patient
 from engine.core.resource import Closing
+
+LIMIT_S = patient(24 * 3600.0)  # of the greatest index, or a checkpoint of all memory
 
 
 class AsyncStatement(Closing):
@@ -21,7 +25,7 @@ class AsyncStatement(Closing):
     The server's messages meanwhile (VACUUM VERBOSE) are in `notices`, one per line.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], statement: str) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], statement: str, limit_s: float = LIMIT_S) -> None:
         self.statement = statement
         self.error: str | None = None
         self.notices: list[str] = []
@@ -29,6 +33,7 @@ class AsyncStatement(Closing):
         self._pgconn = connection.pgconn
         self._pgconn.notice_handler = self._note
         self._ended = False
+        self._limit_s, self._until_s = limit_s, time.monotonic() + limit_s
         try:
             self._pgconn.send_query(statement.encode())
             self._pgconn.flush()
@@ -40,7 +45,9 @@ class AsyncStatement(Closing):
             while not self._ended:
                 self._pgconn.consume_input()
                 if self._pgconn.is_busy():
-                    return False
+                    if time.monotonic() > self._until_s:
+                        self._end(f"no answer within {self._limit_s:g} s")
+                    return self._ended
                 result = self._pgconn.get_result()
                 if result is None:
                     self._ended = True

@@ -24,9 +24,11 @@ from engine.postgres.external_cell import ExternalCell
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import Server
 from engine.postgres.server_processes import ServerProcesses
+from engine.postgres.waiting import Waiting
 from engine.run.control import Commands, RunningCell
+from engine.run.phase import Phase
 from engine.run.remote_clients import RemoteClients
-from engine.run.step import Phase, StepRunner
+from engine.run.step import StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
 Phases = Generator[Phase, None, None]
@@ -113,6 +115,10 @@ class Attempt:
             journal.add_event(kind, t_ns, {"text": text}, ended_ns=t_ns, attempt=attempt)
             journal.commit()
 
+        def progress(text: str) -> None:
+            with suppress(sqlite3.Error):  # the server is ended nevertheless, and the next write fails, too
+                note("progress", text)
+
         journal = commands.journal
         make_passable(folder)
         build = manifest.build(cell.subject.build)
@@ -134,7 +140,8 @@ class Attempt:
         for finding in drift(planned, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
         with ExitStack() as stack:
-            started = self._server(build, cell, manifest, folder, note, stop)
+            waiting = Waiting(progress, stop.check, stop.left_s)
+            started = self._server(build, cell, manifest, folder, note, waiting)
             if isinstance(started, Server) and manifest.sliced:
                 try:
                     started.prepare()
@@ -170,7 +177,13 @@ class Attempt:
             note("drift", finding)
 
     def _server(
-        self, build: Build, cell: Cell, manifest: Manifest, folder: Path, note: Callable[[str, str], None], stop: Stop
+        self,
+        build: Build,
+        cell: Cell,
+        manifest: Manifest,
+        folder: Path,
+        note: Callable[[str, str], None],
+        waiting: Waiting,
     ) -> AbstractContextManager[CellServer]:
         """A server over a fresh cluster, or a fresh database on an external one: started with the context."""
         config = manifest.config(cell.subject)
@@ -178,7 +191,7 @@ class Attempt:
             return self._external(
                 ExternalCell(
                     build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder,
-                    note=partial(note, "drift"),
+                    note=partial(note, "drift"), waiting=waiting,
                 )
             )  # fmt: skip
         neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
@@ -187,8 +200,7 @@ class Attempt:
             config,
             folder,
             keep=manifest.keep,
-            progress=partial(note, "progress"),
-            check=stop.check,
+            waiting=waiting,
             route=manifest.route,
             place=neighbours.index(cell.subject) if manifest.sliced else 0,
         )

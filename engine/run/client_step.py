@@ -9,6 +9,7 @@ from typing import Any
 from engine.core.clock import patient
 from engine.core.model import Stopping, Subject
 from engine.postgres.cellserver import CellServer
+from engine.postgres.waiting import Wait, Waiting
 from engine.remote.client_host import ClientHost
 from engine.run.clients import Launcher
 from engine.run.stop import StepFailed
@@ -66,16 +67,15 @@ def await_ready(
     launcher: Launcher,
     preparation_s: float,
     check_clients: Callable[[], None],
-    check: Callable[[], None],
+    waiting: Waiting,
 ) -> None:
     """Wait until all clients are connected and prepared. Raises StepFailed if that takes too long."""
     patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
-    deadline = time.monotonic() + patience_s
+    wait = Wait("waiting for the clients to be ready", patience_s, waiting)
     while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
         check_clients()
-        if time.monotonic() > deadline:
+        if not wait.goes_on():
             raise StepFailed(f"clients were not ready within {patience_s:.0f} s; see {launcher.log}")
-        check()
         time.sleep(0.005)
     check_clients()
 

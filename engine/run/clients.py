@@ -17,12 +17,14 @@ from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.host.account import bound_to_engine
 from engine.postgres.cellserver import CellServer
+from engine.postgres.waiting import Waiting, wait_until
 from engine.remote.client_host import ClientHost
 from engine.run.stop import StepFailed
 from workloads.base import Launch
 from workloads.counter_page import Control, Page
 
 STOP_TIMEOUT_S = patient(15.0)
+KILL_TIMEOUT_S = patient(4.5)  # after the launcher itself has killed its roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +44,21 @@ class Launcher:
             self.process.wait()
             raise StepFailed(self.reason()) from None
 
-    def await_end(self) -> None:
+    def await_end(self, waiting: Waiting) -> None:
         """Wait for the launcher to exit after RELEASE. Raises StepFailed if it fails or does not exit."""
-        try:
-            code = self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise StepFailed(f"the clients did not end within {STOP_TIMEOUT_S:.0f} s; see {self.log}") from None
-        if code != 0:
+        what = "waiting for the clients to end"
+        if not wait_until(lambda: self.process.poll() is not None, STOP_TIMEOUT_S, what, waiting):
+            raise StepFailed(f"the clients did not end within {STOP_TIMEOUT_S:.0f} s; see {self.log}")
+        if self.process.returncode != 0:
             raise StepFailed(self.reason())
 
     def end(self) -> None:
         if self.process.poll() is not None:
             return
         self.process.terminate()
+        self.process.send_signal(signal.SIGCONT)
         try:
-            self.process.wait(STOP_TIMEOUT_S)
+            self.process.wait(KILL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

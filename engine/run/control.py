@@ -139,37 +139,40 @@ class Control:
                 self._callers.append((caller, lines, since_s))
 
 
-def ask(run: Path, record: dict[str, Any]) -> str:
+class Silent(UserError):
+    """The engine has not answered in time."""
+
+
+def ask(run: Path, record: dict[str, Any], timeout_s: float = ANSWER_TIMEOUT_S) -> str:
     """Send a command to the engine of a run and return its answer. Raises UserError if it refuses or is absent."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller, _short(run) as path:
-        caller.settimeout(ANSWER_TIMEOUT_S)
+        caller.settimeout(timeout_s)
         try:
             caller.connect(str(path))
             lines = Lines(caller.fileno(), caller.fileno(), ANSWER_MAX_BYTES)
-            lines.send(record, ANSWER_TIMEOUT_S)
-            answered = decoded(lines.receive(ANSWER_TIMEOUT_S))
+            lines.send(record, timeout_s)
+            answered = decoded(lines.receive(timeout_s))
         except PermissionError:
             raise UserError(f"{run}: its engine belongs to another user; repeat this as that user or as root") from None
         except LineError as error:
-            raise UserError(f"{run}: the engine {_trouble(run, error.fault)}") from None
+            raise _trouble(run, error.fault) from None
         except OSError as error:
-            fault = Fault.SILENT if isinstance(error, TimeoutError) else Fault.ENDED
-            raise UserError(f"{run}: the engine {_trouble(run, fault)}") from None
+            raise _trouble(run, Fault.SILENT if isinstance(error, TimeoutError) else Fault.ENDED) from None
     match answered:
         case {"error": str(text)}:
             raise UserError(text)
         case {"ok": str(text)}:
             return text
-    raise UserError(f"{run}: the engine {_trouble(run, Fault.MALFORMED)}")
+    raise _trouble(run, Fault.MALFORMED)
 
 
-def _trouble(run: Path, fault: Fault) -> str:
+def _trouble(run: Path, fault: Fault) -> UserError:
     if fault is Fault.SILENT:
-        return "is busy and did not answer; try again once a step runs"
+        return Silent(f"{run}: the engine is busy and did not answer; try again once a step runs")
     if fault is not Fault.ENDED:
-        return "gave no answer that can be understood"
+        return UserError(f"{run}: the engine gave no answer that can be understood")
     gone = "did not answer: it is exiting, or has no control socket" if is_locked(run) else "is not running"
-    return f"{gone}; `bench list runs` shows which runs are"
+    return UserError(f"{run}: the engine {gone}; `bench list runs` shows which runs are")
 
 
 def _reply(lines: Lines, line: bytes, answer: Answer) -> None:

@@ -43,7 +43,7 @@ def stop_on_signals() -> Iterator[Stop]:
     stop = Stop()
 
     def ask(number: int, _: FrameType | None) -> None:
-        stop.reason = stop.reason or f"{signal.Signals(number).name} received"
+        stop.ask(f"{signal.Signals(number).name} received")
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     previous = {number: signal.signal(number, ask) for number in numbers}
@@ -78,7 +78,7 @@ def execute(
         def poll_control() -> None:
             control.poll(commands.answer)
             if commands.stop_wanted:
-                stop.reason = stop.reason or "asked to stop"
+                stop.ask("asked to stop")
 
         stop.poll_control = poll_control
         block_device.restore_left()

@@ -43,7 +43,7 @@ from engine.run.stop import Stop
 POLL_S = 0.1
 BOOT_S = 60.0  # until it says that its kernel is up
 BEGIN_S = 120.0  # until its engine has begun the cell
-STOP_S = 60.0  # to end
+STOP_S = 6.0  # to end
 ANSWER_S = 30.0
 EMULATED = 10.0  # factor for time-outs where processors are emulated
 TRIES = 2  # of a guest that sends nothing
@@ -148,7 +148,7 @@ class GuestAttempt:
                 if self._stop.reason and asked_s is None:
                     asked_s = now_s
                     guest.send({"stop": self._stop.reason})
-                if asked_s is not None and now_s - asked_s > self._times(STOP_S):
+                if asked_s is not None and now_s - asked_s > STOP_S:
                     return f"{self._stop.reason}: the guest did not shut down"
                 if late := self._late(now_s - self._begun_s):
                     return " | ".join([late, *guest.last_message()])

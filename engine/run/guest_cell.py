@@ -58,7 +58,7 @@ def main(folder: Path) -> int:
         for line in host.waiting():
             match decoded(line):
                 case {"stop": str(reason)}:
-                    stop.reason = stop.reason or reason
+                    stop.ask(reason)
                 case record:
                     host.send({"answer": _answered(commands, record)})
 

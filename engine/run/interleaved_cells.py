@@ -9,7 +9,8 @@ from functools import partial
 from engine.core.model import Manifest, Stopping
 from engine.host.account import Account
 from engine.run.attempt import Attempt
-from engine.run.step import POLL_S, Phase, StepRunner
+from engine.run.phase import Phase
+from engine.run.step import POLL_S, StepRunner
 from engine.run.stop import StepFailed
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice

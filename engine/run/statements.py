@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 from engine.postgres.cellserver import CellServer
+from engine.postgres.session import abridged
 from engine.postgres.statement import AsyncStatement
+from engine.postgres.waiting import Waiting, wait_until
 from engine.run.stop import StepFailed
 from workloads.base import Maintenance
 
@@ -21,21 +25,18 @@ Watched = TypeVar("Watched")
 
 
 class StepStatements:
-    """SQL statements on their own sessions; `check`, called while waiting, may raise; `blame` attributes failures."""
+    """SQL statements on their own sessions; `waiting` may end them; `blame` attributes failures."""
 
-    def __init__(
-        self, server: CellServer, check: Callable[[], None], blame: Callable[[str], str], opened: ExitStack
-    ) -> None:
-        self._server, self._check, self._blame, self._opened = server, check, blame, opened
+    def __init__(self, server: CellServer, waiting: Waiting, blame: Callable[[str], str], opened: ExitStack) -> None:
+        self._server, self._waiting, self._blame, self._opened = server, waiting, blame, opened
         self._background: list[AsyncStatement] = []
 
     def do_before(self, work: Maintenance) -> None:
         for statements in work.before:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)
-                while not all(statement.done() for statement in sent):
-                    self._check()
-                    time.sleep(POLL_S)
+                what = f"waiting for {abridged(', '.join(statements))} on {self._server.build.label}"
+                wait_until(partial(_all_done, sent), math.inf, what, self._waiting)
             self._conclude(sent)
 
     def evict(self, sql: str | None) -> bool:
@@ -62,10 +63,7 @@ class StepStatements:
             for statement in statements:
                 connection = self._server.connect()
                 self._background.append(self._opened.enter_context(AsyncStatement(connection, statement)))
-            until = time.monotonic() + work.gap_s
-            while time.monotonic() < until:
-                self._check()
-                time.sleep(POLL_S)
+            wait_until(lambda: False, work.gap_s, f"waiting {work.gap_s:g} s before the step", self._waiting)
 
     def poll_background(self) -> None:
         """Close the sessions of finished background statements. Raises StepFailed if one has failed."""
@@ -81,7 +79,7 @@ class StepStatements:
         """Run statements at the same time until all are done. Raises StepFailed if one has failed."""
         with ExitStack() as opened:
             sent = self._send(statements, opened)
-            yield from watch(lambda: all(statement.done() for statement in sent))
+            yield from watch(partial(_all_done, sent))
         self._conclude(sent)
 
     def _send(self, statements: Sequence[str], opened: ExitStack) -> list[AsyncStatement]:
@@ -98,3 +96,7 @@ class StepStatements:
         for statement in ended:
             if statement.error:
                 raise StepFailed(self._blame(statement.error))
+
+
+def _all_done(sent: Sequence[AsyncStatement]) -> bool:
+    return all(statement.done() for statement in sent)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from enum import Enum
 from functools import partial
 from typing import Any, Self
 
@@ -32,6 +31,7 @@ from engine.run import client_step
 from engine.run.cell_steps import cell_steps
 from engine.run.clients import launched
 from engine.run.control import Commands
+from engine.run.phase import Phase
 from engine.run.statements import StepStatements
 from engine.run.step_totals import reads_of, timed, totals_of
 from engine.run.stop import StepFailed, Stop
@@ -53,19 +53,6 @@ BETWEEN_STEPS_PATIENCE_S = patient(120.0)
 BLAME_S = 0.5
 
 
-class Phase(Enum):
-    """Progress of a cell. The caller waits after RUNNING (`StepRunner.rest`); interleaved cells meet at the others."""
-
-    PREPARED = 1  # before all steps, in slices: the cluster is there
-    STARTED = 2  # and the server
-    CONNECTED = 3  # and its processes are known: they can be stopped
-    LAUNCHED = 4  # a step that may be sliced: the process that will fork its clients has been started
-    READY = 5  # such a step's clients stand at the barrier
-    RUNNING = 6
-    DONE = 7  # all clients have done their work, and are still connected
-    FINISHED = 8  # its totals are recorded
-
-
 @dataclass(eq=False)
 class StepRunner:
     """Runs the steps of a cell with one monitor connection and one set of samplers. A context manager."""
@@ -82,6 +69,8 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.journal = self.commands.journal
+        self._starting = replace(self.server.waiting, check=self._check_alive)
+        self._waiting = replace(self.server.waiting, check=self._check)
         self.running_cell = self.commands.cells[self.attempt]
         self.planned = self.manifest.workload_of(self.cell.subject)
         self.workload = workload(self.planned["name"])
@@ -111,23 +100,25 @@ class StepRunner:
             log = opened.enter_context(ServerLog(inside.log_path, began)) if inside else None
             self._connected = opened.enter_context(ExitStack())
             self._connect(host, log)
-            with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
+            with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._starting):
                 settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
                 self.defaults = pgstat.defaults(self.monitor)
                 self.unknown = unknown(self.monitor, self.manifest.config(self.cell.subject).dropped)
             self.journal.add_settings(self.attempt, settings)
             self._open = opened.pop_all()
-            self._statements = StepStatements(self.server, self._check, self._blame, self._open)
+            self._statements = StepStatements(self.server, self._waiting, self._blame, self._open)
         return self
 
     def _connect(self, host: Host | None, log: ServerLog | None) -> None:
         """Connect to the server, and attach to its processes: at first, and after it was started again."""
         opened, inside = self._connected, self.server.inside
         try:
-            self.monitor = opened.enter_context(pgstat.Monitor(self.server.dsn()))
+            label = self.server.build.label
+            monitor = pgstat.Monitor(self.server.dsn(), server=label, waiting=self._starting)
+            self.monitor = opened.enter_context(monitor)
         except pgstat.MonitorError as error:
             raise StepFailed(self._blame(str(error))) from error
-        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check_alive):
+        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._starting):
             activity = Activity(self.monitor)
             if self._planstats:
                 planstats.begin(self.monitor)
@@ -270,7 +261,7 @@ class StepRunner:
     @contextmanager
     def _patient_monitor(self) -> Iterator[pgstat.Monitor]:
         """The monitor between steps, where it may be slow because nothing is measured."""
-        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._check):
+        with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._waiting):
             yield self.monitor
 
     def _check(self) -> None:
@@ -298,7 +289,7 @@ class StepRunner:
             if sliced:
                 yield Phase.LAUNCHED
             launcher.send()
-            client_step.await_ready(page, launcher, step.preparation_s, check, self._check)
+            client_step.await_ready(page, launcher, step.preparation_s, check, self._waiting)
             if sliced:
                 side = client_step.side_of(step, page, self.cell.subject, sliced.pid, self.monitor.backend_pid)
                 self.sliced, self._page = (step, side), page
@@ -314,7 +305,7 @@ class StepRunner:
             yield Phase.DONE
             self._finish(sampler, max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)))
             page.words[Control.RELEASE] = 1
-            launcher.await_end()
+            launcher.await_end(self._waiting)
             self.slices.keep()
             sampler.add_up()
             self._report = launcher.report()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from engine.core.clock import patient
+
 STOPPED = 130  # the exit code of an engine that was asked to stop
+END_S = patient(10.0)  # from the request until everything has ended, whatever the server does
 
 
 class StepFailed(Exception):
@@ -22,6 +29,17 @@ class Stop:
 
     reason: str = ""
     poll_control: Callable[[], None] = lambda: None
+    until_s: float = math.inf
+
+    def ask(self, reason: str) -> None:
+        if not self.reason:
+            self.reason, self.until_s = reason, time.monotonic() + END_S
+
+    def left_s(self) -> float:
+        """Seconds in which everything must have ended; infinite until a stop is requested."""
+        with suppress(sqlite3.Error):  # of a command's record: what is being ended must end
+            self.poll_control()
+        return self.until_s - time.monotonic()
 
     def check(self) -> None:
         self.poll_control()

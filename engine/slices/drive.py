@@ -25,7 +25,7 @@ FOLDER = Path(engine.__file__).parents[1]
 F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1 << 20  # some thousands of slices, should the engine be late
 LINE_MAX_BYTES = 4096
-BEGIN_TIMEOUT_S, END_TIMEOUT_S = 60.0, 10.0
+BEGIN_TIMEOUT_S, END_TIMEOUT_S = 60.0, 3.0
 METER_TIMEOUT_S = 10.0  # to begin: slices do without it
 
 

@@ -23,6 +23,7 @@ from engine.postgres import pgstat
 from engine.postgres.activity import Activity, Observed, Wait
 from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, question
 from engine.postgres.server import Server
+from engine.postgres.waiting import NOBODY
 from tests.support.compiled import major_at_hand
 
 Servers = Callable[[int | str], Server]
@@ -350,7 +351,7 @@ def test_a_question_that_the_server_gave_up_fails_no_later_one(server: Servers) 
         with pytest.raises(MonitorError, match="did not answer"):
             monitor.ask(slow, patience_s=0.05)
         # The answer to it, when it comes, is that it took longer than statement_timeout.
-        with monitor.patient(60, lambda: None):
+        with monitor.patient(60, NOBODY):
             assert monitor.ask("SELECT 42") == [("42",)]
         with pytest.raises(MonitorError, match="statement timeout"):
             monitor.ask(slow, patience_s=60)

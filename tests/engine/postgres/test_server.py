@@ -11,7 +11,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import Server
 from engine.postgres.server_environment import ignore_libpq_variables
 from tests.support.compiled import major_at_hand
+from tests.support.shared_memory import segments_of, still_there
 from tests.support.templates import by_itself
 
 MAJORS = (12, 14, 16, 17)
@@ -428,23 +428,6 @@ def test_an_initdb_that_misbehaves_is_stopped(
     with pytest.raises(ServerError, match=message), Server(strange, small_config(build(16)), cell_dir / "cell"):
         pass
     assert not (cell_dir / "cell" / "data").exists()
-
-
-def segments_of(server: Server) -> set[Path]:
-    """What a server holds in shared memory: its System V segment, and the dynamic ones of all its processes."""
-    rows = [row.split() for row in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
-    found = {Path("sysv", row[1]) for row in rows if row[4] == str(server.pid)}
-    for pid in (server.pid, *children(server.pid)):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            maps = Path(f"/proc/{pid}/maps").read_text().split()
-            found |= {Path(word) for word in maps if word.startswith("/dev/shm/PostgreSQL.")}
-    return found
-
-
-def still_there(segments: set[Path]) -> set[Path]:
-    rows = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    ids = {Path("sysv", row.split()[1]) for row in rows}
-    return {each for each in segments if each in ids or (each.is_absolute() and each.exists())}
 
 
 @pytest.mark.parametrize("major", MAJORS)

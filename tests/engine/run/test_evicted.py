@@ -13,6 +13,7 @@ import psycopg
 from engine.core.model import Build
 from engine.postgres import pgstat
 from engine.postgres.server import Server
+from engine.postgres.waiting import NOBODY
 from engine.run.statements import StepStatements
 from tests.support.benchcall import Bench, nothing_left
 
@@ -44,7 +45,7 @@ def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(
         return psycopg.connect(server(18).dsn(), autocommit=True, options=options)
 
     with ExitStack() as opened:
-        statements = StepStatements(SimpleNamespace(connect=connected), lambda: None, str, opened)
+        statements = StepStatements(SimpleNamespace(connect=connected), NOBODY, str, opened)
         assert not statements.evict(sql)
         options = ""
         assert statements.evict(sql)

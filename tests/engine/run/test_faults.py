@@ -205,14 +205,49 @@ def test_a_monitor_that_does_not_answer_for_seconds_costs_no_cell(bench: Bench, 
     assert states(bench) == [("finished", "")]
 
 
-def test_a_stop_is_obeyed_though_the_server_hangs(bench: Bench, label: str) -> None:
-    bench.detached("--pg", label, "--repeats", "1", *LONG)
+def wait_for_a_standby(bench: Bench) -> None:
+    with connect(bench) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def stop_the_postmaster(bench: Bench) -> None:
+    os.kill(postmaster(bench), signal.SIGSTOP)
+
+
+def stop_everything(bench: Bench) -> None:
+    for pid, line in list(processes_of(bench.run / "cells")):
+        if "workloads" not in line:
+            os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize(
+    ("hang", "how", "code"),
+    [
+        (stop_the_postmaster, "Ctrl-C", 130),
+        (wait_for_a_standby, "SIGTERM", 143),
+        (stop_everything, "bench stop", 130),
+    ],
+)
+def test_a_stop_is_obeyed_though_the_server_hangs(
+    bench: Bench, label: str, hang: Callable[[Bench], None], how: str, code: int
+) -> None:
+    command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    bench_run_is_up(bench)
     bench.await_step("l.i1")
-    server = postmaster(bench)
-    os.kill(server, signal.SIGSTOP)
-    os.kill(bench.engine_pid(), signal.SIGINT)
-    bench.await_end()
-    assert states(bench) == [("interrupted", "SIGINT received")]
+    hang(bench)
+    if how == "bench stop":
+        assert bench("stop").returncode == 0
+    else:
+        process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    ((state, reason),) = states(bench)
+    assert state == "interrupted" and reason in ("SIGINT received", "asked to stop"), "and it was not killed"
+    with JournalReader(bench.run) as reader:
+        reports = [event.data["text"] for event in reader.events(kinds=("progress",))]
+    assert f"stopping {label} (immediate shutdown)" in reports
     nothing_left(bench)
 
 
