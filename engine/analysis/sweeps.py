@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from statistics import median
 
 from engine.analysis import change_points, publication
 from engine.analysis.cells import ComparedCells
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
+from engine.results.averages import mean
 from engine.results.comparison import KNOWN, RATE, Ratio
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
@@ -105,9 +105,9 @@ def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point
     """Where each subject peaks, with the ratio of that step's pairs if its baseline peaks there, too."""
     highest: dict[Subject, tuple[float, Point]] = {}
     for subject in cells.names:
-        medians = [(rate, point) for point in points if (rate := _median(cells, subject, point.step)) is not None]
-        if medians:
-            highest[subject] = max(medians, key=lambda each: each[0])
+        rates = [(rate, point) for point in points if (rate := mean(cells.values(subject, point.step, RATE)))]
+        if rates:
+            highest[subject] = max(rates, key=lambda each: each[0])
     known = {
         (ratio.subject, ratio.step): ratio.ratio for ratio in ratios if ratio.metric == RATE and ratio.verdict in KNOWN
     }
@@ -116,18 +116,9 @@ def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point
         base = cells.baseline_of(subject)
         with_base = base == cells.base and highest.get(base, (0.0, None))[1] == point
         name = cells.names[subject]
-        found.append(Peak(name, rate, point.value, known.get((name, point.step)) if with_base else None))
+        ratio = known.get((name, point.step)) if with_base else None
+        found.append(Peak(name, highest[base][0] * ratio if ratio else rate, point.value, ratio))
     return found
-
-
-def _median(cells: ComparedCells, subject: Subject, step: str) -> float | None:
-    rates = [
-        rate
-        for cell in cells.cells
-        if cell.cell.subject == subject and step in cell.steps
-        if (rate := cell.steps[step].figures["rate_per_s"]) is not None
-    ]
-    return median(rates) if rates else None
 
 
 def _verdicts(ratios: Sequence[Ratio], points: Sequence[Point]) -> str:

@@ -77,7 +77,7 @@ def _rows(comparison: Comparison, notes: Notes) -> list[tuple[str, Line]]:
         for subject in comparison.others:
             ratio = comparison.ratio(subject.name, step, metric)
             if ratio is not None:
-                base = value_text(metric, comparison.median(comparison.baseline_of(subject.name), step, metric))
+                base = value_text(metric, comparison.figure(comparison.baseline_of(subject.name), step, metric))
                 verdict = f"{ratio.missing or ratio.verdict_text}{notes.mark(ratio.remarks)}".strip()
                 figures = (base if metric == TIME else f"{base} {unit}", ratio_text(ratio), bounds(ratio))
                 found.append((ratio.verdict, (step, subject.name, *figures, verdict)))

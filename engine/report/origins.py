@@ -16,7 +16,8 @@ from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
 from engine.report.tables.section import Section, number, percent
-from engine.results.comparison import Comparison, middle
+from engine.results.averages import middle
+from engine.results.comparison import Comparison
 from workloads.names import UnknownName
 
 DASH = "-"

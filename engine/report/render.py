@@ -21,6 +21,7 @@ from engine.report import sliced_step as sliced
 from engine.report import tables
 from engine.report.tables import statements
 from engine.report.tables.section import WHERE, Notes, Section
+from engine.results.averages import middle
 from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME, Comparison
 from engine.results.plan_change import PlanChange
 from engine.results.sliced_step import SlicedStep
@@ -117,7 +118,7 @@ def to_csv(comparison: Comparison) -> Visible:
                     if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
                 of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
-                median = comparison.median(subject.name, step, metric.name)
+                median = middle(values)
                 row = (step, *of, metric.name, len(values), median, *judged, comparison.design, subject.workload)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return visible_lines(out.getvalue())
@@ -215,6 +216,8 @@ def footer(comparison: Comparison) -> list[str]:
             f"equal, 1 in 20 any the same that is not; so for server CPU{_counted(comparison)}; intervals: 95 % each, "
             "in the answer for all that it names; elsewhere an arrow marks a flagged figure"
         )
+    if comparison.ratios:
+        lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")
     lines += _of_further(comparison)
     lines += _gathered(comparison.findings)
     lines += [cell.text for cell in comparison.left_out]

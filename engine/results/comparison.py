@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from statistics import median
 from typing import Literal, Self
 
 from engine.core.model import Build, Subject, baseline
+from engine.results.averages import mean
 from engine.results.cell_step import CellStep
 from engine.results.function_cost import FunctionCosts
 from engine.results.plan_change import PlanChange, PlanningRatio
@@ -323,8 +323,12 @@ class Comparison:
         """One figure in all cells of a subject that have it."""
         return [value for cell in self.of(subject, step) if (value := cell.figure(metric)) is not None]
 
-    def median(self, subject: str, step: str, metric: str) -> float | None:
-        return middle(self.values(subject, step, metric))
+    def figure(self, subject: str, step: str, metric: str) -> float | None:
+        """The figure to show beside a ratio: the baseline's mean times that ratio; without one, the mean of cells."""
+        known = self.ratio(subject, step, metric)
+        if known is not None and known.ratio and (base := self.figure(self.baseline_of(subject), step, metric)):
+            return base * known.ratio
+        return mean(self.values(subject, step, metric))
 
     def ratio(self, subject: str, step: str, metric: str) -> Ratio | None:
         return self._by_metric.get((subject, step, metric))
@@ -393,8 +397,3 @@ class Comparison:
     @cached_property
     def _by_metric(self) -> dict[tuple[str, str, str], Ratio]:
         return {(ratio.subject, ratio.step, ratio.metric): ratio for ratio in self.ratios}
-
-
-def middle(values: list[float]) -> float | None:
-    """The median, or None."""
-    return median(values) if values else None

@@ -14,7 +14,7 @@ from engine.journal.totals import ops, rows
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Answer, ComparedSubject, Comparison, RunBuild, WorkloadSummary
 
-NOT_JUDGED = "Not judged yet: medians and every cell, as they were measured."
+NOT_JUDGED = "Not judged yet: means and every cell, as they were measured."
 
 
 def finished_cells(run: Path) -> int:

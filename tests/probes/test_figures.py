@@ -244,7 +244,7 @@ def with_sched(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 
 def test_what_the_scheduler_did_stands_beside_the_rate_and_in_its_sentence(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", change=with_sched)])
-    assert comparison.median("17.0", "l.i1", "wakeups_per_op") == pytest.approx(2, rel=0.01)
+    assert comparison.figure("17.0", "l.i1", "wakeups_per_op") == pytest.approx(2, rel=0.01)
     assert comparison.values("16.3", "l.i1", "migrations_per_op") == [0, 0, 0]
     (said,) = [finding for finding in comparison.findings if finding.startswith("l.i1: against 16.3")]
     assert "is longer CPU wait" in said and said.endswith("wake-ups per op 2 to 2, migrations per op 0 to 2")

@@ -197,7 +197,7 @@ def table(
             found = padded(cell(comparison, row, subject, glyphs, wide - 1, words=at.words), wide - 1)
             if at.values:
                 judged = row.metric not in (STALLS, SLA)
-                value = comparison.median(subject.name, row.step, row.metric) if judged else None
+                value = comparison.figure(subject.name, row.step, row.metric) if judged else None
                 spans.append((f"{figure_text(row.metric, value) if value is not None else '':<{VALUE_CELLS}}", ""))
             chosen = here and column == cursor[1]
             spans += [(text, "cursor" if chosen else mark) for text, mark in found]
@@ -212,7 +212,7 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
         return [counted(comparison, row, subject.name, cells)]
     ratio = comparison.ratio(subject.name, row.step, row.metric)
     if ratio is None or ratio.ratio is None:
-        value = comparison.median(subject.name, row.step, row.metric)
+        value = comparison.figure(subject.name, row.step, row.metric)
         return [(f"  {figure_text(row.metric, value)}" if value is not None else "  -", "dim")]
     spans = [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
     if cells >= RATIO_CELLS - 1:
@@ -234,7 +234,7 @@ def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
 def base_cell(comparison: Comparison, row: Row) -> list[Span]:
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, comparison.base, BASE_CELLS - 1)]
-    return [(figure_text(row.metric, comparison.median(comparison.base, row.step, row.metric)), "base")]
+    return [(figure_text(row.metric, comparison.figure(comparison.base, row.step, row.metric)), "base")]
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:

@@ -121,7 +121,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
     ratios = [ratio for name in PER_OP if (ratio := comparison.ratio(subject.name, row.step, name)) is not None]
     for ratio in sorted((r for r in ratios if r.ratio), key=_importance):
         values = [
-            figure_text(ratio.metric, comparison.median(name, row.step, ratio.metric)) for name in (base, subject.name)
+            figure_text(ratio.metric, comparison.figure(name, row.step, ratio.metric)) for name in (base, subject.name)
         ]
         name = name_of(comparison, Row(row.step, ratio.metric))
         text = f"{name:<{METRIC_CELLS}}{values[0]:>6} {glyphs.arrow} {values[1]:<6}"

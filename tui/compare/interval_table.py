@@ -151,12 +151,12 @@ def _row(
     if row.metric in (STALLS, SLA):
         return (*spans, *_counts(comparison, row, at, chosen, here=here))
     if at.value:
-        value = comparison.median(subject.name, row.step, row.metric)
+        value = comparison.figure(subject.name, row.step, row.metric)
         spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
     for place, width in enumerate(at.subjects, at.first):
         other = comparison.others[place]
         unjudged = not comparison.ratios and not at.value  # shows the value instead, if there is room
-        own = padded(_median(comparison, row, other) if unjudged else _ratio(comparison, row, other, glyphs), width - 1)
+        own = padded(_figure(comparison, row, other) if unjudged else _ratio(comparison, row, other, glyphs), width - 1)
         here_too = here and place == chosen
         spans += [(text, "cursor" if here_too else mark) for text, mark in own]
         spans.append((" ", ""))
@@ -178,15 +178,15 @@ def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
     return [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
 
 
-def _median(comparison: Comparison, row: Row, subject: Subject) -> list[Span]:
-    value = comparison.median(subject.name, row.step, row.metric)
+def _figure(comparison: Comparison, row: Row, subject: Subject) -> list[Span]:
+    value = comparison.figure(subject.name, row.step, row.metric)
     return [(f"  {figure_text(row.metric, value)}", "dim")]
 
 
 def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, comparison.base, room)]
-    return [(figure_text(row.metric, comparison.median(comparison.base, row.step, row.metric)), "base")]
+    return [(figure_text(row.metric, comparison.figure(comparison.base, row.step, row.metric)), "base")]
 
 
 def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: bool) -> list[Span]:

@@ -16,8 +16,9 @@ from engine.report.html.series import BANDS, heat_of, marks, read_rates
 from engine.report.journals import Recorded
 from engine.report.tables.performance import PER_OP
 from engine.report.tables.time_parts import mean_shares
+from engine.results.averages import middle
 from engine.results.cell_step import CellStep
-from engine.results.comparison import INSTRUCTIONS, Comparison, Ratio, middle
+from engine.results.comparison import INSTRUCTIONS, Comparison, Ratio
 from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES
@@ -130,8 +131,8 @@ def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
         for name in comparison.names:
             found = comparison.ratio(name, step, metric)
             if found is not None and found.ratio is not None:
-                values = {"value": comparison.median(name, step, metric),
-                          "base_value": comparison.median(comparison.baseline_of(name), step, metric)}  # fmt: skip
+                values = {"value": comparison.figure(name, step, metric),
+                          "base_value": comparison.figure(comparison.baseline_of(name), step, metric)}  # fmt: skip
                 yield {**_interval(found), "title": title.replace("\n", " ").replace("- ", "-"), **values}
 
 
@@ -141,7 +142,7 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
         cells = comparison.of(name, step)
         roles = dict.fromkeys(role for cell in cells for role in cell.roles if role not in cell.background)
         parts = {role: _role_cpu(cells, role) for role in sorted(roles, key=role_place)}
-        whole = comparison.median(name, step, "server_cpu_us_per_op")
+        whole = middle(comparison.values(name, step, "server_cpu_us_per_op"))
         known = {role: value for role, value in parts.items() if value is not None}
         if whole is None or not known:
             continue

@@ -250,7 +250,7 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
     return [
         {
             "step": step,
-            "base": value_text(metric, comparison.median(comparison.base, step.name, metric)),
+            "base": value_text(metric, comparison.figure(comparison.base, step.name, metric)),
             "unit": "" if metric == "time_s" else step.unit,
             "cells": [cell for _, cell in step.lines],
         }

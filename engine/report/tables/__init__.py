@@ -62,7 +62,7 @@ TABLES: tuple[TableFunction, ...] = (
     statements.plan_changes,
 )
 BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
-    performance.sweep_medians,
+    performance.sweep_figures,
     groups.step_groups,
     performance.THROUGHPUT,
     performance.TIMES,

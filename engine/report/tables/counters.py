@@ -9,8 +9,9 @@ from engine.core.perf_events import EVENTS, IPC, OTHERS
 from engine.journal.totals import role_place
 from engine.report.journals import Recorded
 from engine.report.tables.section import Notes, Row, Section, number, percent, ratio_text
+from engine.results.averages import middle
 from engine.results.cell_step import CellStep
-from engine.results.comparison import INSTRUCTIONS, Comparison, middle
+from engine.results.comparison import INSTRUCTIONS, Comparison
 from probes.table import PHASES
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),

@@ -42,7 +42,7 @@ CHANGED = "in one repeat or more the rate changed within the step: see below, wh
 
 
 def _judged(metric: str, comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    value = comparison.median(subject, step, metric)
+    value = comparison.figure(subject, step, metric)
     if value is None:
         return
     found, text = comparison.ratio(subject, step, metric), value_text(metric, value)
@@ -68,7 +68,7 @@ def _every_cell(metric: str, comparison: Comparison, _: Notes, step: str, subjec
 
 
 def _per_operation(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
-    values = [comparison.median(subject, step, name) for name, _ in PER_OP]
+    values = [comparison.figure(subject, step, name) for name, _ in PER_OP]
     if any(value is not None for value in values):
         yield tuple(map(number, values)), ""
         found = [comparison.ratio(subject, step, name) for name, _ in PER_OP]
@@ -77,16 +77,16 @@ def _per_operation(comparison: Comparison, _: Notes, step: str, subject: str) ->
 
 
 def _reads(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
-    least = max((comparison.median(name, step, PAGES) or 0.0 for name in comparison.names), default=0.0)
+    least = max((comparison.figure(name, step, PAGES) or 0.0 for name in comparison.names), default=0.0)
     if least >= LEAST_READS:
-        for place, show in enumerate((_median_of, _ratio_of)):
+        for place, show in enumerate((_figure_of, _ratio_of)):
             texts = tuple(show(comparison, step, subject, name) for name in READS)
             if any(texts):
                 yield texts, "dim" if place else ""
 
 
-def _median_of(comparison: Comparison, step: str, subject: str, metric: str) -> str:
-    return number(comparison.median(subject, step, metric))
+def _figure_of(comparison: Comparison, step: str, subject: str, metric: str) -> str:
+    return number(comparison.figure(subject, step, metric))
 
 
 def _ratio_of(comparison: Comparison, step: str, subject: str, metric: str) -> str:
@@ -108,7 +108,7 @@ def _kept_up(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     if comparison.of(subject, step):
         names = ("heap_bytes", "index_bytes", "database_bytes", "cluster_bytes")
-        found = [comparison.median(subject, step, name) for name in names]
+        found = [comparison.figure(subject, step, name) for name in names]
         if not any(found):  # of a server that is only watched
             return
         heap, indexes, database, cluster = ("-" if value is None else size(value) for value in found)
@@ -119,7 +119,7 @@ def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
 def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
     for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.background):
         for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
-            value = number(comparison.median(subject, step, metric.name))
+            value = number(comparison.figure(subject, step, metric.name))
             found = comparison.ratio(subject, step, metric.name)
             if found is None:
                 yield (metric.title, value, "", "", ""), ""
@@ -133,14 +133,14 @@ def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -
 
 
 def sweeps(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Each sweep's medians with their ratios, the peaks below; then every repeat."""
+    """Each sweep's figures with their ratios, the peaks below; then every repeat."""
     for sweep, names in _parts(comparison):
-        yield _medians(comparison, sweep, names)
+        yield _figures(comparison, sweep, names)
         yield _repeats(comparison, sweep, names, notes)
 
 
-def sweep_medians(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    yield from (_medians(comparison, sweep, names) for sweep, names in _parts(comparison))
+def sweep_figures(comparison: Comparison, _: Notes) -> Iterable[Section]:
+    yield from (_figures(comparison, sweep, names) for sweep, names in _parts(comparison))
 
 
 def _parts(comparison: Comparison) -> Iterable[tuple[Sweep, Sequence[str]]]:
@@ -149,10 +149,10 @@ def _parts(comparison: Comparison) -> Iterable[tuple[Sweep, Sequence[str]]]:
             yield sweep, comparison.names[start : start + ACROSS]
 
 
-def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Section:
-    section = Section(f"{sweep.unit} by number of {sweep.name} (median of cells, ratio to base)", (sweep.name, *names))
+def _figures(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Section:
+    section = Section(f"{sweep.unit} by number of {sweep.name} (mean of cells, ratio to base)", (sweep.name, *names))
     for point in sweep.points:
-        section.add(f"{point.value:g}", *(_median(comparison, name, point.step) for name in names))
+        section.add(f"{point.value:g}", *(_figure(comparison, name, point.step) for name in names))
     peaks = {peak.subject: peak for peak in sweep.peaks}
     shown = [peaks.get(name) for name in names]
     section.add(
@@ -169,10 +169,10 @@ def _medians(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Sect
     return section
 
 
-def _median(comparison: Comparison, name: str, step: str) -> str:
+def _figure(comparison: Comparison, name: str, step: str) -> str:
     ratio = comparison.ratio(name, step, RATE)
     against = f" {ratio_text(ratio)}" if ratio is not None else ""
-    return number(comparison.median(name, step, RATE)) + against
+    return number(comparison.figure(name, step, RATE)) + against
 
 
 def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str], notes: Notes) -> Section:
@@ -206,19 +206,19 @@ def _modes(comparison: Comparison, name: str, step: str) -> str:
 
 
 THROUGHPUT = Table(
-    "Throughput (median of cells, ratio to base)",
+    "Throughput (mean of cells, ratio to base)",
     (UNITS, "ratio", "95 %", "verdict"),
     partial(_judged, RATE),
     below="",
 )
 TIMES = Table(
-    "Time (median of cells, ratio to base; less is better)",
+    "Time (mean of cells, ratio to base; less is better)",
     ("time", "ratio", "95 %", "verdict"),
     partial(_judged, TIME),
     below="",
 )
 PLANNING = Table(
-    "Planning a DELETE (median of cells, ratio to base; less is better)",
+    "Planning a DELETE (mean of cells, ratio to base; less is better)",
     ("us", "ratio", "95 %", "verdict"),
     partial(_judged, DELETE_PLAN),
     below="",
@@ -226,10 +226,10 @@ PLANNING = Table(
 EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), partial(_every_cell, RATE))
 EVERY_TIME = Table("Every cell (time)", ("shortest", "", "longest"), partial(_every_cell, TIME))
 PER_OPERATION = Table(
-    "Per operation (median of cells; below it the ratio to base)", tuple(title for _, title in PER_OP), _per_operation
+    "Per operation (mean of cells; below it the ratio to base)", tuple(title for _, title in PER_OP), _per_operation
 )
 READ = Table(
-    "Reads per operation (median of cells; below it the ratio to base)",
+    "Reads per operation (mean of cells; below it the ratio to base)",
     ("reads\n(18 on)", "pages\nread", "kB from\ndevice", "us\nreading", UNITS),
     _reads,
 )
@@ -242,7 +242,7 @@ SIZES = Table("Sizes after the step", ("heap", "/ base", "indexes", "/ base", "d
 
 
 BACKGROUND = Table(
-    "Background workloads (median of cells, ratio to base)",
+    "Background workloads (mean of cells, ratio to base)",
     ("", "", "ratio", "95 %", "verdict"),
     _background,
     below="",

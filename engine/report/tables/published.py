@@ -8,7 +8,8 @@ from pathlib import Path
 from engine.analysis import published_line
 from engine.analysis.run_results import load, published_by_cell
 from engine.report.tables.section import Notes, Section
-from engine.results.comparison import Comparison, middle
+from engine.results.averages import middle
+from engine.results.comparison import Comparison
 from engine.results.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
 
 ACROSS = 2  # subjects of a table with intervals in 80 columns

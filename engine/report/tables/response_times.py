@@ -10,8 +10,9 @@ from engine.core.format import duration
 from engine.journal.totals import role_place
 from engine.report.tables.section import Notes, Row, Rows, Section, Table, bounds, number, ratio_text
 from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
+from engine.results.averages import middle
 from engine.results.cell_step import TransactionTimes
-from engine.results.comparison import LATENCIES, Comparison, middle
+from engine.results.comparison import LATENCIES, Comparison
 from workloads.base import role_kind
 from workloads.counter_page import TIMES
 from workloads.histogram import REFERENCE_BUCKETS
@@ -75,10 +76,10 @@ def _bucket_table(
 
 
 def _latencies(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    medians = [comparison.median(subject, step, name) for name in LATENCIES]
-    if all(value is None for value in medians):
+    times_us = [comparison.figure(subject, step, name) for name in LATENCIES]
+    if all(value is None for value in times_us):
         return
-    yield tuple(duration(None if value is None else value / 1e6) for value in medians), ""
+    yield tuple(duration(None if value is None else value / 1e6) for value in times_us), ""
     found = [comparison.ratio(subject, step, name) for name in LATENCIES]
     if any(ratio is not None and ratio.low is not None for ratio in found):
         yield tuple(f"{ratio_text(ratio)}{notes.mark(ratio.remarks)}" if ratio else "" for ratio in found), ""
@@ -86,7 +87,7 @@ def _latencies(comparison: Comparison, notes: Notes, step: str, subject: str) ->
 
 
 LATENCY = Table(
-    "Response time of what the rate counts (medians of cells, ratios)",
+    "Response time of what the rate counts (means of cells, ratios)",
     tuple(LATENCIES.values()),
     _latencies,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.report.tables.section import Notes, Row, Section, number
-from engine.results.comparison import Comparison, middle
+from engine.results.averages import middle
+from engine.results.comparison import Comparison
 from engine.results.plan_change import PlanChange, PlanningRatio
 
 COUNTED = {"EXPLAIN": "one", "pg_stat_statements": "all"}

@@ -8,6 +8,7 @@ from engine.core.format import duration, size
 from engine.core.wait_kinds import KINDS, by_kind, is_known
 from engine.journal.totals import role_place
 from engine.report.tables.section import UNITS, WHERE, WORSE, Notes, Row, Rows, Section, Table, number, ratio_text
+from engine.results.averages import middle
 from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import RATE, Comparison
 from engine.results.time_parts import Attribution, Part
@@ -133,16 +134,16 @@ def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
 
 
 def _scheduling(comparison: Comparison, _: Notes, step: str, subject: str) -> list[Row]:
-    medians = {name: comparison.median(subject, step, name) for name, _ in SCHEDULED}
-    if all(medians[name] is None for name in PROBED):
+    figures = {name: comparison.figure(subject, step, name) for name, _ in SCHEDULED}
+    if all(figures[name] is None for name in PROBED):
         return []
-    rows: list[Row] = [(tuple(map(number, medians.values())), "")]
-    found = [comparison.ratio(subject, step, name) for name in medians]
+    rows: list[Row] = [(tuple(map(number, figures.values())), "")]
+    found = [comparison.ratio(subject, step, name) for name in figures]
     return [*rows, (tuple(map(ratio_text, found)), "dim")] if any(found) else rows
 
 
 def _programs(comparison: Comparison, _: Notes, step: str, subject: str) -> list[Row]:
-    found = [(name, comparison.median(subject, step, name)) for name, _ in PROGRAM_FIGURES]
+    found = [(name, middle(comparison.values(subject, step, name))) for name, _ in PROGRAM_FIGURES]
     if all(value is None for _, value in found):
         return []
     times = [each for cell in comparison.of(subject, step) for each in cell.times_s]

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from engine.report.tables.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
+from engine.results.averages import middle
 from engine.results.cell_step import CellStep, StatementTime
-from engine.results.comparison import FULL_RATE, RATE, Comparison, middle
+from engine.results.comparison import FULL_RATE, RATE, Comparison
 from workloads.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
@@ -35,14 +36,14 @@ DROPPED = (
 
 def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
     """The rate until the first client had finished: from then on fewer work than the step says."""
-    rate, end_s = (comparison.median(subject, step, name) for name in (FULL_RATE, "first_end_s"))
+    rate, end_s = (comparison.figure(subject, step, name) for name in (FULL_RATE, "first_end_s"))
     if rate is not None:
         found = comparison.ratio(subject, step, FULL_RATE)
         seconds = middle([cell.seconds for cell in comparison.of(subject, step)])
         judged = ("1" if subject == comparison.base else "", "") if found is None else (
             ratio_text(found), bounds(found))  # fmt: skip
         share = f"{end_s:.3g} of {seconds:.3g} s" if end_s is not None and seconds is not None else "-"
-        yield (number(rate), *judged, number(comparison.median(subject, step, RATE)), share), ""
+        yield (number(rate), *judged, number(comparison.figure(subject, step, RATE)), share), ""
 
 
 def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
@@ -133,7 +134,7 @@ def _cut(text: str) -> str:
 
 
 FIRST_ENDS = Table(
-    "Rate until the first client had done its transactions (median of cells, ratio to base)",
+    "Rate until the first client had done its transactions (mean of cells, ratio to base)",
     (UNITS, "ratio", "95 %", "in all", "first end"),
     _first_ends,
 )

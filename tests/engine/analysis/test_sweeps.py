@@ -66,7 +66,7 @@ def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Pa
     render.print_comparison(comparison, console)
     text = console.export_text()
     lines = text.splitlines()
-    start = next(number for number, line in enumerate(lines) if "by number of clients (median" in line)
+    start = next(number for number, line in enumerate(lines) if "by number of clients (mean" in line)
     rows = {line.split()[0]: line.split() for line in lines[start + 2 : start + 6]}
     assert list(rows) == ["1", "4", "peak", "clients"]
     assert "▼0.5" in " ".join(rows["4"]) and rows["clients"][-2:] == ["4", "4"]
@@ -123,7 +123,7 @@ def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     text = console.export_text()
-    assert "by number of clients (median" in text and "Every repeat" not in text
+    assert "by number of clients (mean" in text and "Every repeat" not in text
     assert "Every repeat" not in render.to_markdown(comparison)
 
 

@@ -380,3 +380,27 @@ def test_a_comment_has_the_sentence_and_the_rates_and_folds_the_rest(tmp_path: P
     assert seen.startswith("**17.0 is slower than 16.3") and "- head: a &lt;b&gt;\n- gate: failed\n" in seen
     assert "### Throughput" in seen and seen.count("###") == 1
     assert "### Per operation" in folded and folded.endswith("</details>\n")
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+def test_figures_beside_a_ratio_have_it_as_their_quotient(tmp_path: Path, sliced: bool) -> None:
+    """Also where cells scatter so that the medians go the other way, and where the ratio is that of slices."""
+    scatter = {("16.3", 1): 0.7, ("17.0", 1): 0.95, ("16.3", 2): 1.3, ("17.0", 3): 0.8}
+
+    def scattered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, seconds=totals.seconds / scatter.get((cell.subject.build, cell.repeat), 1.0))
+
+    run = make_run(
+        tmp_path / "r", builds=("16.3", "17.0"), repeats=4, change=scattered, noise=0.05, blocks=30 * sliced,
+    )  # fmt: skip
+    comparison = compare([run])
+    judged = [ratio for ratio in comparison.ratios if ratio.ratio and ratio.pairs]
+    assert {ratio.estimator for ratio in judged} == {"cells", *["totals of slices"] * sliced}
+    for ratio in judged:
+        base, other = (comparison.figure(name, ratio.step, ratio.metric) for name in comparison.names)
+        assert base and other and other / base == pytest.approx(ratio.ratio)
+    section = next(each for each in tables.sections(comparison, Notes()) if each.title.startswith("Throughput"))
+    figures = [float(cells[1].replace(",", "")) for cells, _ in section.rows if cells[0] in ("  16.3", "  17.0")]
+    ratios = [float(cells[2].strip("▲▼=~?")) for cells, _ in section.rows if cells[0] == "  17.0"]
+    for base, other, printed_ratio in zip(figures[::2], figures[1::2], ratios, strict=True):
+        assert other / base == pytest.approx(printed_ratio, abs=0.001)

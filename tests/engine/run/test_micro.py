@@ -101,7 +101,7 @@ def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tupl
 
 def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -> None:
     bench, told = made
-    assert "Time (median of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
+    assert "Time (mean of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
     told = bench("compare").stdout
     assert "What the programs took that were timed" in told and "recovery" in told
     found: Any = bench.comparison()
