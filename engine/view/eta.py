@@ -1,4 +1,4 @@
-"""Estimated end of a run, from how long its finished cells took.
+"""Estimated end of a run, from how long its finished cells and their steps took.
 
 A start of the engine tries each cell once: one that failed is not to come, unless a later start tries it again.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from engine.core.model import Cell
-from engine.journal.rows import Attempt
+from engine.journal.rows import Attempt, StepRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +83,93 @@ def pieces(cells: Sequence[Cell], attempts: Iterable[Attempt], *, interleaved: b
     return [Piece(tuple(found)) for found in together.values()]
 
 
-def left_s(pieces: Iterable[Piece], now_ns: int, *, start: int = 0, usual_s: float | None = None) -> float | None:
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """A step of a piece, of all its cells; `ended_ns` is None until the last of them has ended."""
+
+    name: str
+    started_ns: int
+    ended_ns: int | None
+
+
+StepsOf = Callable[[Attempt], Sequence[StepRow]]
+
+
+def left_s(
+    pieces: Iterable[Piece],
+    now_ns: int,
+    steps_of: StepsOf = lambda _: (),
+    *,
+    start: int = 0,
+    usual_s: float | None = None,
+    eta_s: float | None = None,
+) -> float | None:
     """Seconds that the wanted pieces will take in this `start` of the engine; None before any has finished.
 
-    A piece takes `usual_s`, by default as long as the average so far, less the time since the current one began.
+    A piece to come takes `usual_s`, by default the average so far. The one under way takes `eta_s` for its step, and
+    what the finished ones took after that step.
     """
-    took, begun_ns, todo = [], [], 0
+    finished: list[tuple[int, int, list[StepTime]]] = []  # begin, end, steps
+    under_way: list[tuple[int, list[StepTime]]] = []
+    todo = 0
     for piece in pieces:
         first_ns = min((attempt.started_ns for attempt in piece.begun), default=0)
         if piece.finished:
-            took.append(max(attempt.ended_ns or first_ns for attempt in piece.begun) - first_ns)
+            last_ns = max(attempt.ended_ns or first_ns for attempt in piece.begun)
+            finished.append((first_ns, last_ns, _together(piece, steps_of)))
         todo += not piece.over(start)
         if piece.running:
-            begun_ns.append(first_ns)
-    if not took:
+            under_way.append((first_ns, _together(piece, steps_of)))
+    if not finished:
         return None
-    usual_ns = fmean(took) if usual_s is None else usual_s * 1e9
-    under_way_ns = sum(max(0.0, usual_ns - (now_ns - since_ns)) for since_ns in begun_ns)
-    return (under_way_ns + usual_ns * (todo - len(begun_ns))) / 1e9
+    average_ns = fmean(end_ns - begin_ns for begin_ns, end_ns, _ in finished)
+    usual_ns = average_ns if usual_s is None else usual_s * 1e9
+    scale = usual_ns / average_ns if average_ns else 1.0
+    after = {name: (begin * scale, end * scale) for name, (begin, end) in _until_the_end(finished).items()}
+    eta_ns = None if eta_s is None else eta_s * 1e9
+    rest_ns = sum(_rest_ns(now_ns, begun_ns, steps, usual_ns, after, eta_ns) for begun_ns, steps in under_way)
+    return (rest_ns + usual_ns * (todo - len(under_way))) / 1e9
+
+
+def _together(piece: Piece, steps_of: StepsOf) -> list[StepTime]:
+    """The steps of a piece in order."""
+    by_name: dict[str, list[StepRow]] = {}
+    for attempt in piece.begun:
+        for step in steps_of(attempt):
+            by_name.setdefault(step.name, []).append(step)
+    found = []
+    for name, rows in by_name.items():
+        ends = [row.ended_ns for row in rows if row.ended_ns is not None]
+        found.append(StepTime(name, min(row.started_ns for row in rows), max(ends) if len(ends) == len(rows) else None))
+    return sorted(found, key=lambda step: step.started_ns)
+
+
+def _until_the_end(finished: Sequence[tuple[int, int, list[StepTime]]]) -> dict[str, tuple[float, float]]:
+    """For each step, in order, the usual ns from its start and from its end to the end of the piece."""
+    known: dict[str, list[tuple[int, int]]] = {}
+    for _, last_ns, steps in finished:
+        for step in steps:
+            known.setdefault(step.name, []).append((last_ns - step.started_ns, last_ns - (step.ended_ns or last_ns)))
+    return {name: (fmean(b for b, _ in spans), fmean(e for _, e in spans)) for name, spans in known.items()}
+
+
+def _rest_ns(
+    now_ns: int,
+    begun_ns: int,
+    steps: Sequence[StepTime],
+    usual_ns: float,
+    after: Mapping[str, tuple[float, float]],
+    eta_ns: float | None,
+) -> float:
+    """What is left of the piece under way: never less than its steps to come usually take."""
+    names = list(after)
+    step = steps[-1] if steps else None
+    if step is None or step.name not in after:
+        least = after[names[0]][0] if names and step is None else 0.0
+        return max(least, usual_ns - (now_ns - begun_ns))
+    from_start, from_end = after[step.name]
+    if step.ended_ns is None:
+        own_ns = max(0.0, from_start - from_end - (now_ns - step.started_ns)) if eta_ns is None else eta_ns
+        return own_ns + from_end
+    following = names[names.index(step.name) + 1 :]
+    return max(after[following[0]][0] if following else 0.0, from_end - (now_ns - step.ended_ns))

@@ -71,7 +71,7 @@ class Player:
         self._notices: list[EventRow] = []  # messages of probes, and gaps in their figures
         self._bases = BaseCells(self.reader)
         self._details: tuple[tuple[int, bool], StepDetails] | None = None  # of the step shown
-        self._recorded = cache(self.reader.steps)  # of a replayed attempt
+        self._recorded = cache(self.reader.steps)  # of an attempt that has ended
         self.replay = cell is not None
         with legible(run):
             self._interleaved = InterleavedSteps(self.reader, replay=self.replay)
@@ -102,7 +102,10 @@ class Player:
             running = is_locked(self.run)  # before reading cells: an engine that just ended has not died
             self._read_attempts()
             self._decisions = self.reader.decisions()
-            return self._replayed(self._played) if self._played is not None else self._live(running)
+            if self._played is not None:
+                return self._replayed(self._played)
+            view = self._live(running)
+            return self._with_left(view) if running else view
 
     def notices(self) -> tuple[EventRow, ...]:
         with legible(self.run):
@@ -152,12 +155,6 @@ class Player:
         attempts = list(self._attempts.values())
         now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
         blank = self._blank("running" if running else self._ended())
-        if running:
-            wanted, start = outcome.wanted(self.manifest, self._decisions), self._start()
-            work = pieces(wanted, attempts, interleaved=self.manifest.sliced)
-            usual_s = blank.allocation.pair_s if blank.allocation is not None else None
-            left = left_s(work, now_ns, start=start, usual_s=usual_s)
-            blank = replace(blank, left_s=left, left=sum(not piece.over(start) for piece in work))
         if running and (guest := booting(self.reader, attempts)) is not None:
             now_ns = self._clock.monotonic_ns()
             doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
@@ -188,6 +185,18 @@ class Player:
         together = [self._series[side.id] for _, side in sides] or [series]  # interleaved servers end one after another
         ended_ns = max(each.step.ended_ns or each.newest_ns for each in together)
         return self._at(view, attempt, series, ended_ns, sides)
+
+    def _with_left(self, view: ViewState) -> ViewState:
+        attempts, start = list(self._attempts.values()), self._start()
+        wanted = outcome.wanted(self.manifest, self._decisions)
+        work = pieces(wanted, attempts, interleaved=self.manifest.sliced)
+        now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
+        usual_s = view.allocation.pair_s if view.allocation is not None else None
+        left = left_s(work, now_ns, self._steps_of, start=start, usual_s=usual_s, eta_s=view.eta_s)
+        return replace(view, left_s=left, left=sum(not piece.over(start) for piece in work))
+
+    def _steps_of(self, attempt: Attempt) -> list[StepRow]:
+        return self._recorded(attempt.id) if attempt.state == "finished" else self.reader.steps(attempt.id)
 
     def _now_ns(self, attempt: Attempt) -> int:
         """The present by the attempt's clock: a guest has its own monotonic clock and shares only the wall clock."""
@@ -349,7 +358,6 @@ class Player:
         step = series.step
         kind = step.primary_metric.role if step.primary_metric else "insert"
         until_ns = min(at_ns, step.ended_ns or at_ns)
-        length_s = max(0.0, (until_ns - step.started_ns) / 1e9)
         newest_ns = series.tick_ns(until_ns)
         events = self._events(view, series, at_ns)
         stalls = tuple(event for event in events if event.kind == "stall")
@@ -371,23 +379,27 @@ class Player:
         ratios = self._bases.relatives(bases, series, kind, newest_ns) if compared else []
         earlier_ns = max(newest_ns - TREND_NS, step.started_ns + (newest_ns - step.started_ns) // 2)
         before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
-        share = series.active_share(newest_ns)
-        fraction = fraction_of(series, kind, until_ns, counted_s + share * (until_ns - newest_ns) / 1e9)
+        fraction = fraction_of(series, kind, until_ns, counted_s)  # as of the last tick, so that it never goes back
+        elapsed_s = (newest_ns - step.started_ns) / 1e9
         found = [self._stalls(view, each, at_ns) for _, each in sides]
         if self.manifest.observed:
             together = self._interleaved.pair(sides, found, attempt, at_ns)
             pair = ObservedPair(*together, at_ns) if sides else None
             view = replace(view, observed=observed_server(step, samples), pair=pair)
-        goes_on = (view.state == "running" and step.state == "running") or view.state == "replay"
+        under_way = view.state == "running" and step.state == "running"
+        goes_on = under_way or view.state == "replay"
+        begun_s = (until_ns - step.started_ns) / 1e9
+        # That a step has ended is known late: a clock that shows the present would go back then.
+        shown_ns = max(newest_ns, until_ns - LATE_NS) if under_way else until_ns
         return replace(
             view,
             at_ns=at_ns,
             wall_ns=self._wall(attempt, at_ns),
             step=step,
             series=series,
-            length_s=length_s,
+            length_s=max(0.0, (shown_ns - step.started_ns) / 1e9),
             fraction=fraction,
-            eta_s=length_s * (1 - fraction) / fraction if fraction and goes_on else None,
+            eta_s=max(0.0, elapsed_s / fraction - begun_s) if fraction and goes_on else None,
             silent_s=(until_ns - newest_ns) / 1e9 if silent and goes_on else None,
             primary_role=kind,
             rate_per_s=rate if step.primary_metric and step.primary_metric.live else None,

@@ -128,7 +128,7 @@ class Painter:
 
     def _paint_side(self, player: Player, view: ViewState, layout: Layout) -> None:
         size = (layout.side_columns - 2, self._side.size.height or layout.rows)
-        key = (view.step.id if view.step is not None else 0, size, view.cells_done, self.settled)
+        key = (view.step.id if view.step is not None else 0, size, view.cells_done, view.state, self.settled)
         if not self._due("side", key, view):
             return
         figures: Mapping[str, Series] = {}

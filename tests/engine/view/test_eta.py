@@ -7,7 +7,7 @@ import pytest
 
 from engine.core.model import Cell
 from engine.journal.reader import JournalReader
-from engine.journal.rows import Attempt
+from engine.journal.rows import Attempt, StepRow
 from engine.view.eta import left_s, pieces, planned
 from tests.support.journal import make_run
 
@@ -62,3 +62,30 @@ def test_what_failed_is_to_come_only_if_the_run_was_resumed_since(cells: tuple[C
     for start, states in ((1, ["finished", "failed", "next", "planned"]), (2, ["finished", "next", "planned"])):
         found = planned(cells, done, lambda _: {}, running=True, interleaved=False, start=start)
         assert [each.state for each in found][: len(states)] == states
+
+
+def test_what_is_left_of_a_cell_is_made_of_the_steps_that_are_left(cells: tuple[Cell, ...]) -> None:
+    """The first cell: 10 s of preparation, steps of 30, 40 and 20 s, and 5 s for its end; the second is slower."""
+    names = ("l.i0", "l.i1", "qr100")
+    edges = {1: (0, 10, 40, 80, 100, 105), 2: (105, 125)}
+
+    def step(attempt: int, place: int, from_s: int, until_s: int | None) -> StepRow:
+        ended_ns = None if until_s is None else until_s * SECOND_NS
+        state = "running" if until_s is None else "finished"
+        return StepRow(0, attempt, place, names[place], "query", state, from_s * SECOND_NS, ended_ns, 0, {}, None)
+
+    def left_at(now_s: int, known: Sequence[StepRow], eta_s: float | None = None) -> float | None:
+        done = [step(1, place, *edges[1][place + 1 : place + 3]) for place in range(3)]
+        rows = {1: done, 2: list(known)}
+        tried = [attempt(cells[0], "finished", 0, 105), attempt(cells[1], "running", 105)]
+        work = pieces(cells[:2], tried, interleaved=False)
+        return left_s(work, now_s * SECOND_NS, lambda each: rows[each.id], eta_s=eta_s)
+
+    assert left_at(109, ()) == 101
+    assert left_at(300, ()) == 95, "all of its steps are to come, however long the preparation took"
+    slow = step(2, 0, 125, 900)
+    assert left_at(905, (slow,)) == 65 and left_at(1500, (slow, step(2, 1, 901, None)), eta_s=21.0) == 21 + 20 + 5
+    assert left_at(911, (slow, step(2, 1, 901, None))) == 30 + 20 + 5, "without an estimate as before"
+    last = step(2, 2, 1500, 1520)
+    assert left_at(1510, (slow, step(2, 1, 901, 1500), step(2, 2, 1500, None)), eta_s=10.0) == 15
+    assert left_at(1523, (slow, last)) == 2 and left_at(1600, (slow, last)) == 0

@@ -150,8 +150,8 @@ def test_what_a_server_does_is_told_by_its_active_time(tmp_path: Path) -> None:
         assert view.machine.server_cpu_percent == pytest.approx(80)
         assert view.machine.server_cpu_us_per_op == pytest.approx(100)
         assert view.machine.engine_cpu_percent == pytest.approx(1)
-        live.hand.at_ns += SECOND_NS // 2  # until the next tick it goes on as before
-        assert player.look().fraction == pytest.approx((1 + 0.25) / 12)
+        live.hand.at_ns += SECOND_NS // 2  # what is done is known as of the last tick
+        assert player.look().fraction == pytest.approx(1 / 12)
 
 
 def test_the_side_that_is_looked_at_can_be_another(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from engine.view.player import SPEEDS, Player
 from engine.view.raw_ratios import measured
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
-from tests.support.journal import CELL, START_NS, Hand, growing
+from tests.support.journal import CELL, START_NS, Hand, growing, interleaved
 from tests.support.totals import planned_as
 
 STALLED = "002-16.3-prebuilt-auto-r1"  # of the recording
@@ -325,3 +325,33 @@ def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: P
     assert view.cell is not None and compared is not None
     assert view.interleaved.shown.rate_per_s == by_name["query"] == shown[view.cell.id]
     assert shown == planned == {cell.cell: cell.rate_per_s for cell in compared.cells if cell.step == "qr100"}
+
+
+def test_neither_clock_nor_bar_goes_back_when_a_stall_or_the_step_ends(tmp_path: Path) -> None:
+    """No second is known of a server whose slice hangs; that a step has ended is known late."""
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        seen = []
+
+        def look() -> None:
+            view = player.look()
+            seen.append((view.length_s, view.fraction or 0.0))
+
+        for _ in range(20):
+            live.block(400, 400)
+            look()
+        for _ in range(12):
+            live.hand.at_ns += SECOND_NS // 2
+            look()
+        for _ in range(10):
+            live.block(400, 400)
+            look()
+        ended_ns = live.hand.at_ns
+        live.hand.at_ns += SECOND_NS // 2
+        look()
+        live.hand.at_ns = ended_ns
+        for side in range(2):
+            live.end_step(side)
+        look()
+    for figure in range(2):
+        course = [each[figure] for each in seen]
+        assert course == sorted(course) and course[-1] > course[0]
