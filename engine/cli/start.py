@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from engine.analysis import noise
 from engine.cli import interface
 from engine.core.errors import UserError
 from engine.core.format import size, span
-from engine.core.model import workload_title
+from engine.core.model import Config, workload_title
 from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.procfs import processes_in
@@ -34,7 +35,7 @@ from engine.journal.writer import create_run
 from engine.plan import resumption
 from engine.plan.prepare import Prospect, prepare
 from engine.plan.request import Request
-from engine.postgres import external_cell
+from engine.postgres import external_cell, setting_kinds
 from engine.report import follow
 from engine.report.console import PlainConsole, echo
 from engine.run import control
@@ -79,11 +80,8 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
             kernel = (subject.kernel,) if manifest.kernels else ()
             table.add_row(str(cell.ordinal + 1), subject.name, subject.config, *kernel, str(cell.repeat))
         console.print(table)
-    for key, config in manifest.configs.items():
-        if config.dropped:
-            console.print(
-                f"{key}: settings unknown to this version, left out: {', '.join(config.dropped)}", soft_wrap=True
-            )
+    for line in _left_out(manifest.configs):
+        console.say(line)
     if manifest.observers:
         console.say(f"probes: {', '.join(manifest.observers)}")
     for line in prospect.notices:
@@ -94,6 +92,19 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     if subjects > 1 and manifest.external is None:
         pairs = prospect.estimate.cells // subjects
         console.say(noise.summary(prospect.estimate.noise, pairs, manifest.interleave))
+
+
+def _left_out(configs: Mapping[str, Config]) -> Iterator[str]:
+    """A line for each reason why settings of configs are left out, with the servers for which the same are."""
+    servers = defaultdict[tuple[str, tuple[str, ...]], list[str]](list)
+    for key, config in configs.items():
+        names = defaultdict[str, list[str]](list)
+        for name in config.dropped:
+            names[setting_kinds.why_dropped(name)].append(name)
+        for why, those in names.items():
+            servers[why, tuple(those)].append(key)
+    for (why, dropped), keys in servers.items():
+        yield f"{', '.join(keys)}: settings {why}, left out: {', '.join(dropped)}"
 
 
 def _amount(prospect: Prospect) -> str:

@@ -22,7 +22,7 @@ from engine.journal.runs import CONTROL
 from engine.plan import allocation, counter_check, interleaving
 from engine.plan.request import Request, request_of
 from engine.plan.workload_plans import loads
-from engine.postgres import configs, external_server
+from engine.postgres import configs, external_server, setting_kinds
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
 from workloads import workload
@@ -120,6 +120,12 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
 
 def _check_configs(manifest: Manifest, request: Request) -> None:
     """Files that can no longer be read are no obstacle: their settings are recorded."""
+    for config in manifest.configs.values() if manifest.external is None else ():
+        for name, value in config.settings:
+            if why := setting_kinds.refusal(name, value):
+                raise UserError(
+                    f"config '{config.name}' of the run sets {name}: settings {why} are not taken; start a new run"
+                )
     overridden = {name for name, _ in configs.overrides(request.overrides)}
     if request.set_each is not None:
         overridden.add(request.set_each.partition("=")[0].strip().lower())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,7 @@ from engine.host.environment import Machine
 from engine.host.server_folders import ServerError
 from engine.plan.interleaving import Change
 from engine.plan.request import Request
-from engine.postgres import configs
+from engine.postgres import configs, setting_kinds
 from engine.postgres.cluster import last_words
 from engine.postgres.configs import ConfigSpec
 from engine.postgres.server import Server
@@ -43,7 +43,7 @@ def applied(
         for spec, own in changes.items()
         for build in builds
     }
-    _check_overrides(request, found.values(), builds)
+    _check_overrides(request, found, builds)
     for spec in changes:
         _check_names(spec, [found[spec.name, build.label] for build in builds], builds)
     here = HOST in request.kernels
@@ -62,15 +62,21 @@ def applied(
     return {config_key(name, label): config for (name, label), config in found.items()}
 
 
-def _check_overrides(request: Request, found: Iterable[Config], builds: Sequence[Build]) -> None:
-    known = {name for config in found for name, _ in config.settings}
+def _check_overrides(request: Request, found: Mapping[Key, Config], builds: Sequence[Build]) -> None:
+    """Raise UserError for a setting that the user gave by hand and that a build would be without."""
     chosen = [(f"--set {name}={value}", name) for name, value in configs.overrides(request.overrides)]
     if request.set_each:
         chosen.append((f"--set-each {request.set_each}", request.set_each.partition("=")[0].strip().lower()))
     for text, name in chosen:
-        if name not in known and "." not in name:  # with a dot it may belong to an extension that is not loaded
-            labels = ", ".join(build.label for build in builds)
-            raise UserError(f"{text}: unknown to {labels}{_nearest(name, builds)}; check the setting's name")
+        lacking = [label for (_, label), config in found.items() if name not in dict(config.settings)]
+        if not lacking:
+            continue
+        if library := setting_kinds.library_of(name):
+            raise UserError(f"{text}: its library is not preloaded; add --set shared_preload_libraries={library}")
+        labels = ", ".join(dict.fromkeys(lacking))
+        if len(set(lacking)) < len(builds):
+            raise UserError(f"{text}: unknown to {labels}; put it under [from.N] or [until.N] of a .toml file")
+        raise UserError(f"{text}: unknown to {labels}{_nearest(name, builds)}; check the setting's name")
 
 
 def _check_names(spec: ConfigSpec, found: Sequence[Config], builds: Sequence[Build]) -> None:
@@ -78,7 +84,7 @@ def _check_names(spec: ConfigSpec, found: Sequence[Config], builds: Sequence[Bui
     bounded = {setting.name for setting in spec.settings if (setting.first, setting.last) != configs.ALL}
     for name in found[0].dropped:
         nowhere = all(name in config.dropped for config in found)
-        if nowhere and name not in bounded | configs.RESERVED and (near := _nearest(name, builds)):
+        if nowhere and name not in bounded and setting_kinds.is_unknown(name) and (near := _nearest(name, builds)):
             raise UserError(
                 f"config '{spec.name}': unknown setting '{name}'{near}; if other versions have it, put it under "
                 "[from.N] or [until.N] of a .toml file"

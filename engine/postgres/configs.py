@@ -20,23 +20,17 @@ from typing import Any, NamedTuple
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
-from engine.core.text import user_path
+from engine.core.text import comma_list, user_path
 from engine.host import block_device, subprocesses
 from engine.host.account import unprivileged
 from engine.host.environment import Machine
 from engine.host.files import is_name, read_text
+from engine.postgres import setting_kinds
 
 DEFAULT = "auto"
 SCALED = "auto"  # stands for a value scaled to the machine
 GIB = 1 << 30
 
-# Settings that pgbed sets for every server, or that would move the cluster out of its cell.
-RESERVED = frozenset({
-    "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "listen_addresses", "port",
-    "log_destination", "log_line_prefix", "logging_collector", "lc_messages", "data_directory", "config_file",
-    "hba_file", "ident_file", "external_pid_file",
-})  # fmt: skip
-_PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
 _KEYS = {"description", "extends", "settings", "from", "until", "device"}
 _SUFFIXES = (".conf", ".toml")
 
@@ -103,8 +97,8 @@ def each_value(specs: Sequence[ConfigSpec], text: str | None) -> tuple[ConfigSpe
     if text is None:
         return tuple(specs)
     name, _, values = text.partition("=")
-    listed = [value.strip() for value in values.split(",")]
-    if len(listed) < 2 or not all(listed):
+    listed = comma_list(values)
+    if len(listed) < 2:
         raise UserError(f"--set-each {text}: must be NAME=VALUE,VALUE,…, such as shared_buffers=1GB,4GB")
     for value in listed:
         if listed.count(value) > 1:
@@ -128,8 +122,8 @@ def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, s
         name = name.strip().lower()
         if not equals or not re.fullmatch(_NAME, name):
             raise UserError(f"{option} {text}: must be NAME=VALUE, such as work_mem=64MB")
-        if name in RESERVED:
-            raise UserError(f"{option} {text}: pgbed sets {name} itself for every server; leave it out")
+        if why := setting_kinds.refusal(name, value):
+            raise UserError(f"{option} {text}: settings {why} are not taken; leave it out")
         if not _is_text(value):
             raise UserError(f"{option} {text}: the value is not UTF-8 text")
         pairs.append((name, value.strip()))
@@ -139,14 +133,14 @@ def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, s
 def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tuple[str, str]] = ()) -> Config:
     """The config for `build`: `auto` scaled to `machine`, with `changes` on top.
 
-    `Config.dropped` names the settings left out: those that this server, when asked, does not know, and those that
-    pgbed sets itself. Raises UserError for a value that the server refuses.
+    `Config.dropped` names the settings left out: see `setting_kinds.why_dropped`. Raises UserError for a value that the
+    server refuses.
     """
     values: dict[str, str] = {}
     dropped: list[str] = []
     scaled = scale(machine)
     for name, value, first, last in (*spec.settings, *(Setting(*change) for change in changes)):
-        if name in RESERVED or not first <= build.major <= last:
+        if setting_kinds.refusal(name, value) or not first <= build.major <= last:
             dropped.append(name)
             continue
         if value == SCALED:
@@ -155,7 +149,7 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
             value = scaled[name]
         values.pop(name, None)  # the last of a repeated name wins, in its later place
         values[name] = value
-    for name in _of_absent_libraries(values):
+    for name in setting_kinds.without_library(values):
         del values[name]
         dropped.append(name)
     for name in _unknown_to(build.bin / "postgres", tuple(values.items()), f"config '{spec.name}' on {build.label}"):
@@ -288,10 +282,26 @@ def _parse_conf(text: str, path: Path) -> tuple[Setting, ...]:
         if match is None:
             raise UserError(f"config file {path}:{number}: not a line of the form NAME = VALUE")
         name = match[1].lower()
-        if name in ("include", "include_if_exists", "include_dir"):
-            raise UserError(f"config file {path}:{number}: {name} is not supported; put the settings into this file")
-        settings.append(Setting(name, _unquoted(match[2])))
+        value = _unquoted(match[2])
+        if name.startswith("include") and (files := _included(name, path.parent / value)):
+            raise UserError(
+                f"config file {path}:{number}: {name} is not supported; put the settings of {files} into it"
+            )
+        settings.append(Setting(name, value))
     return tuple(settings)
+
+
+def _included(name: str, place: Path) -> str:
+    """The files that a line includes; empty for a folder without any, and for a file that need not be there."""
+    if name == "include_dir":
+        try:
+            files = sorted(file.name for file in place.iterdir() if re.fullmatch(r"[^.].*\.conf", file.name))
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError):
+            return str(place)
+        return ", ".join(files)
+    return "" if name == "include_if_exists" and not os.path.lexists(place) else str(place)
 
 
 def _unquoted(value: str) -> str:
@@ -302,13 +312,6 @@ def _unquoted(value: str) -> str:
 
 def quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"
-
-
-def _of_absent_libraries(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Settings of extensions (`pg_stat_statements.track`) whose library is not preloaded."""
-    listed = ",".join(values.get(key, "") for key in _PRELOADS).split(",")
-    loaded = {Path(library.strip().strip('"')).stem for library in listed} | {"plpgsql"}
-    return tuple(name for name in values if "." in name and name.partition(".")[0] not in loaded)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
 from engine.observe.step_counters import Counted, StepCounters, lacking, server_roles
-from engine.postgres import pgstat
+from engine.postgres import pgstat, setting_kinds
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
 from engine.postgres.server_processes import ServerProcesses
@@ -103,7 +103,8 @@ class StepRunner:
             with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._starting):
                 settings = pgstat.settings(self.monitor, "settings" if inside else "external_settings")
                 self.defaults = pgstat.defaults(self.monitor)
-                self.unknown = unknown(self.monitor, self.manifest.config(self.cell.subject).dropped)
+                dropped = self.manifest.config(self.cell.subject).dropped
+                self.unknown = unknown(self.monitor, tuple(filter(setting_kinds.is_unknown, dropped)))
             self.journal.add_settings(self.attempt, settings)
             self._open = opened.pop_all()
             self._statements = StepStatements(self.server, self._waiting, self._blame, self._open)

@@ -43,6 +43,15 @@ def test_a_settings_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
     resumption._check_configs(manifest, request)
 
 
+def test_a_recorded_setting_that_is_no_longer_taken_is_named(tmp_path: Path) -> None:
+    manifest = planned(tmp_path, tmp_path / "mine.conf")
+    archiving = Config("mine", (("archive_command", "touch /tmp/x"),), "mine.conf")
+    with pytest.raises(UserError, match=r"config 'mine' of the run sets archive_command: .* start a new run"):
+        resumption._check_configs(
+            dataclasses.replace(manifest, configs={config_key("mine", "16.3"): archiving}), request_of(manifest.request)
+        )
+
+
 def test_a_settings_file_below_each_value_of_a_setting_is_noticed_too(tmp_path: Path) -> None:
     file = tmp_path / "mine.conf"
     file.write_text("work_mem = 4MB\njit = on\n")
