@@ -356,6 +356,7 @@ class Surveying(Protocol):
         Before it makes any, it locks the file `UNBEGUN` there until this process ends: what is found unlocked is left
         over from a process that was killed.
 
-        `demands` in it are what every build must have: `extension NAME`, or `version MAJOR` at least.
+        `demands` in it are what every build must have: `extension NAME`, `version MAJOR` at least,
+        `collation WHERE: NAME` or `icu WHERE: NAME`. `notices` in it are lines for the user.
         """
         ...

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import mmap
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 
 from engine.core.errors import UserError
 from engine.core.missing_steps import reasons
 from engine.core.model import Build
+from engine.host.account import unprivileged
 from engine.host.files import open_plain
+from engine.host.subprocesses import ask
 from workloads.base import Step
 
 ICU_SINCE, BUILTIN_SINCE = 15, 17
@@ -18,13 +22,17 @@ ICU_SYMBOL = b"ucol_open"  # imported by every server compiled with ICU
 def _icu(build: Build) -> str:
     if build.major < ICU_SINCE:
         return f"clusters have ICU as their locale provider since PostgreSQL {ICU_SINCE}"
+    return "" if _has_icu(build) else "it was compiled without ICU"
+
+
+def _has_icu(build: Build) -> bool:
     program = (build.bin / "postgres").resolve()
     try:
         with (
             open(open_plain(program), "rb") as file,  # noqa: PTH123 (it is a descriptor)
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            return "" if data.find(ICU_SYMBOL) >= 0 else "it was compiled without ICU"
+            return data.find(ICU_SYMBOL) >= 0
     except (OSError, ValueError) as error:
         raise UserError(f"{program} cannot be read: {getattr(error, 'strerror', error)}") from None
 
@@ -58,12 +66,42 @@ def check_demands(demands: Sequence[str], builds: Sequence[Build]) -> None:
                 "take it; dump from the oldest version that you compare"
             )
     named = [name for what, _, name in (demand.partition(" ") for demand in demands) if what == "extension"]
+    _check_collations(demands, builds)
     for build in builds:
         if lacks := [name for name in named if not _has_extension(build, name)]:
             raise UserError(
                 f"the data needs the extension{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}, which {build.label} "
                 "comes without: name builds that have them, or dump without them"
             )
+
+
+def _check_collations(demands: Sequence[str], builds: Sequence[Build]) -> None:
+    """Raise UserError for a collation of ICU that a build lacks, or of the C library that this machine lacks.
+
+    initdb makes collations of what `locale -a` lists, by these names and without their encodings.
+    """
+    for demand in demands:
+        what, _, rest = demand.partition(" ")
+        where, _, name = rest.rpartition(": ")
+        if what == "icu" or (what == "collation" and name.endswith("-x-icu")):
+            for build in builds:
+                if not _has_icu(build):
+                    raise UserError(
+                        f'{where}: the collation "{name}" is of ICU, without which {build.label} was compiled: name '
+                        "builds that have it, or dump without the collation"
+                    )
+        elif what == "collation" and name not in locale_names():
+            raise UserError(
+                f'{where}: the collation "{name}" is a locale that this machine does not have, so that no server here '
+                f"has it: install it (see locale -a; on Debian apt-get install locales-all), or dump without it"
+            )
+
+
+def locale_names() -> frozenset[str]:
+    """The names of collations that initdb makes of this machine's locales."""
+    program = shutil.which("locale", path=os.environ.get("PGBED_SERVER_PATH", os.defpath))
+    names = ask([program, "-a"], unprivileged()).output.split() if program else []
+    return frozenset({*names, *(name.partition(".")[0] for name in names)})
 
 
 def _has_extension(build: Build, name: str) -> bool:

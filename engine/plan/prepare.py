@@ -144,6 +144,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         for load in design.loads:
             notices += load.plan.notices
             features.check_demands(records[load.name].get("demands", ()), builds)
+            notices += tuple(records[load.name].get("notices", ()))
         named = [(load.workload, records[load.name]) for load in design.loads]
         route, client_host = routes.decide(request, named, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):

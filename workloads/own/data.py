@@ -6,14 +6,9 @@ Nothing in them is believed: an archive is listed by pg_restore, SQL is read as 
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
-import re
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -21,45 +16,21 @@ import msgspec
 from psycopg.conninfo import conninfo_to_dict
 
 from workloads.files import open_plain
-from workloads.own.sql import Command, SqlSyntax, Token, next_command
 
-Mapped = mmap.mmap | bytes
 Format = Literal["custom", "directory", "tar", "sql", "schema"]
 HEAD_BYTES = 1024
-CHUNK = 1 << 20
 ENCRYPTED = (b"Salted__", b"age-encryption.org", b"-----BEGIN PGP", b"-----BEGIN AGE", b"\x85", b"\x8c", b"\x84")
 COMPRESSED = {b"\x1f\x8b": "gunzip", b"\x28\xb5\x2f\xfd": "unzstd", b"\xfd7zXZ": "unxz", b"BZh": "bunzip2"}
-HEADING = b"-- PostgreSQL database dump"
-TRAILER = b"-- PostgreSQL database dump complete"
-FROM_VERSION = re.compile(r"[Dd]umped from database version:? +([0-9]+)")
+UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"-\0-\0", b"\0-\0-")  # with its mark, or as a dump begins
 LIST_S = 60
-# Entries of an archive's list: "215; 3079 16391 EXTENSION - pgcrypto".
-EXTENSION = re.compile(r"\d+; \d+ \d+ EXTENSION - ")
-HAS_ROWS = re.compile(r"\d+; \d+ \d+ (TABLE DATA|BLOB)")
-# What the last rows are followed by, in bytes that are 0: a block of length 0, the end of a tar archive.
-ENDS = {"custom": 5, "tar": 1024}
-# Commands of a dump that need a superuser, or roles of another server: what they say does not change a plan.
-LEFT_OUT = (
-    ("create", "extension"),
-    ("comment", "on", "extension"),
-    ("grant",),
-    ("revoke",),
-    ("security", "label"),
-    ("create", "publication"),
-    ("create", "subscription"),
-    ("alter", "default", "privileges"),
-    ("set", "session", "authorization"),
-    ("set", "default_tablespace"),
-)
-OWNER = re.compile(r"alter (?:.* )?(?<!rename )(?<!rename column )owner to(?: \w+)?")
-RESTRICT = re.compile(rb"\\(un)?restrict [A-Za-z0-9]+\s*")
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
     """`path` is absolute; `rows_from` is the second file of a schema. `bytes` and `digest` are those of all files.
 
-    `extensions`, the `schemas` of those that name one, and `major` (of the server that was dumped; 0: unknown) are
-    known once the files have been surveyed.
+    `extensions`, the `schemas` of those that name one, `major` (of the server that was dumped; 0: unknown), further
+    `demands` (see `workloads.base.Surveying`) and how many of each kind are `left_out` are known once the files have
+    been surveyed.
     """
 
     path: str
@@ -70,6 +41,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     extensions: tuple[str, ...] = ()
     schemas: dict[str, str] = {}
     major: int = 0
+    demands: tuple[str, ...] = ()
+    left_out: dict[str, int] = {}
     template: str = ""  # the database that it is a dump of, made for this run
 
     @property
@@ -119,6 +92,7 @@ def of_dump(text: str, option: str = "--dump") -> Data:
         return _sized(Data(path=str(path), format="custom"), option)
     if head[257:262] == b"ustar" and head.startswith(b"toc.dat\0"):
         return _sized(Data(path=str(path), format="tar"), option)
+    _check_text(head, f"{option} {text}")
     if b"\0" in head:
         raise ValueError(f"{option} {text}: neither an archive by pg_dump nor SQL; is it encrypted or damaged?")
     return _sized(Data(path=str(path), format="sql"), option)
@@ -128,11 +102,20 @@ def of_schema(schema: str, rows_from: str | None) -> Data:
     files = [user_path(text).absolute() for text in (schema, *([rows_from] if rows_from else []))]
     for option, path in zip(("--schema", "--rows-from"), files, strict=False):
         try:
-            os.close(open_plain(path, follow=True))
+            with os.fdopen(open_plain(path, follow=True), "rb") as file:
+                _check_text(file.read(HEAD_BYTES), f"{option} {path}")
         except OSError as error:
             raise ValueError(f"{option} {path}: {error.strerror}") from None
     found = Data(path=str(files[0]), format="schema", rows_from=str(files[1]) if rows_from else "")
     return _sized(found, "--schema")
+
+
+def _check_text(head: bytes, what: str) -> None:
+    if head.startswith(UTF_16):
+        raise ValueError(
+            f"{what}: it is UTF-16, as > of PowerShell writes: convert it (iconv -f UTF-16 -t UTF-8), or dump with "
+            "pg_dump --file"
+        )
 
 
 def _sized(data: Data, option: str) -> Data:
@@ -164,59 +147,7 @@ def change(data: Data) -> str:
     return "" if same else f"{data.path} has changed since the run was planned"
 
 
-def surveyed(data: Data, pg_restore: str) -> Data:
-    """With its extensions, and the version of the server that it came from. Raises ValueError in one line."""
-    extensions: dict[str, str] = {}
-    majors = [0]
-    try:
-        if not data.template:  # the engine gives that to the user
-            _check_readable(data)
-        if data.archive:
-            return _of_archive(data, pg_restore)
-        for path in data.files:
-            with mapped(path) as text:
-                if text.find(HEADING) >= 0 and text.rfind(TRAILER, max(0, len(text) - HEAD_BYTES)) < 0:
-                    raise ValueError(f"{path}: it is cut short: the last line of a dump is missing")
-                head = bytes(text[:HEAD_BYTES]).decode(errors="replace")
-                majors += [int(major) for major in FROM_VERSION.findall(head)]
-                for command in sql_commands(text, path):
-                    extensions |= _extension(command)
-    except OSError as error:
-        raise ValueError(f"{data.path}: {error.strerror}") from None
-    return _with_extensions(data, extensions, max(majors))
-
-
-def _of_archive(data: Data, pg_restore: str) -> Data:
-    listed = _said_by(pg_restore, data, "--list")
-    entries = listed.splitlines()
-    if any(map(HAS_ROWS.match, entries)) and _last(data, ENDS.get(data.format, 0)).strip(b"\0"):
-        raise ValueError(f"--dump {data.path}: it is cut short: the end of its last rows is missing")
-    if data.format == "directory":
-        for entry in filter(HAS_ROWS.match, entries):
-            name = f"{entry.partition(';')[0]}.dat"
-            if "TABLE DATA" in entry and not any(file.name.startswith(name) for file in data.files):
-                raise ValueError(f"--dump {data.path}: it is cut short: its file {name} is missing")
-    extensions: dict[str, str] = {}
-    if named := [line for line in entries if EXTENSION.match(line)]:
-        with tempfile.NamedTemporaryFile("w", suffix=".list") as file:
-            file.write("\n".join(named))
-            file.flush()
-            text = _said_by(pg_restore, data, f"--use-list={file.name}", "--file=-")
-        for command in sql_commands(text.encode(), Path(data.path)):
-            extensions |= _extension(command)
-    major = FROM_VERSION.search(listed)
-    return _with_extensions(data, extensions, int(major.group(1)) if major else 0)
-
-
-def _last(data: Data, count: int) -> bytes:
-    if not count:
-        return b""
-    with Path(data.path).open("rb") as file:
-        file.seek(-count, os.SEEK_END)
-        return file.read()
-
-
-def _said_by(pg_restore: str, data: Data, *arguments: str) -> str:
+def reported_by(pg_restore: str, data: Data, *arguments: str) -> str:
     try:
         done = subprocess.run(
             [pg_restore, *arguments, data.path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -233,89 +164,7 @@ def _said_by(pg_restore: str, data: Data, *arguments: str) -> str:
     return done.stdout
 
 
-def _with_extensions(data: Data, extensions: dict[str, str], major: int) -> Data:
-    schemas = {name: schema for name, schema in extensions.items() if schema}
-    return msgspec.structs.replace(data, extensions=tuple(extensions), schemas=schemas, major=major)
-
-
-def _extension(command: Command) -> dict[str, str]:
-    """The extension that a command creates, and the schema that it is put into, if one is named."""
-    if command.words[:2] != ("create", "extension"):
-        return {}
-    name, *rest = _named(command)
-    schema = rest[rest.index("schema") + 1 :] if "schema" in rest else []
-    return {name: schema[0] if schema else ""} if name else {}
-
-
-def _named(command: Command) -> list[str]:
-    """What follows the first two words: names, without quotation marks, and further words."""
-    found = [token.text.decode(errors="replace") for token in command.tokens if token.kind in ("word", "quoted")][2:]
-    names = [text[1:-1].replace('""', '"') if text[0] == '"' else text.lower() for text in found]
-    return (names[3:] if names[:3] == ["if", "not", "exists"] else names) or [""]
-
-
-def made_before(command: Command, data: Data) -> bool:
-    """Whether it creates a schema that is there already: that of an extension, or `public`."""
-    if command.words[:2] != ("create", "schema"):
-        return False
-    name, *rest = _named(command)
-    return name in ("public", *data.schemas.values()) and rest[:1] in ([], ["authorization"])
-
-
-class mapped:
-    """A file's bytes, mapped while the context lasts."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Mapped:
-        with os.fdopen(open_plain(self._path, follow=True), "rb") as file:
-            empty = os.fstat(file.fileno()).st_size == 0
-            self._map: Mapped = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._map
-
-    def __exit__(self, *_: object) -> None:
-        if isinstance(self._map, mmap.mmap):
-            self._map.close()
-
-
-def sql_commands(text: Mapped, path: Path) -> Iterator[Command]:
-    """The commands of a script. That of COPY … FROM stdin has its rows as a last token, of kind `rows`.
-
-    Raises ValueError for psql's commands other than those that pg_dump writes, and for rows without an end.
-    """
-    place, line = 0, 1
-    while True:
-        try:
-            command, place, line = next_command(text, place, line)
-        except SqlSyntax as error:
-            raise ValueError(f"{path}:{error.line}: {error.reason}") from None
-        if command is None:
-            return
-        if command.tokens[-1].kind == "backslash":
-            if not RESTRICT.fullmatch(command.tokens[-1].text):
-                own = command.tokens[-1].text.decode(errors="replace").split()[0]
-                raise ValueError(f"{path}:{command.line}: {own} is a command of psql, not SQL: leave it out")
-            continue
-        if command.words[:1] == ("copy",) and ("from", "stdin") in pairwise(command.words):
-            begin = text.find(b"\n", place) + 1
-            none = text[begin : begin + 3] == b"\\.\n"
-            end = begin if none else text.find(b"\n\\.\n", begin) + 1
-            if not begin or end <= 0:
-                raise ValueError(f"{path}:{command.line}: it is cut short: the rows of COPY have no end")
-            yield Command((*command.tokens, Token("rows", b"", begin), Token("rows", b"", end)), command.line)
-            line += 2 + sum(text[chunk : min(chunk + CHUNK, end)].count(b"\n") for chunk in range(begin, end, CHUNK))
-            place = end + 3
-            continue
-        yield command
-
-
-def left_out(command: Command) -> bool:
-    words = command.words
-    return any(words[: len(out)] == out for out in LEFT_OUT) or OWNER.fullmatch(" ".join(words)) is not None
-
-
-def _check_readable(data: Data) -> None:
+def check_readable(data: Data) -> None:
     """As root, whether a user without privileges, who restores it, can read it. Raises ValueError."""
     if os.geteuid() != 0:
         return

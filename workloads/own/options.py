@@ -41,6 +41,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             metavar="HOST/DB",
         ),
     ] = None
+    trust_dump: Annotated[
+        bool,
+        about(
+            "Restore the data as a superuser, for functions in C, operator classes or foreign servers. The dump can "
+            "then run programs as the servers' account: only if you trust who made it."
+        ),
+    ] = False
     statements: Annotated[
         str | None,
         about(

@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 
-from psycopg import pq
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
-from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
-from workloads.own.data import Data, Mapped, change, left_out, made_before, mapped, sql_commands
+from workloads.connection import SqlError, execute, open_connection
+from workloads.own import psql
+from workloads.own.data import Data, change, reported_by
+from workloads.own.left_out import Sorting, entry_left_out
 from workloads.own.spec import APP, PRISTINE, Spec
-from workloads.own.sql import Command
 from workloads.process import die_with_parent
 
-CHUNK_BYTES = 1 << 20
 MOST_JOBS = 4
 LOOK_S = 0.02
-UNKNOWN_PARAMETER = "42704"  # of SET: a newer pg_dump sets what an older server does not know
-COPY_IN = int(pq.ExecStatus.COPY_IN)
 FAILED = re.compile(r"pg_restore: error: (?:could not execute query: )?(?:ERROR:\s*)?(.*)")
 # A newer pg_dump sets what an older server does not know; the same error of rows or of an index would be a loss. And
 # schemas of extensions are made before.
@@ -31,8 +29,7 @@ HARMLESS = re.compile(r"pg_restore: error: could not execute query: ERROR:\s+"
                       r"(unrecognized configuration parameter .*\nCommand was: SET |"
                       r"schema .* already exists\nCommand was: CREATE SCHEMA )")  # fmt: skip
 IGNORED = re.compile(r"errors ignored on restore: (\d+)")
-LEAVE = ("--no-owner", "--no-privileges", "--no-comments", "--no-security-labels", "--no-publications",
-         "--no-subscriptions", "--no-tablespaces")  # fmt: skip
+LEAVE = ("--no-owner", "--no-privileges", "--no-tablespaces")
 Check = Callable[[], None]
 
 
@@ -62,10 +59,13 @@ def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
         try:
             _prepare(session, spec.data)
             as_app = make_conninfo(dsn, user=APP)
+            if spec.options.trust_dump:
+                execute(superuser, f"ALTER ROLE {APP} SUPERUSER".encode())
             if spec.data.archive:
                 _archive(spec, as_app, check)
             else:
-                _scripts(spec.data, as_app, check)
+                _scripts(spec, session, as_app, check)
+            execute(superuser, f"ALTER ROLE {APP} NOSUPERUSER".encode())
             # A vacuum, too, or one by the server's own choice would change plans in the middle of the run.
             execute(session, b"VACUUM (ANALYZE)")
         finally:
@@ -93,9 +93,18 @@ def _quoted(name: str) -> str:
 
 def _archive(spec: Spec, dsn: str, check: Check) -> None:
     jobs = 1 if spec.data.format == "tar" else min(MOST_JOBS, os.cpu_count() or 1)
+    with tempfile.NamedTemporaryFile("w", suffix=".list") as kept:
+        listed = reported_by(spec.pg_restore, spec.data, "--list")
+        kept.write("\n".join(line for line in listed.splitlines() if not entry_left_out(line)))
+        kept.flush()
+        _restored([spec.pg_restore, f"--dbname={dsn}", f"--jobs={jobs}", f"--use-list={kept.name}", *LEAVE,
+                   spec.data.path], spec.data.name, check)  # fmt: skip
+
+
+def _restored(command: list[str], name: str, check: Check) -> None:
     parent = os.getpid()
     process = subprocess.Popen(
-        [spec.pg_restore, f"--dbname={dsn}", f"--jobs={jobs}", *LEAVE, spec.data.path],
+        command,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
         env={"LC_ALL": "C", "PATH": os.environ.get("PATH", ""), "PGOPTIONS": "-c client_min_messages=error"},
         preexec_fn=lambda: die_with_parent(parent),
@@ -113,7 +122,9 @@ def _archive(spec: Spec, dsn: str, check: Check) -> None:
         process.kill()
         process.wait()
     if why := failure("".join(lines), process.returncode):
-        raise NotRestored(f"{spec.data.name} cannot be restored: {why}")
+        if "permission denied" in why or "must be " in why:
+            why += "; --trust-dump restores the dump as a superuser, if you trust who made it"
+        raise NotRestored(f"{name} cannot be restored: {why}")
 
 
 def failure(told: str, code: int) -> str:
@@ -133,44 +144,18 @@ def failure(told: str, code: int) -> str:
     return f"pg_restore ended with code {code}: {' '.join(told.split())[-200:]}" if code else ""
 
 
-def _scripts(data: Data, dsn: str, check: Check) -> None:
-    connection = open_connection(dsn)
-    try:
-        for path in data.files:
-            with mapped(path) as text:
-                try:
-                    for command in sql_commands(text, path):
-                        check()
-                        if not left_out(command) and not made_before(command, data):
-                            _run(connection, command, text, path, check)
-                    if connection.transaction_status != pq.TransactionStatus.IDLE:
-                        raise ValueError(
-                            f"{path.name}: its last transaction has no COMMIT, so that nothing of it stays"
-                        )
-                except ValueError as error:
-                    raise NotRestored(str(error)) from None
-    finally:
-        connection.finish()
+def _scripts(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
+    sorting = Sorting(schemas=tuple(spec.data.schemas.values()))
 
+    @cache
+    def knows(setting: str) -> bool:
+        answer = superuser.exec_params(b"SELECT current_setting($1, true) IS NOT NULL", [setting.encode()])
+        return answer.get_value(0, 0) != b"f"
 
-def _run(connection: abc.PGconn, command: Command, text: Mapped, path: Path, check: Check) -> None:
-    rows = [token for token in command.tokens if token.kind == "rows"]
-    sql = b"".join(b" " if token.kind == "comment" else token.text for token in command.tokens).strip()
-    result = connection.exec_(sql)
-    if result.status == COPY_IN:
-        if not rows:
-            connection.put_copy_end(b"its rows are missing")
-        else:
-            for place in range(rows[0].place, rows[1].place, CHUNK_BYTES):
-                connection.put_copy_data(text[place : min(place + CHUNK_BYTES, rows[1].place)])
-                check()
-            connection.put_copy_end()
-        result = connection.get_result() or result
-        while connection.get_result() is not None:
-            pass
-    if result.status in (COMMAND_OK, TUPLES_OK):
-        return
-    error = error_of(connection, result)
-    if error.sqlstate == UNKNOWN_PARAMETER and command.words[:1] == ("set",):
-        return
-    raise NotRestored(f"{path.name}:{command.line}: {error}")
+    for path in spec.data.files:
+        try:
+            why = psql.restore(spec.psql, path, dsn, sorting, knows, check)
+        except ValueError as error:
+            why = f"{path.name}: {error}"
+        if why:
+            raise NotRestored(why)

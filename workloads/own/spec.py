@@ -29,5 +29,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     statements: tuple[Statement, ...] = ()
     cloned: bool = False
     pg_restore: str = ""
+    psql: str = ""
     seed: int
     repeat: int

@@ -14,7 +14,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from workloads.base import UNBEGUN
-from workloads.own.data import Data, of_dump, surveyed
+from workloads.own.data import Data, of_dump
+from workloads.own.survey import surveyed
 
 PLACE = re.compile(r"[A-Za-z0-9_.:/@-]*/[A-Za-z0-9_$-]+")
 DUMP_S = 24 * 3600
@@ -39,7 +40,7 @@ def planned(text: str) -> Data:
     return Data(path="", format="custom", template=make_conninfo(**{name: str(value) for name, value in known.items()}))
 
 
-def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
+def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path, *, trusted: bool = False) -> Data:
     """Dump into a file in a folder, and survey it. Raises ValueError in one line, and leaves no file then."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder / UNBEGUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -48,7 +49,8 @@ def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path) -> Data:
     os.close(handle)
     try:
         _dump(data.template, pg_dump, name)
-        return surveyed(msgspec.structs.replace(of_dump(name, "--template"), template=data.template), pg_restore)
+        made = msgspec.structs.replace(of_dump(name, "--template"), template=data.template)
+        return surveyed(made, pg_restore, trusted=trusted)
     except BaseException:  # Ctrl-C, too: it is a copy of what may be nobody else's business
         Path(name).unlink(missing_ok=True)
         (folder / UNBEGUN).unlink(missing_ok=True)

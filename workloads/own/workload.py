@@ -28,15 +28,16 @@ from workloads.base import (
     Written,
 )
 from workloads.options import given, options_of
-from workloads.own import observed, scripts, statements, template
-from workloads.own.data import Data, of_dump, of_schema, surveyed, user_path
+from workloads.own import observed, psql, scripts, statements, template
+from workloads.own.data import Data, of_dump, of_schema, user_path
 from workloads.own.options import SLICED_SECONDS, Options, recorded
 from workloads.own.spec import DATA, MIX, PLANS, ROLE, Spec
 from workloads.own.statements import Statement
+from workloads.own.survey import left_out, surveyed
 from workloads.pgbench.scripts import SLEEP
 
-PG_RESTORE, PG_DUMP = "pg_restore", "pg_dump"
-SHAPE = ("clients", "seconds", "top")
+PG_RESTORE, PG_DUMP, PSQL = "pg_restore", "pg_dump", "psql"
+SHAPE = ("clients", "seconds", "top", "trust_dump")
 FILES = ("dump", "schema", "rows_from", "template", "statements", "from_pg_stat_statements", "params")
 CLUSTER_BYTES = 64 << 20
 PACKED = 10  # an archive is compressed, and indexes are not in it
@@ -77,7 +78,12 @@ class Own:
             "scripts": planned,
             "left_out": [list(each) for each in left_out],
         }  # fmt: skip
-        wanted = {PG_RESTORE: data.archive, PG_DUMP: bool(data.template), scripts.PGBENCH: bool(planned)}
+        wanted = {
+            PG_RESTORE: data.archive,
+            PSQL: not data.archive,
+            PG_DUMP: bool(data.template),
+            scripts.PGBENCH: bool(planned),
+        }
         programs = tuple(name for name, needed in wanted.items() if needed)
         return Plan(
             record,
@@ -95,13 +101,17 @@ class Own:
         """See `workloads.base.Surveying`."""
         data = _of(record)
         programs = {name: program["path"] for name, program in record.get("programs", {}).items()}
+        trusted = recorded(record).trust_dump
+        if not data.archive and (why := psql.unfit(record.get("programs", {}).get(PSQL, {}).get("version", ""))):
+            raise ValueError(why)
         if data.template:
-            data = template.dumped(data, programs[PG_DUMP], programs[PG_RESTORE], Path(folder))
+            data = template.dumped(data, programs[PG_DUMP], programs[PG_RESTORE], Path(folder), trusted=trusted)
         else:
-            data = surveyed(data, programs.get(PG_RESTORE, ""))
+            data = surveyed(data, programs.get(PG_RESTORE, ""), trusted=trusted)
         demands = [f"extension {name}" for name in data.extensions if name != "plpgsql"]
         demands += [f"version {data.major}"] if data.major else []
-        return {**record, "data": msgspec.to_builtins(data), "demands": demands}
+        notices = list(filter(None, [left_out(data)]))
+        return {**record, "data": msgspec.to_builtins(data), "demands": [*demands, *data.demands], "notices": notices}
 
     def written(self, record: Record) -> Written:
         text = "\n\n".join(f"-- name: {each.name}\n{each.sql};" for each in _recorded(record))
@@ -156,7 +166,8 @@ class Own:
             data=_of(record),
             statements=_run_in(step.record, known),
             cloned=any(each.writes == "clone" for each in every),
-            pg_restore=record.get("programs", {}).get(PG_RESTORE, {}).get("path", ""),
+            pg_restore=_program(record, PG_RESTORE),
+            psql=_program(record, PSQL),
             seed=place.seed,
             repeat=place.repeat,
         )
@@ -192,6 +203,10 @@ class Own:
         row = {"workload": self.name, "steps": ""}
         note = f"{self.name}: {DATA}, then a step for each statement: --dump FILE --statements FILE.sql"
         return Listing((row,), ("workload",), (note,))
+
+
+def _program(record: Record, name: str) -> str:
+    return str(record.get("programs", {}).get(name, {}).get("path", ""))
 
 
 def _data(options: Options) -> Data:

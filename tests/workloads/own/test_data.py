@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from workloads.own import data
-from workloads.own.data import Data, left_out, made_before, of_dump, of_schema, sql_commands, surveyed
+from workloads.own.data import of_dump, of_schema
+from workloads.own.survey import left_out, surveyed
 
 DUMP = b"""--
 -- PostgreSQL database dump
@@ -30,6 +31,8 @@ REFUSED = [
     (b"Salted__abc", "it looks encrypted"),
     (b"\x1f\x8b\x08", "unpack it first (gunzip)"),
     (b"abc\0def", "neither an archive by pg_dump nor SQL"),
+    ("-- é".encode("utf-16"), "it is UTF-16, as > of PowerShell writes: convert it (iconv"),
+    ("--\n--".encode("utf-16-be"), "it is UTF-16"),
 ]
 
 
@@ -41,71 +44,40 @@ def test_what_is_no_dump_is_refused(folder: Path, text: bytes, why: str) -> None
     assert why in str(refused.value)
 
 
-def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Path) -> None:
-    (file := folder / "a.sql").write_bytes(DUMP)
-    found = surveyed(of_dump(str(file)), "")
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["without", "with"])
+def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Path, mark: bytes) -> None:
+    (file := folder / "a.sql").write_bytes(mark + DUMP)
+    found = surveyed(of_dump(str(file)))
     assert found.format == "sql" and found.major == 13 and found.extensions == ("uuid-ossp", "hstore")
     assert found.schemas == {"uuid-ossp": "My ext"}
-    assert found.bytes == len(DUMP) and len(found.digest) == 64 and not data.change(found)
+    assert left_out(found) == "left out of a.sql: 1 setting, 1 owner" and found.demands == ()
+    assert found.bytes == len(mark + DUMP) and len(found.digest) == 64 and not data.change(found)
     file.write_bytes(DUMP + b"\n")
     assert "has changed since the run was planned" in data.change(found)
 
 
-def test_commands_that_need_a_superuser_are_left_out_and_rows_are_found() -> None:
-    kept = [command for command in sql_commands(DUMP, Path("a.sql")) if not left_out(command)]
-    assert [command.words[0] for command in kept] == ["set", "create", "copy", "copy"]
-    kept.pop(1)
-    begin, end = (token.place for token in kept[1].tokens if token.kind == "rows")
-    assert DUMP[begin:end] == b"CREATE EXTENSION never;\nit's\n"
-    begin, end = (token.place for token in kept[2].tokens if token.kind == "rows")
-    assert begin == end
+COLLATIONS = b"""CREATE COLLATION app.german (provider = icu, locale = 'de');
+CREATE COLLATION dutch (locale = 'nl_NL');
+CREATE TABLE t (
+    a text COLLATE app.german, b text COLLATE "C", c text COLLATE pg_catalog."en_US.utf8", d text COLLATE "de-x-icu"
+);
+INSERT INTO t VALUES ('x' COLLATE "xx_XX");
+"""
 
 
-@pytest.mark.parametrize(
-    ("text", "before"),
-    [
-        ('CREATE SCHEMA "My ext"', True),
-        ("CREATE SCHEMA IF NOT EXISTS ext AUTHORIZATION me", True),
-        ("CREATE SCHEMA public", True),
-        ("CREATE SCHEMA EXT CREATE TABLE t (id int)", False),
-        ("CREATE SCHEMA app", False),
-        ("CREATE TABLE ext (id int)", False),
-    ],
-)
-def test_schemas_of_extensions_are_made_before(text: str, before: bool) -> None:
-    (command,) = sql_commands(text.encode(), Path("a.sql"))
-    assert made_before(command, Data(path="", format="sql", schemas={"a": "My ext", "b": "ext"})) == before
+def test_collations_are_demanded_with_their_places_but_not_those_that_the_dump_makes(folder: Path) -> None:
+    (file := folder / "a.sql").write_bytes(COLLATIONS)
+    assert surveyed(of_dump(str(file))).demands == (
+        f"icu {file}:1: german", f"collation {file}:2: nl_NL", f"collation {file}:3: en_US.utf8",
+        f"collation {file}:3: de-x-icu",
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ALTER TABLE ONLY public.repos ADD CONSTRAINT repos_owner_key UNIQUE (owner)",
-        "ALTER TABLE ONLY repos ADD CONSTRAINT r FOREIGN KEY (owner) REFERENCES users(id)",
-        "ALTER TABLE repos ADD COLUMN owner text",
-        "ALTER TABLE repos RENAME owner TO boss",
-        "ALTER TABLE repos RENAME COLUMN owner TO boss",
-        "ALTER SEQUENCE s OWNED BY repos.id",
-    ],
-)
-def test_a_column_that_is_called_owner_keeps_its_keys(text: str) -> None:
-    (command,) = sql_commands(text.encode(), Path("a.sql"))
-    assert not left_out(command)
-
-
-@pytest.mark.parametrize(
-    "text", ['TABLE public.t OWNER TO "Some Body"', "FUNCTION f(int) OWNER TO bob", "TABLE t OWNER TO CURRENT_USER"]
-)
-def test_owners_are_left_out(text: str) -> None:
-    (command,) = sql_commands(f"ALTER {text}".encode(), Path("a.sql"))
-    assert left_out(command)
-
-
-def test_rows_are_found_whatever_their_format_is() -> None:
-    text = b"COPY t (a) FROM stdin WITH (FORMAT csv, HEADER true, DELIMITER ';');\na\nit's\n\\.\nSELECT 1"
-    first, second = sql_commands(text, Path("a.sql"))
-    begin, end = (token.place for token in first.tokens if token.kind == "rows")
-    assert text[begin:end] == b"a\nit's\n" and (second.words, second.line) == (("select",), 5)
+def test_what_needs_a_superuser_is_refused_unless_the_dump_is_trusted(folder: Path) -> None:
+    (file := folder / "a.sql").write_bytes(b"SELECT 1;\nCREATE SERVER s\n FOREIGN DATA WRAPPER postgres_fdw;")
+    with pytest.raises(ValueError, match=r"a.sql:2: a foreign server or table needs a superuser .*: --trust-dump"):
+        surveyed(of_dump(str(file)))
+    assert surveyed(of_dump(str(file)), trusted=True).demands == ()
 
 
 @pytest.mark.parametrize(
@@ -114,13 +86,22 @@ def test_rows_are_found_whatever_their_format_is() -> None:
         (DUMP[:-20], "it is cut short: the last line of a dump is missing"),
         (b"COPY t FROM stdin;\n1\n2\n", "a.sql:1: it is cut short: the rows of COPY have no end"),
         (b"select 1;\n\\! rm -r /\n", "a.sql:2: \\! is a command of psql"),
+        (b"select 1;\nselect 'a;\n", "a.sql:2: the text after ' has no end"),
+        (b"select 1;\nselect '\xe9';\n", "a.sql:2: it is not UTF-8, and nothing in it names its encoding"),
+        (b"\nSET client_encoding = 'MULE_INTERNAL';\n", "a.sql:2: no server converts client_encoding MULE_INTERNAL"),
+        (b"\\connect a\nCREATE TABLE t ();\n\\connect b\nCREATE TABLE t ();\n", "the data of several databases (a, b)"),
     ],
 )
 def test_sql_that_is_cut_short_or_psqls_is_refused(folder: Path, text: bytes, why: str) -> None:
     (file := folder / "a.sql").write_bytes(text)
     with pytest.raises(ValueError) as refused:
-        surveyed(of_dump(str(file)), "")
+        surveyed(of_dump(str(file)))
     assert why in str(refused.value)
+
+
+def test_another_encoding_is_read_once_the_dump_names_it(folder: Path) -> None:
+    (file := folder / "a.sql").write_bytes(b"SET client_encoding = 'LATIN1';\nselect '\xe9';\n")
+    assert surveyed(of_dump(str(file))).left_out == {}
 
 
 def test_a_schema_is_two_files(folder: Path) -> None:
@@ -138,7 +119,7 @@ def test_a_file_that_only_root_may_read_is_refused_before_anything_runs(folder: 
     found = of_dump(str(file))
     file.chmod(0o600)
     with pytest.raises(ValueError, match=r"who has no privileges, may not enter or read .*a.sql"):
-        surveyed(found, "")
+        surveyed(found)
     file.unlink()
     with pytest.raises(ValueError, match=r"a.sql: No such file"):
-        surveyed(found, "")
+        surveyed(found)

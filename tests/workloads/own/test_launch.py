@@ -20,11 +20,12 @@ from engine.host.account import unprivileged
 from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
 from workloads.counter_page import Control, Page, State, Word
-from workloads.own.data import of_dump, surveyed
+from workloads.own.data import of_dump
 from workloads.own.launch import together
 from workloads.own.options import Options
 from workloads.own.spec import APP, CLONE, PRISTINE, Spec
 from workloads.own.statements import parsed
+from workloads.own.survey import surveyed
 
 SCHEMA = """
 CREATE TABLE t (id int PRIMARY KEY, x text);
@@ -65,9 +66,10 @@ def run(
     page = Page.create(clients)
     statements = parsed(text, "s.sql") if text else ()
     step = {"name": "s", "kind": kind, "clients": clients, "seconds": seconds}
-    data = surveyed(of_dump(str(file)), pg_restore)
+    data = surveyed(of_dump(str(file)), pg_restore, trusted=options.get("trust_dump", False))
     spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
-                statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore)  # fmt: skip
+                statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore,
+                psql=os.environ["PGBED_PSQL"])  # fmt: skip
     launcher = subprocess.Popen(
         [sys.executable, "-m", "workloads.own.launch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
         pass_fds=[page.fd], **unprivileged().identity(), env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -123,6 +125,12 @@ def test_extensions_are_put_into_the_schemas_that_the_dump_names(empty: Database
         ("SELECT 1;\nCREATE TABLE t (id int);", 'data.sql:9: 42P07 relation "t" already exists'),
         ("SELECT pg_read_file('/etc/passwd');", "permission denied"),
         ("BEGIN; INSERT INTO t VALUES (0);", "data.sql: its last transaction has no COMMIT"),
+        ("SELECT 1;\nSELECT\n1 / 0", "data.sql:9: 22012 division by zero, in: SELECT 1 / 0"),
+        (
+            "COPY t FROM stdin;\n5000\tx\ny\tz\n\\.\n",
+            'data.sql:8: 22P02 invalid input syntax for type integer: "y" (COPY t',
+        ),
+        ("CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC; SELECT 1;", "data.sql:8: 42601 syntax error"),
     ],
 )
 def test_a_hostile_or_faulty_file_is_stopped_by_the_server_and_named(
@@ -247,7 +255,7 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
         subprocess.run([programs / "pg_dump", f"--format={form}", f"--file={folder / form}", source.dsn], check=True)
     pg_restore = str(programs / "pg_restore")
     for form, short in (("custom", 20), ("tar", 600)):
-        found = surveyed(of_dump(str(folder / form)), pg_restore)
+        found = surveyed(of_dump(str(folder / form)), pg_restore, trusted=True)
         assert found.format == form and found.major == 13 and set(found.extensions) == {"hstore", "pgstattuple"}
         assert found.schemas["hstore"] == "ext"
         whole = (folder / form).read_bytes()
@@ -260,7 +268,12 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
     next((folder / "whole").glob("*.dat.gz")).unlink()
     with pytest.raises(ValueError, match=r"cut short: its file \d+\.dat is missing"):
         surveyed(of_dump(str(folder / "whole")), pg_restore)
-    told = run(empty.dsn, folder / "custom", pg_restore=pg_restore)
-    assert "custom cannot be restored: permission denied for language internal" in told
-    with psycopg.connect(empty.dsn) as connection:  # it goes on after an error
+    refused = r"custom: a function in the language internal needs a superuser .*: --trust-dump restores"
+    with pytest.raises(ValueError, match=refused):
+        surveyed(of_dump(str(folder / "custom")), pg_restore)
+    told = run(empty.dsn, folder / "custom", pg_restore=pg_restore, trust_dump=True)
+    assert not isinstance(told, str), told
+    assert empty.one(f"SELECT count(*) FROM pg_proc JOIN pg_roles r ON r.oid = proowner WHERE proname = 'f' AND "
+                     f"rolname = '{APP}' AND NOT rolsuper") == 1  # fmt: skip
+    with psycopg.connect(empty.dsn) as connection:
         assert connection.execute("SELECT count(*), max(x OPERATOR(ext.->) 'n') FROM t").fetchone() == (99, "99")

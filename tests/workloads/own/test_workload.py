@@ -69,7 +69,7 @@ def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Pat
     given = {"schema": str(APP / "schema.sql"), "statements": str(tmp_path)}
     plan = WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
     _, read, write = WORKLOAD.steps(plan.record)
-    assert plan.programs == ("pgbench",) and (read.name, write.name) == ("read", "write")
+    assert plan.programs == ("psql", "pgbench") and (read.name, write.name) == ("read", "write")
     assert read.primary_metric and read.primary_metric.unit == "tx/s" and not read.gated and read.sliced == "time"
     assert WORKLOAD.written(plan.record).scripts.keys() == {"read.sql", "write.sql"}
     assert [step.name for step in WORKLOAD.steps(WORKLOAD.plan(Options(mix=True, **given)).record)] == ["data", "mix"]  # type: ignore[arg-type]
