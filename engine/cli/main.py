@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from engine.cli import interface, manual, settings
+from engine.cli import interface, manual, settings, standard_streams
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import console
 from engine.core.errors import UserError
@@ -69,10 +70,11 @@ class Bench(click.Group):
             raise KeyboardInterrupt
 
         try:
+            standard_streams.prepare()
+            _keep_docstrings()
             signal.signal(signal.SIGTERM, terminate)
             settings.apply()
             code = super().main(*args, **{**extra, "standalone_mode": False})
-            sys.stdout.flush()  # while a full disk can still be reported
         except click.exceptions.NoArgsIsHelpError as error:
             code = complain(_commands_of(error.ctx))
         except click.ClickException as error:
@@ -83,10 +85,16 @@ class Bench(click.Group):
             code = INTERRUPTED
         except SystemExit as end:
             code = end.code
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader of the pipe has exited: nobody reads further output
-            code = 0
-        sys.exit(TERMINATED if terminated and code == INTERRUPTED else code or 0)
+        except standard_streams.NotRead:
+            code = standard_streams.NOT_READ
+        except MemoryError:
+            code = complain("out of memory: raise the limit (ulimit -v), or free some")
+        except OSError as error:
+            if error.filename != standard_streams.OUTPUT:
+                raise
+            code = complain(f"{error.filename}: {error.strerror}")
+        code = standard_streams.settle(code or 0)
+        sys.exit(TERMINATED if terminated and code == INTERRUPTED else code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `run` before options that belong to it; without such options, open the interface on a terminal."""
@@ -145,12 +153,16 @@ class Bench(click.Group):
         """Run a command. An OSError about a file is a user error, except in the engine."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             if error.filename is None or ctx.invoked_subcommand == "engine":
                 raise
             raise UserError(f"{error.filename}: {error.strerror}") from error
+
+
+def _keep_docstrings() -> None:
+    """Start again where PYTHONOPTIMIZE=2 has removed docstrings: they are the help."""
+    if sys.flags.optimize > 1 and os.environ.pop("PYTHONOPTIMIZE", ""):
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _commands_of(ctx: click.Context | None) -> str:

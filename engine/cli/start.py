@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.analysis import noise
-from engine.cli import interface
+from engine.cli import interface, standard_streams
 from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import Config, workload_title
@@ -271,7 +271,13 @@ def _spawn(
                 return 0
         else:
             console.say(f"run {run}")
-            follow.follow(run, console, notices)
+            try:
+                follow.follow(run, console, notices)
+            except OSError as error:
+                if error.filename != standard_streams.OUTPUT:
+                    raise
+                ending = f"the run continues: bench watch {reference(run)}"
+                raise UserError(f"{error.filename}: {error.strerror}; {ending}") from None
         code = process.wait()
     except KeyboardInterrupt:
         console.say("stopping: the running cell is discarded, finished cells are kept")

@@ -6,6 +6,7 @@ Everything that `engine.cli` and `engine.report` show goes through here; a test 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from typing import IO, Any
 
 import click
@@ -41,7 +42,9 @@ class PlainConsole(Console):
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    click.echo(visible(text), err=err)
+    """Print a line; what standard error cannot take is lost, and nothing else."""
+    with suppress(OSError) if err else nullcontext():
+        click.echo(visible(text), err=err)
 
 
 def echo_lines(text: Visible) -> None:

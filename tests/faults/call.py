@@ -40,15 +40,18 @@ class Outcome:
     stderr: str
 
 
-def call(arguments: Sequence[str], folder: Path) -> Outcome:
-    """Runs `bench` with these arguments in `folder`, within bounds of time and memory; ends its group with it."""
+def call(arguments: Sequence[str], folder: Path, stdout: str = "") -> Outcome:
+    """Runs `bench` with these arguments in `folder`, within bounds of time and memory; ends its group with it.
+
+    `stdout` is "full", "closed" or "unread" (a pipe that nobody reads); else it is kept.
+    """
     _load()
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
-            _become(arguments, folder, out.fileno(), err.fileno())
+            _become(arguments, folder, out.fileno(), err.fileno(), stdout)
         _, status = os.waitpid(child, 0)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
@@ -64,14 +67,23 @@ def _load() -> None:
     warm.load()
 
 
-def _become(arguments: Sequence[str], folder: Path, out: int, err: int) -> None:
+def _become(arguments: Sequence[str], folder: Path, out: int, err: int, stdout: str) -> None:
     code = 70
     try:
         os.setsid()
         os.chdir(folder)
         for descriptor, target in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (err, 2)):
             os.dup2(descriptor, target)
+        if stdout == "full":
+            os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+        elif stdout == "unread":
+            reading, writing = os.pipe()
+            os.close(reading)
+            os.dup2(writing, 1)
         sys.stdin, sys.stdout = os.fdopen(0, "r", closefd=False), os.fdopen(1, "w", closefd=False)
+        if stdout == "closed":
+            os.close(1)
+            sys.stdout = None  # as the interpreter sets it
         sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
