@@ -21,6 +21,7 @@ from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.interference import StepRatios
 from engine.analysis.run_results import StepResult
 from engine.core.model import PROBED, Subject
+from engine.results.averages import mean
 from engine.results.comparison import FAMILIES, LATENCIES, P99, PRIMARY_METRICS, RATE, Metric, Ratio
 from engine.results.slice_ratio import ratio_of
 
@@ -126,7 +127,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
         config=subject.config, kernel=subject.kernel, control=subject.control, workload=subject.workload,
         reasons=reasons, left_out=sides.left_out,
     )  # fmt: skip
-    if max(*base_values, *values) <= NEGLIGIBLE.get(metric.name, 0.0):
+    if max(mean(base_values) or 0.0, mean(values) or 0.0) <= NEGLIGIBLE.get(metric.name, 0.0):
         blank = replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",))
         return MeasuredRatio(blank, metric, [])
     measured = [(pair, found) for pair in sides.pairs if (found := _values(pair, step, metric)) is not None]

@@ -25,8 +25,9 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 
 from engine.analysis import boot_history, external_servers, measured_ratios, statistics
-from engine.analysis.cells import ComparedCells
+from engine.analysis.cells import NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
+from engine.results.averages import mean
 from engine.results.comparison import CHANGED, KNOWN, MIN_PAIRS, Ratio, Spread
 
 
@@ -81,7 +82,9 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
         for step in cells.steps
         for subject, name in cells.names.items()
         for metric in metrics
-        if (scatter := statistics.scatter(cells.values(subject, step, metric.name), cells.margin)) is not None
+        for values in [cells.values(subject, step, metric.name)]
+        if (mean(values) or 0.0) > NEGLIGIBLE.get(metric.name, -1.0)  # nothing scatters by nothing
+        if (scatter := statistics.scatter(values, cells.margin)) is not None
     )
 
 

@@ -11,7 +11,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EventRow, StepRow
 from engine.view.events import incidents_of, lasts
 from engine.view.slice_series import Lane, SliceSeries, SoFar
-from engine.view.step_series import SECOND_NS, StepSeries
+from engine.view.step_series import SECOND_NS, Series, StepSeries, by_statements
 
 EARLIER = 0.75  # fraction of the time so far after which a ratio's trend is shown
 
@@ -58,6 +58,14 @@ class InterleavedStep:
     @property
     def lane(self) -> Lane:
         return self.slices.lanes[self.chosen]
+
+    @property
+    def rates(self) -> Sequence[Series]:
+        """The course of each server's rate, over active time; if statements last longer than slices, of whole ones."""
+        primary = self.shown.step.primary_metric
+        if self.slices.counted or primary is None:
+            return self.slices.rates
+        return [by_statements(side.series.active.get(primary.role, Series())) for side in self.sides]
 
     @property
     def metered(self) -> bool:
@@ -121,6 +129,8 @@ class InterleavedSteps:
         if slices is None or not self._replay:
             slices = slices or SliceSeries(self._reader, [step for _, step in steps], self._manifest.slice_ms)
             slices.catch_up()
+            if all(step.ended_ns is not None for _, step in steps):
+                slices.end()
             self._slices = {**self._slices, key: slices} if self._replay else {key: slices}
         return steps if slices.blocks else ()
 
@@ -131,14 +141,15 @@ class InterleavedSteps:
             return None
         slices = self._slices[_key(steps)]
         blocks = slices.blocks_at(at_ns)
+        of_each = [series.mean_rate(at_ns) for series, _ in found]
         sides = [
             Side(
                 self._cells[attempt.cell],
                 self._names[self._cells[attempt.cell].subject],
                 series,
-                series.mean_rate(at_ns),
+                of_each[place],
                 series.worked_s(at_ns),
-                slices.so_far(place, blocks) if place and blocks else None,
+                _so_far(slices, place, blocks, of_each) if place and blocks else None,
                 tuple(stalls),
             )
             for place, ((attempt, _), (series, stalls)) in enumerate(zip(steps, found, strict=True))
@@ -171,6 +182,14 @@ class InterleavedSteps:
 
     def _place(self, attempt: Attempt) -> int:
         return self._places[self._cells[attempt.cell].subject]
+
+
+def _so_far(slices: SliceSeries, place: int, blocks: int, rates: Sequence[float | None]) -> SoFar | None:
+    """The ratio by slices or, if statements last longer than these, the one of the rates."""
+    known, base, other = slices.so_far(place, blocks), rates[0], rates[place]
+    if known is None and not slices.counted and base and other:
+        return SoFar(other / base, None, None, blocks)
+    return known
 
 
 def _rate(series: StepSeries, at_ns: int) -> float | None:

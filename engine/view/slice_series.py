@@ -21,6 +21,7 @@ from workloads.base import COUNTED_IN_ROWS
 MOST_POINTS = 1000  # of a chart's line (up to twice as many): long steps are drawn from sums over several blocks
 MOST_SUMS = 500  # groups of blocks for a ratio: more would cost a lot and hardly change its error
 USUAL_S = 12.0  # assumed per server if a step's length is unknown
+LEAST_AT_END, MOST_AT_END_NS = 0.5, SECOND_NS // 2  # of the mean rate; a lower one so shortly before the end is none
 GROWTH = 1.02  # factor in blocks between points of a ratio's course
 
 
@@ -121,6 +122,20 @@ class SliceSeries:
                     self.courses[side].until.append(self.lanes[side].until[self._next - 1])
                     self.courses[side].known.append(so_far)
             self._next = max(self._next + 1, math.ceil(self._next * GROWTH))
+
+    def end(self) -> None:
+        """Leave out of the lines what slices counted when the statements of a step that has ended were done."""
+        for points in self.rates:
+            usual, until = points.mean(0, points.until[-1]) if points.until else None, points.until[-1:]
+            while usual and points.value and points.value[-1] < LEAST_AT_END * usual:
+                if until[0] - points.until[-1] + points.length[-1] > MOST_AT_END_NS:
+                    break
+                points.drop()
+
+    @property
+    def counted(self) -> bool:
+        """Whether statements ended in slices; those that last longer are counted by the second only."""
+        return any(any(lane.done) for lane in self.lanes)
 
     @property
     def blocks(self) -> int:

@@ -72,6 +72,17 @@ class Series:
         return sum(map(mul, self.value[part], self.length[part])) / length if length else None
 
 
+def by_statements(points: Series) -> Series:
+    """The rate of statements that last longer than intervals: one in which none ended joins the next that has some."""
+    joined, begun = Series(), 0
+    for until, length, value in zip(points.until, points.length, points.value, strict=True):
+        if value:
+            span = max(1, until - begun)
+            joined.add(until, span, value * length / span)
+            begun = until
+    return joined
+
+
 class StepSeries:
     """A step as recorded so far; `catch_up` adds what was committed since."""
 
@@ -172,6 +183,10 @@ class StepSeries:
         if self.step.totals is not None and self.step.ended_ns is not None and t_ns >= self.step.ended_ns:
             return self.step.rate_per_s
         done, worked_s = self.done(primary.role, t_ns), self.worked_s(t_ns)
+        if not primary.live and primary.role in self.active:  # what its statement under way has done is not known
+            ended = by_statements(self.active[primary.role]).until
+            place = bisect_right(ended, worked_s * SECOND_NS)
+            worked_s = ended[place - 1] / SECOND_NS if place else 0.0
         return done / worked_s if done and worked_s else None
 
     def done_after(self, kind: str, worked_s: float) -> float | None:

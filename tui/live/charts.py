@@ -124,7 +124,7 @@ class Charts:
         if hot:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
         elif view.interleaved is not None:
-            lines = view.interleaved.slices.rates if kind == view.primary_role else _active(view.interleaved, kind)
+            lines = view.interleaved.rates if kind == view.primary_role else _active(view.interleaved, kind)
             axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif view.pair is not None:

@@ -32,7 +32,7 @@ def readout(
     unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
     if view.interleaved is not None:
         for place, side in enumerate(view.interleaved.sides):
-            rates = view.interleaved.slices.rates[place] if kind == view.primary_role else side.series.active.get(kind)
+            rates = view.interleaved.rates[place] if kind == view.primary_role else side.series.active.get(kind)
             spans.append((f"  {side.name} {_range(rates, start, known)}", ""))
         return line(*spans, (f" {unit}", "dim"))
     spans += [(f"  {unit} ", "dim"), (_range(view.series.rates.get(kind), start, known), "strong")]

@@ -5,7 +5,7 @@ The axis does not begin at 0, where the difference of the lines would not show.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from math import ceil, floor, log10
+from math import ceil, exp, floor, log, log1p, log10
 
 from engine.core.format import short
 from engine.view.envelope import Span
@@ -19,6 +19,9 @@ from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 STEPS = 8  # maximum of round steps from the lowest to the highest line
 LEAST_RANGE = 0.02  # of the greatest value: smaller differences are drawn as none
 ROOM = 1.25  # distance of a ratio chart's edges from 1, as a multiple of that of its bounds
+# A ratio chart whose edges are this far from 1 or farther has a log axis, on which nothing falls by more than it has.
+LINEAR = 0.5
+FACTORS = (2, 5, 10, 20, 50, 100)  # edges of a log axis
 DIP = 0.5  # a point below this share of its column's mean is drawn, too
 Column = tuple[float, float]  # mean of a column, and its least point if that is a dip, else the mean again
 
@@ -105,8 +108,17 @@ def closing(course: Course, axis: Axis, cells: int, rows: int, glyphs: Glyphs) -
 
 
 def _edge(last: SoFar) -> float:
-    far = abs(last.ratio - 1) if last.low is None or last.high is None else max(1 - last.low, last.high - 1)
-    return nice(100 * max(ROOM * far, 0.001)) / 100
+    ends = (last.ratio, last.ratio) if last.low is None or last.high is None else (last.low, last.high)
+    edge = nice(100 * max(ROOM * max(1 - ends[0], ends[1] - 1), 0.001)) / 100
+    if edge < LINEAR:
+        return edge
+    factor = exp(ROOM * max(-log(ends[0]), log(ends[1])))
+    return float(next((each for each in FACTORS if each >= factor), FACTORS[-1])) - 1
+
+
+def _height(ratio: float, edge: float) -> tuple[float, float]:
+    """How far above the lower edge a ratio is, and how far the upper edge is."""
+    return (ratio - 1 + edge, 2 * edge) if edge < LINEAR else (log(ratio) + log1p(edge), 2 * log1p(edge))
 
 
 def _by_column(course: Course, count: int, axis: Axis, columns: int) -> list[SoFar | None]:
@@ -127,9 +139,9 @@ def _outlines(states: Sequence[SoFar | None], edge: float, rows: int, glyphs: Gl
     texts = [[0] * ((len(states) + 1) // 2) for _ in range(rows)]
     for pick in ("low", "ratio", "high"):
         values = [None if state is None else getattr(state, pick) for state in states]
-        heights = [None if value is None else value - 1 + edge for value in values]
+        heights = [None if value is None else _height(value, edge)[0] for value in values]
         spans: list[Span | None] = [None if height is None else (height, height) for height in heights]
-        for y, row in enumerate(raster(spans, 2 * edge, rows, glyphs)):
+        for y, row in enumerate(raster(spans, _height(1.0, edge)[1], rows, glyphs)):
             for x, character in enumerate(row):
                 texts[y][x] |= 0 if character == " " else ord(character) - BRAILLE
     return ["".join(chr(BRAILLE + bits) if bits else " " for bits in row) for row in texts]
@@ -141,7 +153,7 @@ def _thirds(states: Sequence[SoFar | None], edge: float, rows: int, glyphs: Glyp
     for x, state in enumerate(states):
         for value in (state.low, state.ratio, state.high) if state is not None else ():
             if value is not None:
-                height = level(value - 1 + edge, 2 * edge, 3 * rows)
+                height = level(*_height(value, edge), 3 * rows)
                 thirds[rows - 1 - height // 3][x].add(height % 3)
     return ["".join(_third(heights, glyphs) for heights in row) for row in thirds]
 
@@ -155,6 +167,8 @@ def labels(low: float, top: float, rows: int) -> dict[int, str]:
 
 
 def ratio_labels(edge: float, rows: int) -> dict[int, str]:
-    """Labels left of a ratio's chart: percent above and below."""
+    """Labels left of a ratio's chart: percent above and below, or factors on a log axis."""
+    if edge >= LINEAR:
+        return {0: f"x {1 + edge:g}", rows // 2: "x 1", rows - 1: f"x {1 / (1 + edge):g}"}
     percent = short(100 * edge)
     return {0: f"+{percent} %", rows // 2: "0 %", rows - 1: f"-{percent} %"} if edge else {}

@@ -560,3 +560,17 @@ def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> N
     found = findings(replace(cells, cells=tuple(every)), [], [])
     assert "19.0 has what pgbed does not know: there is no setting x; there is no setting y" in found
     assert [text for text in found if "different clocks (fast tsc, slow system)" in text]
+
+
+def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
+    """One byte of WAL in 20 rows, in some cells: 400 % of nothing."""
+
+    def idle(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        return replace(totals, wal_bytes=3 * totals.roles["query"].statements if cell.ordinal == 5 else 100)
+
+    comparison = compare([make_run(tmp_path / "r", repeats=4, change=lambda cell, step, totals: idle(cell, step, totals)
+                                   if step == "qr100" else totals)])  # fmt: skip
+    found = comparison.ratio("17.0", "qr100", "wal_bytes_per_op")
+    assert found is not None and found.ratio is None and found.reasons == ("both at most 1",)
+    assert comparison.spread("17.0", "qr100", "wal_bytes_per_op") is None
+    assert comparison.spread("16.3", "l.i1", "wal_bytes_per_op") is not None

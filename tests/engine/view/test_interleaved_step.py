@@ -304,3 +304,41 @@ def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> No
         found = seen(player.look())
     side = replace(found.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
     assert so_far_words(found, side) == "17.0 / 16.3: -28.4 % [-64.9, +46.1] so far"
+
+
+def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) -> None:
+    """Builds of 1.5 and 3 s of 3000 rows each, of which no slice sees the end; seconds have their rows at once."""
+    with interleaved(tmp_path, begun=False) as live, Player(live.run, live.hand.clock) as player:
+        for side in range(2):
+            live.begin(side, "l.x", "index", roles=("index", "query"))
+        for second in range(1, 13):
+            for _ in range(5):
+                live.block(0, 0)
+            for side, every in enumerate((3, 6)):
+                if second % every == 0:
+                    row = live.sides[side].roles["index"]
+                    live._add_second(row, SECOND_NS // 2, 1, 3000, 100, 1)
+            live.journal.commit()
+            view = player.look()
+            found = seen(view)
+            if second == 5:
+                assert [side.rate_per_s for side in found.sides] == [2000, None] and found.compared.so_far is None
+                assert so_far_words(found, found.compared) == ""
+        rates = [list(zip(each.until, each.value, strict=True)) for each in found.rates]
+        assert rates[0] == [(1.5e9 * build, 2000) for build in range(1, 5)]
+        assert rates[1] == [(3e9, 1000), (6e9, 1000)]
+        assert [side.rate_per_s for side in found.sides] == [2000, 1000]
+        assert so_far_words(found, found.compared, ended=True) == "17.0 / 16.3: -50.0 %, no interval"
+
+
+def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(30):
+            live.block(*OPS)
+        live.block(20, 400)
+        assert seen(player.look()).rates[0].value[-1] == pytest.approx(20e9 / COUNTED_NS), "it may be a stall"
+        for side in range(2):
+            live.end_step(side)
+        rates = seen(player.look()).rates
+        assert [len(each.until) for each in rates] == [30, 31]
+        assert min(rates[0].value) == pytest.approx(420e9 / COUNTED_NS)

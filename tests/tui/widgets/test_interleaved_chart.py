@@ -97,6 +97,18 @@ def test_of_what_is_to_come_and_of_nothing_no_ratio_is_drawn(glyphs: str) -> Non
     assert ratio_labels(0.0, 3) == {}
 
 
+@pytest.mark.parametrize("bound", [1.2, 1.6, 3.0, 12.34, 1e4])
+def test_no_axis_of_a_ratio_ends_below_nothing(bound: float) -> None:
+    """A ratio and its inverse are as far from 1; what is beyond the edge is drawn at it."""
+    wide = Course([SECOND_NS], [SoFar(1.0, 1 / bound, bound, 1)])
+    drawn, edge = closing(wide, axis(1), 2, 5, ASCII)
+    found = ratio_labels(edge, 5)
+    assert all(float(label.removesuffix("%")) > -100 for label in found.values() if label.endswith("%"))
+    rows = [bool(text.strip()) for text in texts(drawn)]
+    assert bound == 1.2 or (rows == rows[::-1] and any(rows[:2])), "symmetric"
+    assert found[0] == {1.2: "+30 %", 1.6: "x 2", 3.0: "x 5", 12.34: "x 50", 1e4: "x 100"}[bound]
+
+
 def test_the_scale_says_that_it_does_not_begin_at_0() -> None:
     assert labels(8000, 8400, 6) == {0: "8400", 5: "8000"}
     assert labels(0, 9000, 6) == {0: "9000", 5: "0"}
