@@ -233,6 +233,8 @@ def _visible(unknown: Sequence[Ratio]) -> str:
     if not found:
         return ""
     (least, step), (most, other) = found[0], found[-1]
+    if least > 1:
+        return ": only halvings or worse would show"
     to = f" to {'over 100%' if most > 1 else f'{most:.0%}'} ({other})" if other != step else ""
     return f": the smallest effect that would show is {least:.0%} ({step}){to}".replace("%", " %")
 

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from engine.analysis.run_results import RunResult, StepResult
 
 
+LARGE = 1.0  # an effect beyond it is no figure of use
+NOTHING_SHOWS = 1e9
+
+
+def ignored(_: UserError) -> None:
+    """What callers that report no unreadable run give as `unread`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The smallest visible effect of each step's rate as a fraction, for `pairs` pairs: seen in four of five runs.
@@ -48,15 +56,17 @@ class Noise:
         return max(self.steps.values())
 
 
-def smallest_effects(out: Path, pairs: int, steps: Collection[str], subjects: int = 2) -> Noise | None:
+def smallest_effects(
+    out: Path, pairs: int, steps: Collection[str], subjects: int = 2, *, unread: Callable[[UserError], None] = ignored
+) -> Noise | None:
     """Effects from the newest A/A run of this host below `out`; None without one, or if `pairs` give no verdict.
 
     Only for `steps`, unless the A/A run has none of them; their verdicts will be one family with those of all
     `subjects`, at the level of a run to which nobody has added another. The statistics are loaded only if such a run
-    exists.
+    exists; `unread` gets why a run could not be read.
     """
     share = _share(steps, subjects)
-    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, _level(pairs, share)))
+    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, _level(pairs, share)), unread)
 
 
 def smallest_in_slices(
@@ -67,6 +77,7 @@ def smallest_in_slices(
     interim: Sequence[InterimAnalysis] = (),
     *,
     adaptive: bool = False,
+    unread: Callable[[UserError], None] = ignored,
 ) -> Noise | None:
     """The same from the newest interleaved run; `steps` maps a step to its planned active seconds per server."""
     share = _share(steps, subjects)
@@ -74,7 +85,7 @@ def smallest_in_slices(
     def read(folder: Path) -> Noise | None:
         return _of_slices(folder, pairs, steps, _level(pairs, share, interim, adaptive=adaptive))
 
-    return _newest(out, "slices", pairs, read)
+    return _newest(out, "slices", pairs, read, unread)
 
 
 def _share(steps: Collection[str], subjects: int) -> float:
@@ -88,13 +99,19 @@ def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = (), *,
     return Levels(tuple(planned(interim, pairs, adaptive=adaptive))).differs(share)
 
 
-def _newest(out: Path, design: Interleave, pairs: int, read: Callable[[Path], Noise | None]) -> Noise | None:
+def _newest(
+    out: Path,
+    design: Interleave,
+    pairs: int,
+    read: Callable[[Path], Noise | None],
+    unread: Callable[[UserError], None],
+) -> Noise | None:
     for folder in runs_in(out) if pairs >= MIN_PAIRS else ():
         try:
             if _is_ours(read_manifest(folder), design) and (found := read(folder)) is not None:
                 return found
-        except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            continue  # a damaged run says nothing
+        except UserError as error:  # a run before it may do
+            unread(error)
     return None
 
 
@@ -107,12 +124,15 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
             why = f"it is known after the first run of {MIN_PAIRS} pairs in slices on this host"
         return f"the smallest effect that {pairs} pairs can detect is unknown: {why}"
     by_size = sorted(noise.steps.items(), key=lambda step: step[1])
-    (least, small), (most, large) = by_size[0], by_size[-1]
-    span = f"{small:.1%} ({least})" + (f" to {large:.1%} ({most})" if most != least else "")
+    large = ", ".join(step for step, effect in by_size if effect > LARGE)
+    by_size = [(step, effect) for step, effect in by_size if effect <= LARGE]
+    parts = [f"only halvings or worse in {large}"] if large else []
+    if by_size:
+        (least, small), (most, greatest) = by_size[0], by_size[-1]
+        to = f" to {greatest:.1%} ({most})" if most != least else ""
+        parts.insert(0, f"effects from {small:.1%} ({least}){to} up")
     kind = "run in slices" if noise.sliced else "A/A run"
-    text = (
-        f"{pairs} pairs can detect effects from {span} up, by the last {kind} of this host: {noise.run}, {noise.scale}"
-    )
+    text = f"{pairs} pairs can detect {', '.join(parts)}, by the last {kind} of this host: {noise.run}, {noise.scale}"
     if noise.best_step_s is not None:
         text += f"; by that, steps in slices would best be {noise.best_step_s:.0f} s, all servers together"
     return text
@@ -120,7 +140,9 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
 
 def _is_ours(manifest: Manifest, design: Interleave) -> bool:
     environment = manifest.environment
-    host, cpu = environment.get("host") or {}, environment.get("cpu") or {}
+    host, cpu = environment.get("host"), environment.get("cpu")
+    if not isinstance(host, dict) or not isinstance(cpu, dict):
+        return False
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
         return False
     if manifest.external is not None:  # the noise of other servers
@@ -143,7 +165,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) ->
     effects: dict[str, float] = {}
     for (step, *_), values in wanted.items():
         effect = statistics.smallest_visible_effect(values, pairs, level)
-        effects[step] = max(effects.get(step, 0.0), effect or 0.0)
+        effects[step] = max(effects.get(step, 0.0), NOTHING_SHOWS if effect is None else effect)
     if not effects:
         return None
     return Noise(run.name, workload_title(run.manifest.workload), min(map(len, wanted.values())), pairs, effects)
@@ -161,8 +183,11 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
     several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
     for found in several:
         names = [step for step in _steps(found) if step in steps] or _steps(found)
-        kept = {step: own for step in names if len(own := steady(found, step)) >= MIN_PAIRS}
-        evidence: dict[str, statistics.Evidence] = {step: _quotients(own, step) for step, own in kept.items()}
+        steady_pairs = {step: steady(found, step) for step in names}
+        quotients = {step: _quotients(own, step) for step, own in steady_pairs.items()}
+        # A pause, among others, has no figure to compare.
+        kept = {step: own for step, own in steady_pairs.items() if len(quotients[step]) >= MIN_PAIRS}
+        evidence: dict[str, statistics.Evidence] = {step: quotients[step] for step in kept}
         ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
         check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
         pooled = slice_estimates.pooled(list(ratios.values()), check.inflation)
@@ -174,7 +199,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
                 best.append(_best_s(kept[step], step, len(ratios), each.within, pooled.tau))
         for step, expected in evidence.items():
             effect = statistics.smallest_visible_effect(expected, pairs, level)
-            effects[step] = max(effects.get(step, 0.0), effect or 0.0)
+            effects[step] = max(effects.get(step, 0.0), NOTHING_SHOWS if effect is None else effect)
     if not best:
         return None
     scale, fewest = workload_title(run.manifest.workload), min(map(len, several))

@@ -92,6 +92,9 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     if subjects > 1 and manifest.external is None:
         pairs = prospect.estimate.cells // subjects
         console.say(noise.summary(prospect.estimate.noise, pairs, manifest.interleave))
+        for error in prospect.estimate.unread[:1]:
+            more = f" (and {count} more)" if (count := len(prospect.estimate.unread) - 1) else ""
+            console.say(f"not used for that: {error}{more}")
 
 
 def _left_out(configs: Mapping[str, Config]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -53,6 +53,7 @@ class Estimate:
     needed_bytes: int
     noise: Noise | None
     query_step_s: float | None = None
+    unread: tuple[str, ...] = ()  # why earlier runs, the newest first, say nothing of the noise
 
     def record(self) -> dict[str, Any]:
         return {
@@ -100,16 +101,20 @@ class Design:
         controls = request.aa * request.config_count * len(request.kernels) * len(self.loads)
         judged, repeats = request.subjects - controls, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
-        tell = noise.smallest_effects
+        tell: Callable[..., Noise | None] = noise.smallest_effects
         if request.sliced:
             interim = interim_analyses(request, adaptive=adaptive)
             tell = partial(noise.smallest_in_slices, interim=interim, adaptive=adaptive)
+        unread: list[str] = []
+        tell = partial(tell, unread=lambda error: unread.append(str(error)))
+        # Runs of pgbed's own servers say nothing about external ones.
+        found = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
         return Estimate(
             cells=request.subjects * repeats,
             cell_s=self.cell_s,
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
-            # Runs of pgbed's own servers say nothing about external ones.
-            noise=tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None,
+            noise=found,
+            unread=tuple(unread),
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
                 default=None,

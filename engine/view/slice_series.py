@@ -21,7 +21,7 @@ from workloads.base import COUNTED_IN_ROWS
 MOST_POINTS = 1000  # of a chart's line (up to twice as many): long steps are drawn from sums over several blocks
 MOST_SUMS = 500  # groups of blocks for a ratio: more would cost a lot and hardly change its error
 USUAL_S = 12.0  # assumed per server if a step's length is unknown
-LEAST_AT_END, MOST_AT_END_NS = 0.5, SECOND_NS // 2  # of the mean rate; a lower one so shortly before the end is none
+LEAST_AT_END, MOST_AT_END_NS = 0.5, SECOND_NS // 2  # of the mean rate; a point below is left out so near the end
 GROWTH = 1.02  # factor in blocks between points of a ratio's course
 
 

@@ -19,6 +19,7 @@ import pytest
 from engine.analysis import noise
 from engine.analysis.compare import compare
 from engine.analysis.run_results import load
+from engine.core.errors import UserError
 from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, Build, Cell
 from engine.journal.totals import StepTotals
 from engine.results.comparison import RATE
@@ -106,11 +107,13 @@ def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -
     for file in broken.glob("journal.db-*"):
         file.unlink()
     odd = tmp_path / "3-odd"
-    odd.mkdir()
+    (odd / "cells").mkdir(parents=True)
     (odd / "manifest.json").write_text('{"schema": "1.0", "aa": true, "environment": []}')
     (odd / "journal.db").touch()
-    found = noise.smallest_effects(tmp_path, 4, STEPS)
+    unread: list[UserError] = []
+    found = noise.smallest_effects(tmp_path, 4, STEPS, unread=unread.append)
     assert found is not None and found.run == good.name
+    assert [part in str(error) for part, error in zip((odd.name, broken.name), unread, strict=True)] == [True, True]
 
 
 def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
@@ -185,6 +188,22 @@ def test_longer_steps_and_more_pairs_show_smaller_effects_in_slices(tmp_path: Pa
     assert stricter is not None and stricter.steps["qr100"] > 1.05 * effects[2], "its last analysis has 1 of 4 %"
     in_time = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=ON_THE_WAY, adaptive=True)
     assert in_time is not None and effects[2] < in_time.steps["qr100"] < stricter.steps["qr100"]
+
+
+def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
+    """A pause, as the default steps have, is neither counted nor timed; a wild step has no figure of use."""
+
+    def paused(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        wild = (1 if cell.ordinal % 3 else 40) if step == "l.i0" else 1
+        totals = replace(totals, primary_metric=None, roles={}) if step == "l.x" else totals
+        return replace(totals, seconds=totals.seconds * wild)
+
+    make_run(tmp_path / "run", repeats=4, environment=HERE, blocks=60, change=paused)
+    found = noise.smallest_in_slices(tmp_path, 8, {**dict.fromkeys(STEPS, 1.0), **QUERY_S})
+    assert found is not None and "l.x" not in found.steps and {"l.i0", "l.i1", "qr100"} <= found.steps.keys()
+    said = noise.summary(found, 8, "slices")
+    assert found.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
+    assert noise.summary(replace(found, steps={"l.i0": 43.14}), 8).startswith("8 pairs can detect only halvings or")
 
 
 def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
