@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -16,9 +17,12 @@ from click.shell_completion import CompletionItem
 
 from engine.cli import interface
 from engine.cli.grouped_options import option
+from engine.core.errors import UserError
 from engine.journal.runs import default_out, find_run, runs_in
 from engine.report.console import PlainConsole
 from workloads.options import Option
+
+UNWRITABLE = ("Cc", "Cs")  # categories of Unicode: control characters, and bytes that are not UTF-8
 
 
 class PathArgument(click.Path):
@@ -88,6 +92,17 @@ class Figure(click.ParamType[int | float]):
         return number
 
 
+def _out(folder: Path) -> Path:
+    """The folder, unless servers' settings and records cannot hold its path. Raises UserError."""
+    for path in (str(folder.absolute()), os.path.realpath(folder)):
+        if any(unicodedata.category(char) in UNWRITABLE for char in path):
+            raise UserError(
+                f"--out {path}: no run can be kept where a path has line breaks, other control characters or bytes "
+                "that are not UTF-8; choose another folder"
+            )
+    return folder
+
+
 FOLDER = PathArgument(file_okay=False)
 FILE = PathArgument(dir_okay=False)
 OUT = option(
@@ -95,7 +110,7 @@ OUT = option(
     type=FOLDER,
     metavar="DIR",
     brief="Folder that holds the runs.",
-    callback=lambda _, __, out: out or default_out(),
+    callback=lambda _, __, out: _out(out or default_out()),
     help="Folder that holds the runs "
     "[default: $PGBED_OUT, else /var/tmp/pgbed for root, ~/.local/state/pgbed for others].",
 )

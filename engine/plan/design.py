@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -35,6 +36,8 @@ STEP_S = 1.0  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
+# What an engine keeps open at most: for itself, for each server of a cell, and for each connection to it.
+OPEN_FILES, OPEN_FILES_OF_SERVER, OPEN_FILES_OF_CONNECTION = 80, 25, 7
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
 RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people
 
@@ -234,6 +237,7 @@ def _look_up(request: Request, machine: Machine) -> Design:
     roles = max((len(step.roles) for step in every), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
+    _check_open_files(max((step.connections for step in every), default=0), request.subjects if sliced else 1)
     if request.external:
         for load in planned:
             external_servers.check_plan(load.plan)
@@ -256,6 +260,17 @@ def _look_up(request: Request, machine: Machine) -> Design:
             rough_settings(request, with_connections, machine), data_bytes, request, machine.memory_bytes
         )
     return Design(planned, steps, probes, with_connections)
+
+
+def _check_open_files(connections: int, servers: int) -> None:
+    """Raise UserError if the engine may not open what it needs; the soft limit it raises on its own."""
+    needed = OPEN_FILES + servers * (OPEN_FILES_OF_SERVER + OPEN_FILES_OF_CONNECTION * connections)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most not in (resource.RLIM_INFINITY, max(most, needed)):
+        raise UserError(
+            f"{connections} connections to {servers} server{'s' if servers > 1 else ''} at once need {needed:,} open "
+            f"files, and the hard limit is {most:,}: raise it (ulimit -Hn), or reduce --clients"
+        )
 
 
 def _options(request: Request) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from engine.postgres.waiting import NOBODY, Wait, Waiting
 ANSWER_S = patient(600.0)
 INTERVAL_S = 0.1  # between checks whether an answer is still wanted
 SHOWN = 60  # characters of a statement
+NO_HOST = "no host has this name: a part between its dots is empty or longer than 63 characters"
 
 T = TypeVar("T")
 
@@ -70,7 +71,10 @@ def connect(
         pass
 
     Bound.server, Bound.answer_s, Bound.waiting = server or "the server", answer_s, waiting
-    return Bound.connect(conninfo, autocommit=True, application_name=application_name, **parameters)
+    try:
+        return Bound.connect(conninfo, autocommit=True, application_name=application_name, **parameters)
+    except UnicodeError:  # psycopg resolves names on its own, and does not expect this
+        raise psycopg.OperationalError(NO_HOST) from None
 
 
 def shown(statement: Any, connection: psycopg.Connection[Any]) -> str:

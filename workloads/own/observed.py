@@ -129,6 +129,8 @@ def _of_server(dsn: str) -> list[Row]:
     except psycopg.errors.UndefinedTable:
         raise ValueError(f"{where}: pg_stat_statements is missing there: CREATE EXTENSION pg_stat_statements, "
                          "or give a CSV file of its rows") from None  # fmt: skip
+    except UnicodeError:  # psycopg resolves names on its own, and does not expect this
+        raise ValueError(f"{where}: a part of the host's name is empty or longer than 63 characters") from None
     except psycopg.Error as error:
         raise ValueError(f"{where}: {' '.join(str(error).split())}") from None
 

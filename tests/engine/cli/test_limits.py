@@ -1,0 +1,47 @@
+"""Names that no run, resolver or path can hold, and limits of the machine: one line before anything is made."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import UserError
+from engine.plan import design
+from tests.faults.call import Outcome, call
+
+APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
+HOSTS = ("a" * 64, "a..b", "ä..ö")
+
+
+def _refused(outcome: Outcome) -> str:
+    assert outcome.code == 2, outcome
+    assert outcome.stderr.count("\n") == 1 and "Traceback" not in outcome.stderr
+    return outcome.stderr
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_that_no_resolver_takes_is_one_line(host: str, tmp_path: Path) -> None:
+    server = f"x=postgresql://me@{host}:5432/db"
+    assert "a part between its dots" in _refused(call(("--pg", server, "--dry-run", "--out", "runs"), tmp_path))
+    export = ("--workload", "own", "--schema", str(APP / "schema.sql"), "--from-pg-stat-statements", f"host={host}")
+    assert "63 characters" in _refused(call((*export, "--pg", server, "--dry-run", "--out", "runs"), tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcff"])
+def test_an_output_folder_that_no_record_can_hold_is_refused_unmade(name: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(name)
+    for out in (name, f"{name}/runs", "link"):
+        assert "choose another folder" in _refused(call(("run", "--pg", "absent", "--out", out), tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_more_connections_than_the_limit_of_open_files_allows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    design._check_open_files(8, 2)  # two clients in slices, of which engines had up to 218 open
+    with pytest.raises(UserError, match=r"40 connections to 2 servers at once need 690 open files, .* limit is 256"):
+        design._check_open_files(40, 2)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    design._check_open_files(2000, 4)
