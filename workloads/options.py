@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
+from workloads.lists import comma_list, comma_text
 from workloads.names import pick
 from workloads.quantity import figure
 
@@ -87,7 +88,7 @@ class Option:
     def parsed(self, text: str) -> Any:
         """Parse a value; None for an empty text. Raises ValueError."""
         one = self._figure if self.kind in ("int", "float") else str
-        parts = [part.strip() for part in text.split(",")] if self.many else [text]
+        parts = comma_list(text) if self.many else [text]
         found = [one(part) for part in parts if part]
         return (found if self.many else found[0]) if found else None
 
@@ -114,13 +115,13 @@ class Option:
 
     def arguments(self, value: Any) -> tuple[str, ...]:
         if self.rare:
-            text = ",".join(map(str, value)) if self.many else str(value).lower() if self.kind == "bool" else str(value)
+            text = comma_text(value) if self.many else str(value).lower() if self.kind == "bool" else str(value)
             return ("-o", f"{self.name}={text}")
         if self.kind == "bool":
             return (self.flag,) if value else ()
         if self.repeated:
             return tuple(word for item in value for word in (self.flag, str(item)))
-        return (self.flag, ",".join(map(str, value)) if self.many else str(value))
+        return (self.flag, comma_text(value) if self.many else str(value))
 
 
 def _plain(bound: float) -> str:
@@ -178,7 +179,7 @@ def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> 
         if option.choices and isinstance(value, str):
             pick(name.replace("_", " "), value, dict.fromkeys(option.choices))
         if option.many and texts and isinstance(value, str):
-            value = value.split(",")
+            value = comma_list(value)
         if option.kind in ("int", "float") and isinstance(value, str):
             with suppress(ValueError):  # the check below reports an invalid value
                 value = option.parsed(value)

@@ -20,7 +20,7 @@ from pathlib import Path
 from engine.builds import nix, user_builds
 from engine.builds.compile_variants import variant
 from engine.builds.derivation import Change, recipe_of
-from engine.builds.user_builds import RELEASE, OwnBuild
+from engine.builds.user_builds import OwnBuild
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed
 from engine.core.text import NAME, user_path
@@ -146,12 +146,7 @@ def unknown_label(label: str) -> UserError:
     labels = [entry.label for entry in catalog()]
     if not labels:
         return nix.no_catalogue()
-    if not RELEASE.fullmatch(label):
-        return unknown("build", label, labels)
-    # Nearest to a release are those of its major version.
-    same = [one for one in labels if age(one)[0] == age(label)[0]]
-    error = unknown("build", label, same or labels)
-    return error if label.isdecimal() else UserError(f"{error}; if it is a release, bench pin {label} adds it")
+    return unknown("build", label, labels)
 
 
 # -- what can be had on this machine -------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ prod=postgresql://U@H/DB   an external server, by its connection string (a URI, 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from engine.builds.compile_variants import CFLAGS, LAYOUT, VARIANTS, unknown_variant
 from engine.builds.contrib import CONTRIB
 from engine.core.errors import UserError
-from engine.core.text import user_path
+from engine.core.text import NAME, user_path
 
 if TYPE_CHECKING:  # the screens need the grammar only
     from engine.builds.catalog import CatalogEntry
@@ -37,6 +38,10 @@ _CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
 # In a URI between user and host, or by its keyword; errs on the side of yes.
 _PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _SLUG_CHARS = 40
+# A connection string that may go on after a comma: a URI whose hosts, or whose values after `?`, have not ended, and a
+# keyword that takes a list. What may follow is not a release.
+_OPEN = re.compile(r"postgres(ql)?:(//)?([^/?]*|[^?]*\?.*)|(.*\s)?(host|hostaddr|port)\s*=\s*[^\s=]*", re.I | re.DOTALL)
+_RELEASE = re.compile(r"\d{1,2}(\.\d{1,2}|(alpha|beta|rc)\d+)([-+:].*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,19 @@ def parsed(text: str) -> Label:
         named=name is not None,
     )
     return replace(label, name=label.title if name is None else name)
+
+
+def joined(texts: Sequence[str]) -> tuple[str, ...]:
+    """Put back together what a comma has parted: it also stands between the hosts of a connection string."""
+    whole: list[str] = []
+    for text in texts:
+        begun = whole[-1].partition("=")[2].strip() if whole and is_external(whole[-1]) else ""
+        new = _RELEASE.fullmatch(text) or (is_external(text) and NAME.fullmatch(text.partition("=")[0].strip()))
+        if _OPEN.fullmatch(begun) and not new:
+            whole[-1] += f",{text}"
+        else:
+            whole.append(text)
+    return tuple(whole)
 
 
 def name_of(text: str) -> str:

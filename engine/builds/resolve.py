@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.builds import compile_cache, derivation, extensions, nix, source_tree
+from engine.builds import compile_cache, derivation, extensions, nix, source_tree, typed_release
 from engine.builds.catalog import (
     BUILTIN,
     BUILTIN_ARGS,
@@ -96,6 +96,16 @@ def _refuse_twins(names: Sequence[tuple[str, str]]) -> None:
 
 
 def _checked(text: str, entries: dict[str, CatalogEntry]) -> Label:
+    try:
+        return _looked_up(text, entries)
+    except UserError:
+        _, named, place = text.rpartition("=")
+        if hint := typed_release.hint(place, list(entries.values())):
+            raise UserError(f"{text}: {hint}" if named else hint) from None
+        raise
+
+
+def _looked_up(text: str, entries: dict[str, CatalogEntry]) -> Label:
     label = parsed(text)
     if (build := _handed_over(text)) is not None:
         return replace(label, origin=build, extensions=())  # what it has is in its record

@@ -21,6 +21,7 @@ from engine.host import disk
 from engine.host.account import make_passable, own_folder
 from engine.report.console import PlainConsole, echo
 from engine.results.comparison import MIN_PAIRS
+from workloads.lists import comma_list
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
 ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer on a small machine
@@ -82,10 +83,10 @@ def ci(
     lacking = _lacking()
     if lacking:
         echo(lacking, err=True)
-    _fitting(sides, steps.split(","), minutes, folder)  # a mistyped step is found before anything is built
+    _fitting(sides, comma_list(steps), minutes, folder)  # a mistyped step is found before anything is built
     _build(sides, folder, summary)
     left_s = until_s - time.monotonic() - REPORT_S
-    run, left_out = _measure(sides, steps.split(","), left_s / 60, folder, console)
+    run, left_out = _measure(sides, comma_list(steps), left_s / 60, folder, console)
     notes = tuple(filter(None, (lacking, left_out)))
     sys.exit(_conclude(run, sides, folder, summary, gate, notes))
 
@@ -101,12 +102,12 @@ def _check_writable(folder: Path, summary: Path) -> None:
 
 
 def _installs(text: str) -> tuple[Side, Side]:
-    base, comma, head = text.partition(",")
-    if not comma or not base or not head:
+    prefixes = comma_list(text)
+    if len(prefixes) != 2:
         raise UserError(f"--install {text}: name two installs, BASE,HEAD")
     return tuple(
         Side(name, f"{name}={user_path(prefix).absolute()}", prefix)
-        for name, prefix in (("base", base), ("head", head))
+        for name, prefix in zip(("base", "head"), prefixes, strict=True)
     )  # type: ignore[return-value]
 
 

@@ -13,6 +13,7 @@ from engine.cli.options import FILE, OUT, RunArgument, console
 from engine.core.errors import UserError
 from engine.journal.runs import find_run
 from engine.report.console import echo, echo_lines
+from workloads.lists import comma_list
 
 if TYPE_CHECKING:
     from engine.report.gate import Judged
@@ -114,7 +115,7 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
 
     manifests = [read_manifest(run) for run in folders]
     plan = gate.plan_of(manifests)
-    given = [text for text in (tolerate or "").split(",") if text]
+    given = comma_list(tolerate or "")
     tolerated = tolerances(given, plan.steps) or strictest([manifest.tolerated for manifest in manifests])
     judged = gate.judge(comparison, tolerated, plan)
     if junit:

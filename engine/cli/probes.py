@@ -19,6 +19,7 @@ from engine.report.console import PlainConsole, echo, echo_json
 from engine.run import control
 from engine.tracing import selection
 from workloads import workload
+from workloads.lists import comma_list
 from workloads.names import UnknownName
 from workloads.options import Option, options_of
 
@@ -88,10 +89,10 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     """
     folder = own_folder(out)
     console = PlainConsole(stderr=as_json)
-    entries = {"builds": [label], "probes": wanted.split(","), "repeats": pairs, "interleave": "cells"}
+    entries = {"builds": [label], "probes": comma_list(wanted), "repeats": pairs, "interleave": "cells"}
     given = {name: value for name, value in options.items() if value is not None}
     if "steps" in given:
-        given["steps"] = given["steps"].split(",")
+        given["steps"] = comma_list(given["steps"])
     request = planfile.request({**entries, **_usual(options["workload"]), **given})
     prospect = with_probed_control(start.prepare_shown(request, folder, console), pairs)
     start.print_prospect(prospect, folder, console)

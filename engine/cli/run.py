@@ -30,6 +30,7 @@ from engine.plan.variants import named_workloads
 from engine.report.console import PlainConsole, echo, echo_json
 from workloads import modules, of_preset, workload, workloads
 from workloads.combined.names import variants_of
+from workloads.lists import comma_list
 from workloads.names import UnknownName
 from workloads.options import COMPARE, WORKLOAD, Option, checked, given, options_of
 
@@ -214,7 +215,7 @@ def _parameter(own: Option) -> Grouped:
 
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+    return None if value is None else comma_list(value)
 
 
 def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:

@@ -16,8 +16,6 @@ Untrusted: TypeAlias = str  # any text not yet made visible
 Visible = NewType("Visible", str)  # safe to write anywhere
 
 FORMULA = ("=", "+", "-", "@")  # start a formula in a spreadsheet
-# A quote opens an item, a value or a word; within one (an apostrophe) it is a letter.
-_ITEM = re.compile(r"""((?:(?<![^\s=,])(?:"(?:[^"]|"")*"|'(?:[^'\\]|\\.)*')|[^,])*)(?:,|$)""", re.DOTALL)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, kernel, external server or folder
 
 
@@ -35,13 +33,6 @@ def visible(text: Untrusted) -> Visible:
 def user_path(text: Untrusted) -> Path:
     """The path that a user has typed. `~NAME` without such a user stays as it is, as in a shell."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 (pathlib's raises for it)
-
-
-def comma_list(text: Untrusted) -> list[str]:
-    """The items of a list that a user has typed: commas within quotes part none, and a whole item loses its quotes."""
-    items = [match[1].strip() for match in _ITEM.finditer(text)]
-    quoted = [len(item) > 1 and item[0] in "\"'" and item[-1] == item[0] for item in items]
-    return [item[1:-1] if whole else item for item, whole in zip(items, quoted, strict=True) if item]
 
 
 def visible_lines(text: Untrusted) -> Visible:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from engine.builds import label
 from engine.builds.label import name_of
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed_toml
@@ -98,7 +99,8 @@ def _checked(entries: Mapping[str, Any]) -> Request:
         # Slices may replace only values that were not given: one that is given stays, even if it is the default.
         also = () if request.interleave == "cells" else request.options
         options = given(checked(chosen.options, request.options), also)
-        return msgspec.structs.replace(request, options=options, kernels=command_lines.joined(request.kernels))
+        builds, kernels = label.joined(request.builds), command_lines.joined(request.kernels)
+        return msgspec.structs.replace(request, options=options, builds=builds, kernels=kernels)
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.core.model import Build
 from engine.postgres.pgstat import Monitor, Number, question
+from workloads.lists import comma_list
 
 PROBE = "planstats"  # also the view's name; its objects are query ids
 ROLE = "statements"  # pseudo-role in a step's probes: all connections
@@ -21,7 +22,7 @@ CLIENTS_MAX = 8  # the documentation warns of contention with more clients on on
 def settings(changes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The user's settings plus the required ones, keeping libraries that the user preloads."""
     own = dict(changes).get(LIBRARIES, "")
-    libraries = [name.strip() for name in own.split(",") if name.strip() and name.strip() != LIBRARY]
+    libraries = [name for name in comma_list(own) if name != LIBRARY]
     wanted = ((LIBRARIES, ",".join([*libraries, LIBRARY])), *SETTINGS[1:])
     names = {name for name, _ in wanted}
     return (*((name, value) for name, value in changes if name not in names), *wanted)

@@ -11,6 +11,7 @@ from engine.plan.request import Request
 from engine.plan.variants import named_workloads
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
+from workloads.lists import comma_list, comma_text
 from workloads.names import UnknownName
 from workloads.options import Option, options_of
 from workloads.quantity import EXAMPLES
@@ -55,7 +56,7 @@ def _at_once(plan: Request) -> tuple[Item, ...]:
 
     def take(text: str) -> Request:
         try:
-            _, _, variants = named_workloads(plan.workload, [name for name in text.split(",") if name])
+            _, _, variants = named_workloads(plan.workload, comma_list(text))
         except UnknownName as error:
             raise unknown(error.kind, error.name, error.choices) from None
         except ValueError as error:
@@ -64,7 +65,7 @@ def _at_once(plan: Request) -> tuple[Item, ...]:
 
     if not plan.variants:
         return ()
-    typed = ",".join(plan.variants)
+    typed = comma_text(plan.variants)
     words = " ".join(plan.with_options)
     return (
         Item("variants" if len(plan.variants) > 1 else "at once", text=typed,
@@ -169,7 +170,7 @@ def _option(option: Option, plan: Request, offer: Choices) -> Item:
         given = value if value is not None else option.default
         return _number(words, given, detail, take, option, usual=offer.usual(plan).get(option.name), unset=option.unset,
                        step=step, least=least)  # fmt: skip
-    text = "" if value is None else ",".join(map(str, value)) if option.many else str(value)
+    text = "" if value is None else comma_text(value) if option.many else str(value)
 
     def typed(answer: str) -> Request:
         return take(_given(words, option, answer))

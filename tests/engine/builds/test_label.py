@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.builds.label import Label, is_external, name_of, parsed
+from engine.builds.label import Label, is_external, joined, name_of, parsed
 from engine.core.errors import UserError
+from workloads.lists import comma_list, comma_text
 
 
 @pytest.mark.parametrize(
@@ -110,3 +113,36 @@ def test_a_connection_string_names_an_external_server() -> None:
     assert (uri.kind, uri.name, uri.place) == ("server", "prod", "postgresql://me@db/shop")
     assert (keywords.kind, keywords.place) == ("server", "host=db user=me")
     assert not is_external("17.11:CFLAGS=-O3") and not is_external("mine=/opt/pg")
+
+
+@pytest.mark.parametrize(
+    "builds",
+    [
+        ["a=postgresql://h1,h2/db?target_session_attrs=any", "b=postgresql://h1:5432,10.0.0.2:5433"],
+        ["a=host=a,b port=5432,5433 dbname=x", "b=host='x,y' dbname=z"],
+        ["a=postgresql:///db?host=h1,h2&port=1,2", "b=postgres://u@h/db"],
+        ["a=postgresql://h/db", "16.3"],
+        ["a=postgresql://h", "18.6-prebuilt", "17.11:O3"],
+        ["16.3", "mine=/opt/a, b", "new=git:~/src@x,y"],
+        ["a=host=h dbname=d", "head"],
+    ],
+)
+def test_a_list_of_builds_keeps_commas_within_connection_strings_and_quotes(builds: list[str]) -> None:
+    assert joined(builds) == tuple(builds)
+    assert joined(comma_list(comma_text(builds))) == tuple(builds)
+    if not any("/opt/a" in build for build in builds):
+        assert joined(comma_list(",".join(builds))) == tuple(builds)
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda text: text == text.strip() and text not in ("''", '""'))))
+def test_a_list_is_read_as_it_was_written(items: list[str]) -> None:
+    assert comma_list(comma_text(items)) == items
+
+
+@pytest.mark.parametrize("text, items", [
+    ("a, b,,c", ["a", "b", "c"]), ("", []), (",", []), ("'a,b',c", ["a,b", "c"]), ('"a,b"', ["a,b"]),
+    ("/o'brien/x,/d'arc/y", ["/o'brien/x", "/d'arc/y"]), ("a=host='x,y' port=1,b", ["a=host='x,y' port=1", "b"]),
+    ("'open,b", ["'open", "b"]),
+])  # fmt: skip
+def test_quotes_keep_commas(text: str, items: list[str]) -> None:
+    assert comma_list(text) == items

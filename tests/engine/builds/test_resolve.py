@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.builds import resolve
-from engine.builds.catalog import catalog
+from engine.builds import resolve, typed_release
+from engine.builds.catalog import CatalogEntry, catalog
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.host import subprocesses
@@ -93,14 +93,42 @@ def one(spec: str) -> Build:
 
 
 def test_unknown_label_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"unknown build '16\.4' .*16\.3.*; if .* release, bench pin 16.4 adds it$"):
-        one("16.4")
-    for label in ("16", "16.4-mine"):
-        with pytest.raises(UserError, match=rf"unknown build '{label}' \([^;]*\)$"):
-            one(label)
-    (known,) = {entry.label for entry in catalog() if entry.version == "17.0" and entry.label == "17.0"}
-    with pytest.raises(UserError, match=rf"unknown build '17\.99' \(.*{known}"):
-        one("17.99")
+    with pytest.raises(UserError, match=r"unknown build '16\.4-mine' \([^;]*\)$"):
+        one("16.4-mine")
+    for text in ("v16.3", "a=v16.3", "PostgreSQL 16.3"):
+        with pytest.raises(UserError, match=r"unknown build '.*16\.3': PostgreSQL 16\.3 is '16\.3' here$"):
+            one(text)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("16", "'16' is a major version: name a release of it, such as '16.3'"),
+    ("pg16:O3", "'pg16' is a major version: name a release of it, such as '16.3'"),
+    *((text, f"unknown build '{text}': PostgreSQL 16.3 is '16.3' here") for text in (
+        "v16.3", "V16.3", "16.3.0", "16.03", "REL_16_3", "REL16_3", "PostgreSQL 16.3", "postgres:16.3", "pg 16.3",
+        "postgresql-16.3", "postgres:16.3-alpine", "release 16.3", "postgresql@16.3")),
+    ("v16.3+pg_trgm", "unknown build 'v16.3': PostgreSQL 16.3 is '16.3' here"),
+    ("16.4", "unknown build '16.4' (nearest: 16.3); if it is a release, bench pin 16.4 adds it"),
+    ("REL_17_RC1",
+     "unknown build 'REL_17_RC1' (nearest: 17.0, 17beta1, 17.11); if it is a release, bench pin 17rc1 adds it"),
+    ("19.0", "unknown build '19.0' (nearest: 19rc1); if it is a release, bench pin 19.0 adds it"),
+    ("17devel", "'17devel' is a branch: build it from a repository, NAME=git:~/src/postgres@REL_17_STABLE"),
+    ("master", "'master' is a branch: build it from a repository, NAME=git:~/src/postgres@master"),
+    ("REL_16_STABLE", "'REL_16_STABLE' is a branch: build it from a repository, NAME=git:~/src/postgres@REL_16_STABLE"),
+    ("9.6.24", "PostgreSQL 9.6 is too old: 12 is the oldest that can be compared"),
+    ("11.22", "PostgreSQL 11 is too old: 12 is the oldest that can be compared"),
+    ("latest", "'latest' names no release: the newest here is '18.6'"),
+])  # fmt: skip
+def test_a_release_typed_as_elsewhere_gets_one_hint(text: str, said: str) -> None:
+    releases = ("12.11", "16.3", "17beta1", "17.0", "17.11", "18.6", "19rc1")
+    entries = [CatalogEntry(label, label.partition("-")[0], "", "source") for label in (*releases, "16.3-prebuilt")]
+    assert typed_release.hint(text, entries) == said
+
+
+def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
+    entries = [CatalogEntry("16.3", "16.3", "", "source")]
+    for text in ("16.3", "16.3:O9", "16.3+pg_trmg", "mine", "/opt/pg16.3", "16.3-mine", "1600.3", "\u0661\u0666", ""):
+        assert typed_release.hint(text, entries) == ""
+    assert typed_release.hint("v16.3", []) == ""
 
 
 def test_without_the_wrapper_servers_need_nix_and_installs_do_not(

@@ -1,0 +1,73 @@
+"""The one hint for a release that was typed as elsewhere: `v16.3`, `REL_16_3`, `postgres:16.3`, `master`, `latest`."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Sequence
+
+from engine.builds.catalog import CatalogEntry, age
+from engine.builds.user_builds import RELEASE
+
+_BRANCH = re.compile(r"(master|main|trunk|head|devel)|(?:postgresql-?)?(\d\d)[-_.]?(?:devel|dev|snapshot)", re.I)
+_STABLE = re.compile(r"(?:origin/)?REL_?(\d\d)_STABLE", re.I)
+_NEWEST = re.compile(r"(?:(?:postgres|postgresql|pg)[:@ ])?(latest|newest|current|stable|lts)", re.I)
+# A word for PostgreSQL or its tags, up to three numbers, a pre-release, and a suffix of an image (-alpine).
+_TYPED = re.compile(
+    r"(?P<word>(?:postgresql|postgres|pgsql|psql|pg|release|rel|version|v)?)[\s:@_/-]*v?"
+    r"(?P<major>\d{1,2})(?:[._](?P<minor>\d{1,3}|x))?(?:[._](?P<patch>\d{1,3}|x))?"
+    r"(?:[\s._-]*(?P<stage>alpha|beta|rc)[\s._-]*(?P<number>\d{1,2})?)?"
+    r"(?P<image>-(?:alpine|bookworm|bullseye|trixie|slim)[\w.-]*)?",
+    re.I | re.ASCII,
+)
+
+
+def hint(text: str, entries: Sequence[CatalogEntry]) -> str:
+    """What to type instead, as one line; empty if the text does not look like a release or is the label of one.
+
+    The text may have patches, extensions and variants after it.
+    """
+    return _hint(text.strip(), entries) or _hint(re.split("[+:]", text)[0].strip(), entries)
+
+
+def _hint(text: str, entries: Sequence[CatalogEntry]) -> str:
+    releases = [entry.version for entry in entries if entry.label == entry.version]  # oldest first
+    finished = [version for version in releases if re.fullmatch(r"\d+\.\d+", version)]
+    if not finished or text in releases:
+        return ""
+    if match := _BRANCH.fullmatch(text) or _STABLE.fullmatch(text):
+        major = match[match.lastindex or 0]
+        branch = f"REL_{major}_STABLE" if major.isdecimal() and int(major) <= age(finished[-1])[0] else "master"
+        return f"'{text}' is a branch: build it from a repository, NAME=git:~/src/postgres@{branch}"
+    if _NEWEST.fullmatch(text):
+        return f"'{text}' names no release: the newest here is '{finished[-1]}'"
+    match = _TYPED.fullmatch(text)
+    if match is None:
+        return ""
+    major, minor, stage = match["major"], match["minor"], match["stage"]
+    oldest = age(releases[0])[0]
+    if int(major) < oldest:
+        named = f"{major}.{minor}" if minor and int(major) < 10 else major
+        return f"PostgreSQL {named} is too old: {oldest} is the oldest that can be compared"
+    near = [version for version in releases if age(version)[0] == int(major)]
+    if stage:
+        wanted = f"{major}{stage.lower()}{match['number'] or 1}"
+    elif minor is None or minor.lower() == "x":
+        if not near:
+            return f"unknown build '{text}': no release of PostgreSQL {major} is here; {_pin(f'{major}.0')}"
+        newest = next((version for version in reversed(near) if version in finished), near[-1])
+        return f"'{text}' is a major version: name a release of it, such as '{newest}'"
+    else:
+        wanted = f"{major}.{int(minor)}"
+    if wanted in releases:
+        return f"unknown build '{text}': PostgreSQL {wanted} is '{wanted}' here"
+    if not RELEASE.fullmatch(wanted):
+        return ""
+    place = bisect([age(version) for version in near], age(wanted)) - 0.5
+    nearest = sorted(near, key=lambda version: (abs(near.index(version) - place), -near.index(version)))[:3]
+    known = f"nearest: {', '.join(nearest)}" if near else f"known: {oldest} to {age(releases[-1])[0]}"
+    return f"unknown build '{text}' ({known}); {_pin(wanted)}"
+
+
+def _pin(version: str) -> str:
+    return f"if it is a release, bench pin {version} adds it"
