@@ -63,6 +63,8 @@ FILES = (
     "file/below",
     "absent/below",
     "loop",
+    "utf-16.sql",
+    "commands.sql",
     "/proc/1/mem",
 )
 
@@ -119,3 +121,5 @@ def furnish(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "file").write_text("text\n")
     (folder / "loop").symlink_to("loop")
+    (folder / "utf-16.sql").write_text("SELECT 1;\n", "utf-16")
+    (folder / "commands.sql").write_text("COPY t FROM stdin;\n\\.\n\\! touch never\nSELECT 'no end")

@@ -44,7 +44,9 @@ KINDS = (
           "POLICY", "ROW SECURITY"),
     _kind("setting", "settings", r"set transaction_timeout"),
 )  # fmt: skip
-CLEANED = Kind("DROP", "DROPs", re.compile(r"drop .*|alter .* (?:drop|detach) .*|create or replace view .*"))
+CLEANED = Kind("DROP", "DROPs", re.compile(
+    r"drop .*|alter .* (?:drop|detach) .*|create or replace view .*|select (?:pg_catalog )?lo_unlink.*"
+))  # fmt: skip
 MADE_BEFORE = re.compile(r"(?:create|alter|drop) extension .*")
 MAKING = ("create", "copy", "insert")
 BUILTIN_TYPE = re.compile(

@@ -89,7 +89,7 @@ def read(spec: str) -> Script:
             if not file.exists():
                 names = ", ".join(BUILTIN.values())
                 raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
-        text = read_plain(file, MAX_BYTES, follow=True).decode()
+        text = read_plain(file, MAX_BYTES, follow=True).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
         raise ValueError(f"script {path}: {reason}") from None

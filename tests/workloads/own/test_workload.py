@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,11 @@ def test_what_is_missing_is_said(given: dict[str, str], why: str) -> None:
 
 def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Path) -> None:
     for name in ("read", "write"):
-        (tmp_path / f"{name}.sql").write_text(f"\\set id random(1, 10)\nSELECT :id, '{name}';\n")
+        (tmp_path / f"{name}.sql").write_text(f"\ufeff\\set id random(1, 10)\nSELECT :id, '{name}';\n")
     given = {"schema": str(APP / "schema.sql"), "statements": str(tmp_path)}
     plan = WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
     _, read, write = WORKLOAD.steps(plan.record)
+    assert "\ufeff" not in json.dumps(plan.record, ensure_ascii=False)
     assert plan.programs == ("psql", "pgbench") and (read.name, write.name) == ("read", "write")
     assert read.primary_metric and read.primary_metric.unit == "tx/s" and not read.gated and read.sliced == "time"
     assert WORKLOAD.written(plan.record).scripts.keys() == {"read.sql", "write.sql"}
