@@ -18,18 +18,24 @@ class ReferenceLimiter:
 
     Round 0 is followed by a sleep too, so the first second carries one statement. The sleep ends at its due time here;
     the reference adds its oversleep, well below a millisecond, to every second.
+
+    With `even`, for servers in slices, the rounds of each second are spread evenly over it: a server's second there
+    lasts for several seconds of the clock, and bursts would leave most of those without any insert.
     """
 
-    def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int) -> None:
+    def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int, *, even: bool = False) -> None:
         self.rounds_per_s = max(1, -(-rate_per_s // rows_per_round))
+        self._apart_ns = SECOND_NS // self.rounds_per_s if even else 0
+        self._slack_ns = SECOND_NS if even else REFERENCE_SLACK_NS
         self._checked_ns = start_ns
         self._intended_ns = start_ns
 
     def after(self, made_round: int, now_ns: int) -> tuple[int, int]:
-        if made_round % self.rounds_per_s:
-            return now_ns, min(self._intended_ns, now_ns)
+        if place := made_round % self.rounds_per_s:
+            go_ns = max(self._checked_ns + place * self._apart_ns, now_ns)
+            return go_ns, min(self._intended_ns + place * self._apart_ns, go_ns)
         due_ns = self._checked_ns + SECOND_NS
-        if now_ns - self._checked_ns < REFERENCE_SLACK_NS:
+        if now_ns - self._checked_ns < self._slack_ns:
             self._checked_ns = self._intended_ns = due_ns
             return due_ns, due_ns
         self._checked_ns = now_ns
@@ -51,11 +57,12 @@ class CatchUpLimiter:
 
 
 Limiter = ReferenceLimiter | CatchUpLimiter
-LIMITERS: dict[str, type[Limiter]] = {"reference": ReferenceLimiter, "catch-up": CatchUpLimiter}
 
 
-def limiter(name: str, rate_per_s: int, rows_per_round: int, start_ns: int) -> Limiter | None:
+def limiter(name: str, rate_per_s: int, rows_per_round: int, start_ns: int, *, sliced: bool) -> Limiter | None:
     """A limiter by name; None for rate 0 (unlimited)."""
     if rate_per_s == 0:
         return None
-    return LIMITERS[name](rate_per_s, rows_per_round, start_ns)
+    if name == "catch-up":
+        return CatchUpLimiter(rate_per_s, rows_per_round, start_ns)
+    return ReferenceLimiter(rate_per_s, rows_per_round, start_ns, even=sliced)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,8 +63,43 @@ def test_catch_up_limiter_keeps_to_the_schedule_whatever_came_between(rate: int,
         now = go
 
 
-def test_rate_zero_is_unlimited_and_names_are_known() -> None:
-    assert limiter("reference", 0, 50, 0) is None
-    assert isinstance(limiter("catch-up", 100, 50, 0), CatchUpLimiter)
-    with pytest.raises(KeyError):
-        limiter("none", 1, 1, 0)
+@given(rates, sizes, st.lists(st.integers(0, SECOND_NS), max_size=200))
+def test_in_slices_the_rounds_of_a_second_are_spread_over_it_at_the_same_rate(
+    rate: int, rows: int, late_ns: list[int]
+) -> None:
+    even, bursts = (ReferenceLimiter(rate, rows, 0, even=even) for even in (True, False))
+    per_s, now, in_bursts = even.rounds_per_s, 0, 0
+    for number in range(3 * per_s + 1):
+        now, intended = even.after(number, now)
+        in_bursts, _ = bursts.after(number, in_bursts)
+        assert now == intended == SECOND_NS + number // per_s * SECOND_NS + number % per_s * (SECOND_NS // per_s)
+        if number % per_s == 0:
+            assert now == in_bursts
+    for number, late in enumerate(late_ns, number + 1):
+        go, intended = even.after(number, now + late)
+        assert go >= now + late and intended <= go
+        now = go
+
+
+def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
+    rule = ReferenceLimiter(500, 50, 0, even=True)
+    now = 0
+    for number in range(15):
+        now, _ = rule.after(number, now)
+    ends, now = [], now + 3 * SECOND_NS
+    for number in range(15, 45):
+        now, _ = rule.after(number, now)
+        ends.append(now)
+    late = ends[0]
+    # What is left of the second in which it began is sent at once, the rest at the rate.
+    assert sum(end == late for end in ends) == 6 and ends[-1] - ends[6] == 23 * SECOND_NS // 10
+
+
+def test_rate_zero_is_unlimited() -> None:
+    assert limiter("reference", 0, 50, 0, sliced=False) is None
+    assert isinstance(limiter("catch-up", 100, 50, 0, sliced=True), CatchUpLimiter)
+    made = limiter("reference", 100, 50, 0, sliced=True)
+    assert made is not None and [made.after(number, SECOND_NS)[0] for number in (0, 1)] == [
+        SECOND_NS,
+        3 * SECOND_NS // 2,
+    ]

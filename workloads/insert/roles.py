@@ -17,6 +17,7 @@ from psycopg.pq import abc
 
 from workloads import seeds
 from workloads.base import Role
+from workloads.client_gate import is_sliced
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
 from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
 from workloads.insert import ddl, queries, row_values
@@ -114,7 +115,7 @@ def insert(context: RoleContext) -> None:
     low_key, first_low = _low_key(context)
     start_ns = context.ready()
     record = recorder(page, context.slot, per_statement, limited=spec.step.rate_per_s > 0)
-    rate = limiter(options.limiter, spec.step.rate_per_s, per_statement, start_ns)
+    rate = limiter(options.limiter, spec.step.rate_per_s, per_statement, start_ns, sliced=is_sliced(page))
     gate = None
     if rate is not None or spec.step.deletes:
         maker = Maker(
@@ -233,11 +234,12 @@ def delete(context: RoleContext) -> None:
         entry = ring + 3 * (number % RING_ROUNDS)
         go_ns, intended_ns, low_key = words[entry], words[entry + 1], words[entry + 2]
         if go_ns > (began_ns := active(page)):
+            slept_ns = page.word(context.slot, Word.LIMITED_NS) - began_ns
             while go_ns > (now_ns := active(page)) and not cut(number):
                 sleep_until(page, min(go_ns, now_ns + CUT_CHECK_NS))
+                context.set(Word.LIMITED_NS, slept_ns + active(page))
             if cut(number):
                 return
-            context.set(Word.LIMITED_NS, page.word(context.slot, Word.LIMITED_NS) + active(page) - began_ns)
         words[started] = number + 1
         os.eventfd_write(partners.wake_insert, 1)
         sql = template % {b"lo": low_key, b"hi": low_key + per_statement}
