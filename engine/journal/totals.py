@@ -162,6 +162,12 @@ def progress(role: str, of: Counted) -> int:
     return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
 
 
+def progress_unit(role: str) -> str:
+    """A word for what a role's rate counts, in the plural."""
+    kind = role_kind(role)
+    return "rows" if kind in COUNTED_IN_ROWS else "queries" if kind == "query" else "statements"
+
+
 def ops(kind: str, totals: StepTotals) -> int:
     """Operations of a step: rows inserted or indexed, queries, or statements of the primary role."""
     if kind == "index":

@@ -52,7 +52,6 @@ class Shares:
     lock: float
     latch: float  # lightweight locks, and locks and pins of buffers
     idle: float  # waits for its client
-    sleeping: float  # of the client's limiter
     stopped: float
     client_stopped: float
     client_cpu: float
@@ -107,7 +106,6 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
         lock=waiting("lock"),
         latch=waiting("latch", "buffer"),
         idle=waiting("client"),
-        sleeping=share(sum(second.limited_ns for second in seconds), total_ns),
         stopped=in_state("Tt", lambda second: second.backend_state),
         client_stopped=in_state("Tt", lambda second: second.client_state),
         client_cpu=share(sum(second.client_cpu_ns for second in seconds), total_ns),
@@ -190,17 +188,12 @@ def _meanwhile(evidence: Evidence) -> str:
 
 
 def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    asleep = f"held by its own rate limiter for {shares.sleeping:.0%} of the stall"
     in_flight = share(sum(second.in_flight_ns > 0 for second in seconds), len(seconds))
     busy = f"; the client was on CPU for {shares.client_cpu:.0%}" if shares.client_cpu >= 0.5 else ""
     # An idle backend without a statement in flight may be idle by design: see `_partner`.
     score = shares.idle * max(in_flight, shares.client_cpu, 0.3)
-    return [
-        _cause("client", min(shares.sleeping, shares.idle or shares.sleeping), asleep),
-        _cause(
-            "client", DIRECT * score, f"the backend waited for its client in {shares.idle:.0%} of the samples{busy}"
-        ),
-    ]
+    text = f"the backend waited for its client in {shares.idle:.0%} of the samples{busy}"
+    return [_cause("client", DIRECT * score, text)]
 
 
 def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:

@@ -26,7 +26,7 @@ from engine.observe.stalls import Change, Detector, StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads import histogram
-from workloads.base import Step
+from workloads.base import COUNTED_IN_ROWS, Step, role_kind
 from workloads.counter_page import (
     CONTROL_WORDS,
     ERROR_OFFSET,
@@ -94,7 +94,6 @@ class _Interval(NamedTuple):
     backend_state: list[str]
     client_cpu_ns: list[int]
     client_state: list[str]
-    limited_ns: list[int]
 
     def of(self, slot: int) -> SeenSecond:
         return SeenSecond(
@@ -107,7 +106,6 @@ class _Interval(NamedTuple):
             self.backend_state[slot],
             self.client_cpu_ns[slot],
             self.client_state[slot],
-            self.limited_ns[slot],
         )
 
 
@@ -128,6 +126,8 @@ class Connections:
         self.on_page = bool(self._on_page.any())  # whether any age is on the page
         self._of_session = [age == "session" for age in ages]
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
+        self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
+        self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
         self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
         self._backends = Tasks(self._of_server(server))
@@ -179,9 +179,11 @@ class Connections:
 
     def look(self, t_ns: int) -> list[Found]:
         ages_ns = self.in_flight_ns(t_ns)
+        old, before = ages_ns > self._floor_ns, self._were_old
+        self._were_old = old
         return [
             (self.all[slot], change)
-            for slot in np.flatnonzero(ages_ns > self._floor_ns).tolist()
+            for slot in np.flatnonzero(old | before).tolist()
             if (detector := self.all[slot].detector) is not None
             for change in detector.look(t_ns, int(ages_ns[slot]))
         ]
@@ -214,16 +216,23 @@ class Connections:
             clients.switches.tolist(),
             [each.event if each is not None else None for each in wait],
         )
-        self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients, more[:, Word.LIMITED_NS].tolist())
+        self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients)
         done = (now[:, Word.STATE] >= State.DONE).tolist()
+        held = (more[:, Word.LIMITED_NS] > 0).tolist()
+        ops = [
+            of_rows if in_rows else of_queries
+            for in_rows, of_rows, of_queries in zip(self._counts_rows, rows, statements, strict=True)
+        ]
         found = [
             (each, change)
-            for each, ended, *seen in zip(self.all, done, rows, statements, in_flight_ns, self._quantiles, strict=True)
+            for each, ended, limited, *seen in zip(
+                self.all, done, held, ops, statements, in_flight_ns, self._quantiles, strict=True
+            )
             if each.detector is not None
             for change in (
                 each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
                 if ended
-                else each.detector.tick(t_ns, dt_ns, *seen)
+                else each.detector.tick(t_ns, dt_ns, *seen, held=limited)
             )
         ]
         return Ticked(list(columns), self._fresh_outcomes(more), self._fresh_times(now, more), found)
@@ -303,12 +312,11 @@ class Connections:
         wait: list[Wait | None],
         backends: Used,
         clients: Used,
-        limited_ns: list[int],
     ) -> None:
         of_backends = (backends.cpu_ns.tolist(), backends.runq_ns.tolist(), self._backends.states)
         states = [self._clients.states[slot] for slot in self._served_by]
         of_clients = (clients.cpu_ns[self._served_by].tolist() if self.all else [], states)
-        self._history.append(_Interval(t_ns, dt_ns, in_flight_ns, wait, *of_backends, *of_clients, limited_ns))
+        self._history.append(_Interval(t_ns, dt_ns, in_flight_ns, wait, *of_backends, *of_clients))
         self._ticks += 1
 
     def _fresh_responses(self, now: Ints) -> list[bytes | None]:

@@ -12,7 +12,7 @@ from engine.postgres.serverlog import LogEvent
 
 @dataclass(frozen=True, slots=True)
 class RoleSecond:
-    """One interval. `wait` is None without an answer from the server; `limited_ns` is sleep of the rate limiter."""
+    """One interval. `wait` is None without an answer from the server."""
 
     t_ns: int
     dt_ns: int
@@ -23,7 +23,6 @@ class RoleSecond:
     backend_state: str
     client_cpu_ns: int
     client_state: str
-    limited_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ class Partner:
 class Evidence:
     """What is known about one stall. Histories may be longer: only what overlaps the stall is used.
 
-    `ended_ns` is now while it lasts. `names` labels pids ("delete role", "autovacuum worker"). `partners` are other
-    connections of the same client, `others` those of concurrent background workloads. `vacuums` are running now,
-    `relations` are the stalled role's tables (a vacuum of another is not a cause).
+    `ended_ns` is now while it lasts (see `Stall.until_ns`). `names` labels pids ("delete role", "autovacuum worker").
+    `partners` are other connections of the same client, `others` those of concurrent background workloads. `vacuums`
+    are running now, `relations` are the stalled role's tables (a vacuum of another is not a cause).
     """
 
     role: str

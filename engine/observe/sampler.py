@@ -316,7 +316,7 @@ class StepSampler:
             backend_pid=role.backend_pid,
             client_pid=role.client_pid,
             started_ns=change.stall.started_ns,
-            ended_ns=change.stall.ended_ns or now_ns,
+            ended_ns=change.stall.until_ns(now_ns),
             seconds=connections.seconds(role),
             partners=[
                 partner(other)

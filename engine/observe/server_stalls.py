@@ -93,7 +93,7 @@ class ServerStalls:
             backend_pid=lock.pid if lock is not None else 0,
             client_pid=0,
             started_ns=stall.started_ns,
-            ended_ns=stall.ended_ns or now_ns,
+            ended_ns=stall.until_ns(now_ns),
             seconds=lock.seconds if lock is not None else list(self._samples),
             events=events,
             vacuums=seen.vacuums,
@@ -141,4 +141,4 @@ def samples_of(t_ns: int, dt_ns: int, total: RoleActivity) -> list[RoleSecond]:
 
 
 def _sample(t_ns: int, dt_ns: int, event: str, blocked_by: tuple[int, ...] = ()) -> RoleSecond:
-    return RoleSecond(t_ns, dt_ns, dt_ns, Wait(event, "active", blocked_by), 0, 0, "", 0, "", 0)
+    return RoleSecond(t_ns, dt_ns, dt_ns, Wait(event, "active", blocked_by), 0, 0, "", 0, "")

@@ -6,10 +6,13 @@ A stall is an interval in which one connection makes (nearly) no progress. It be
 - **in flight**: the statement in flight is older than max(`in_flight_floor_s`, `in_flight_p99_factor` x the
   99th percentile of service times so far). This is seen while the statement is still running.
 
-It ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never enter the
-median, or a long stall would become its own yardstick. If work resumes at a slower pace, it ends with the first of
-`slower_s` consecutive seconds above `enter_fraction`. A lower level that holds steadily for a whole window is a new
-level, not an endless stall; a crawl below `crawl_fraction` is never a level.
+A role that a rate limiter holds, if only at some time of a second, has done all that was due by then, whatever its
+rate: such a second is never slow, and ends a stall as soon as no statement is in flight for too long.
+
+Otherwise it ends after `leave_s` above `leave_fraction` of the median that held when it began: stalled seconds never
+enter the median, or a long stall would become its own yardstick. If work resumes at a slower pace, it ends with the
+first of `slower_s` consecutive seconds above `enter_fraction`. A lower level that holds steadily for a whole window is
+a new level, not an endless stall; a crawl below `crawl_fraction` is never a level.
 
 Not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second counts fewer
 than `min_statements_per_tick` (its rate per second is meaningless, but the in-flight sign, which scales with its own
@@ -59,8 +62,9 @@ class Stall:
 
     `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is its end
     if the working seconds since then are followed by more. `duration_s` runs to either, or to the latest call. `depth`
-    is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x duration - rows done. The engine
-    fills `causes`, likeliest first.
+    is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x duration - what was done, both
+    in what the role's rate counts: rows, or statements of roles such as query. The engine fills `causes`, likeliest
+    first.
     """
 
     role: str
@@ -75,6 +79,10 @@ class Stall:
     median_per_s: float
     causes: tuple[dict[str, Any], ...] = ()
     ending_ns: int | None = None
+
+    def until_ns(self, now_ns: int) -> int:
+        """Its end, or since when it seems to be over, or now: what comes later explains nothing of it."""
+        return self.ended_ns or self.ending_ns or now_ns
 
     def record(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "causes": [dict(cause) for cause in self.causes]}
@@ -149,7 +157,8 @@ class Detector:
         self._good: list[_Tick] = []  # consecutive seconds with progress during a stall
         self._stalled = _Window(rule.window_s)  # the stall's seconds
         self._stalled_rows = 0
-        self._over_ns = 0  # when the in-flight age was last seen over its limit
+        self._over_ns = 0  # when the in-flight age was last seen over its limit, or first below it again
+        self._is_over = False
         self._statements = 0
         self._quantile_us: Quantile = lambda _: None
         self._asked = False  # whether the percentile was already used for this limit
@@ -165,17 +174,20 @@ class Detector:
         statements: int,
         in_flight_ns: int = 0,
         quantile_us: Quantile = lambda _: None,
+        *,
+        held: bool = False,
     ) -> tuple[Change, ...]:
-        """Take in the second that ends at `t_ns`, in which `rows` and `statements` finished.
+        """Take in the second that ends at `t_ns`, in which `rows` (all that the rate counts) and `statements` finished.
 
         `in_flight_ns` is the age of the statement in flight at `t_ns` (0: none). `quantile_us` is of service times of
         the step so far, this second included, until the next call; called only if something is slow, as it is costly.
+        `held`: at some time of the second the role waited for nothing but its rate limiter.
         """
         if self._finished:
             return ()
         self._statements += statements
         self._quantile_us, self._asked = quantile_us, False
-        start_ns = max(t_ns - dt_ns, self._last_ns)  # count overlapping time once
+        start_ns = self._last_ns  # in slices, a tick is longer than the server's time in it; overlaps count once
         if dt_ns <= 0 or start_ns >= t_ns:
             self._carried_rows += rows if dt_ns <= 0 else 0
             return ()
@@ -184,15 +196,17 @@ class Detector:
         self._last_ns = t_ns
         tick = _Tick(start_ns, t_ns, rows, rows * SECOND_NS / dt_ns)
         if self.stall is not None:
-            return self._during(tick, in_flight_ns)
-        return self._before(tick, in_flight_ns, dt_ns)
+            return self._during(tick, in_flight_ns, held=held)
+        return self._before(tick, in_flight_ns, dt_ns, held=held)
 
     def look(self, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
         """Check between two ticks; reports at most the start of a stall."""
-        if self._finished or not self._over_limit(t_ns, in_flight_ns):
+        if self._finished:
             return ()
         if self.stall is not None:
             self._see(t_ns, in_flight_ns)
+            return ()
+        if not self._over_limit(t_ns, in_flight_ns):
             return ()
         return self._begin("in_flight", t_ns - in_flight_ns, t_ns, in_flight_ns)
 
@@ -205,9 +219,10 @@ class Detector:
             return ()
         return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
 
-    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int) -> tuple[Change, ...]:
+    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool) -> tuple[Change, ...]:
         level = self._history.median
-        if level > 0 and tick.rate_per_s < self.rule.enter_fraction * level and not self._is_coarse(dt_ns):
+        slow = level > 0 and tick.rate_per_s < self.rule.enter_fraction * level
+        if slow and not held and not self._is_coarse(dt_ns):
             self._slow.append(tick)
         else:
             self._remember(self._slow)
@@ -217,7 +232,8 @@ class Detector:
             return self._begin("in_flight", tick.end_ns - in_flight_ns, tick.end_ns, in_flight_ns)
         lasting = self._slow and _seconds(self._slow) + JITTER_S >= self.rule.enter_s
         if lasting and tick.end_ns > self._warm_ns:
-            return self._begin("rate", self._slow[0].start_ns, tick.end_ns, in_flight_ns)
+            start_ns = min(self._slow[0].start_ns, tick.end_ns - in_flight_ns)
+            return self._begin("rate", start_ns, tick.end_ns, in_flight_ns)
         return ()
 
     def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
@@ -236,14 +252,16 @@ class Detector:
         self._update(t_ns)
         return (Change("began", self.stall),)
 
-    def _during(self, tick: _Tick, in_flight_ns: int) -> tuple[Change, ...]:
+    def _during(self, tick: _Tick, in_flight_ns: int, *, held: bool) -> tuple[Change, ...]:
         assert self.stall is not None
         over = self._over_limit(tick.end_ns, in_flight_ns)
         self._see(tick.end_ns, in_flight_ns)
         level = self.stall.median_per_s
         # Without a level (most seconds see no statement end), the stall is over when its statement is.
-        if not over and (level == 0 or tick.rate_per_s > self.rule.enter_fraction * level):
+        if not over and (held or level == 0 or tick.rate_per_s > self.rule.enter_fraction * level):
             self._good.append(tick)
+            if held:
+                return self._end(self._ending_ns())
             least = self.rule.leave_fraction * level
             fast = takewhile(lambda each: level == 0 or each.rate_per_s > least, reversed(self._good))
             went_on = _seconds(fast) + JITTER_S >= self.rule.leave_s
@@ -278,7 +296,7 @@ class Detector:
         self._stalled.clear()
         self.stall = None
         self._free_ns = ended_ns
-        self._over_ns = 0
+        self._over_ns, self._is_over = 0, False
         return (Change("ended", stall),)
 
     def _settled(self) -> bool:
@@ -305,12 +323,16 @@ class Detector:
             self._asked, p99_us = True, self._quantile_us(0.99)
             if p99_us is not None:
                 self._limit_ns = max(self._floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
-        return self._limit_ns is not None and in_flight_ns > self._limit_ns
+        # Without a percentile, only a low rate shows a stall, and then what is old in it.
+        limit_ns = self._floor_ns if self._limit_ns is None and self.stall is not None else self._limit_ns
+        return limit_ns is not None and in_flight_ns > limit_ns
 
     def _see(self, t_ns: int, in_flight_ns: int) -> None:
         assert self.stall is not None
         if self._over_limit(t_ns, in_flight_ns):
-            self._over_ns = t_ns
+            self._over_ns, self._is_over = t_ns, True
+        elif self._is_over:
+            self._over_ns, self._is_over = t_ns, False
         if in_flight_ns > self.stall.max_in_flight_ns:
             self.stall = dataclasses.replace(self.stall, max_in_flight_ns=in_flight_ns)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from engine.core.format import duration, short
+from engine.journal.totals import progress_unit
 from engine.results.cell_step import SLA, CellStep, StallRecord
 from engine.results.comparison import RATE, TIME, Comparison
 from engine.results.comparison import ComparedSubject as Subject
@@ -158,8 +159,9 @@ def _sla(cell: CellStep, columns: int) -> list[Line]:
 
 
 def _stall(stall: StallRecord, columns: int) -> list[Line]:
-    text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} rows/s"
-    text += f", {stall.missed_rows:,} rows not done" if stall.missed_rows > 0 else ""
+    unit = progress_unit(stall.role)
+    text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} {unit}/s"
+    text += f", {stall.missed_rows:,} {unit} not done" if stall.missed_rows > 0 else ""
     text += f", in flight {stall.max_in_flight_ns / 1e9:.1f} s" if stall.max_in_flight_ns else ""
     lines = [fit(line(" ", (f"! {stall.duration_s:.1f} s", "stall"), text), columns)]
     for place, cause in enumerate(stall.causes, 1):

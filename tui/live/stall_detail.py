@@ -6,7 +6,7 @@ from typing import Any
 from engine.core.format import short, three
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleRow, RoleSecond
-from engine.journal.totals import progress
+from engine.journal.totals import progress, progress_unit
 from engine.view.envelope import columns_of, envelope
 from engine.view.events import stall_seconds, stall_words, until_ns
 from engine.view.step_series import SECOND_NS
@@ -45,11 +45,12 @@ def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyp
     axis = (max(began_ns - AROUND_NS, view.series.step.started_ns), min(ended_ns + AROUND_NS, max(last_ns, ended_ns)))
     at = min(axis[1], now_ns)
     median, missed = short(stall.data.get("median_per_s")), short(stall.data.get("missed_rows"))
+    unit = progress_unit(str(stall.role))
     lines = [
         line(
             (" STALL ", "stall"),
             (f" {stall.role}, {stall_seconds(stall, now_ns):.1f} s", "strong"),
-            (f"  depth {stall.data.get('depth', 0):.0%} of {median}/s, {missed} not done", ""),
+            (f"  depth {stall.data.get('depth', 0):.0%} of {median} {unit}/s, {missed} {unit} not done", ""),
         ),
         *_causes(stall, now_ns, cells),
         line((f" 30 s before to 30 s after{' (so far)' if at < axis[1] and not over else ''}", "dim")),

@@ -135,13 +135,18 @@ def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> No
     connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
     for second in range(1, 4):
         count(page, 1, *[1000] * 20)
+        page.set_word(1, Word.ROWS, second * 200)
         assert not connections.tick((100 + second) * S, S, server(), {}).found
     page.set_word(1, Word.IN_FLIGHT_NS, 103 * S)
     assert not connections.look(104 * S - 1)
     ((stalled, change),) = connections.look(104 * S + 1)
     assert (stalled.slot, change.kind, change.stall.started_ns) == (1, "began", 103 * S)
-    ((stalled, change),) = connections.finish(105 * S)
-    assert (stalled.slot, change.kind) == (1, "ended")
+    assert (change.stall.median_per_s, change.stall.missed_rows) == (20, 20), "queries, not their rows"
+    page.set_word(1, Word.IN_FLIGHT_NS, 0)
+    assert not connections.look(104 * S + S // 4)
+    page.set_word(1, Word.LIMITED_NS, 1000)
+    ((stalled, change),) = connections.tick(105 * S, 2 * S, server(), {}).found
+    assert (stalled.slot, change.kind, change.stall.ended_ns) == (1, "ended", 104 * S + S // 4)
 
 
 def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:

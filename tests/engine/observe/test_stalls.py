@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from engine.core.record import converted
 from engine.observe.stalls import SECOND_NS, Change, Detector, Stall, StallRule
+from tests.support.planted_stalls import START_NS, Kind, planted
 
-START_NS = 7_000 * SECOND_NS
 RULE = StallRule()
 
 
@@ -117,6 +117,24 @@ def test_any_gap_of_three_seconds_is_one_stall_with_right_ends(start_s: float, l
 
 
 @settings(deadline=None)
+@given(
+    st.builds(
+        Kind,
+        st.sampled_from([0.002, 0.005, 0.03]),  # as in queries, in write steps, in a load
+        st.sampled_from([0, 2, 10, 20]),  # unlimited, and the inserts and deletes of qr and qp
+        st.sampled_from([1, 2, 3]),
+    ),
+    st.floats(0.0, 9.0),
+    st.floats(0.0, 1.0),
+)
+def test_three_seconds_in_any_kind_of_step_are_three_to_four(kind: Kind, at_s: float, phase: float) -> None:
+    at_s += 8 * kind.servers  # ten statements at least, of which there is a percentile
+    (stall,) = planted(kind, at_s, 3.0, phase)
+    assert 3.0 <= stall.duration_s <= 4.0
+    assert planted(kind, at_s, kind.statement_s, phase) == []
+
+
+@settings(deadline=None)
 @given(st.floats(6.0, 30.0), st.floats(3.0, 20.0), st.floats(6.0, 30.0), st.floats(3.0, 20.0))
 def test_two_gaps_apart_are_two_stalls_in_order(first: float, length: float, apart: float, second: float) -> None:
     _, stalls = simulate(first + length + apart + second + 6, [(first, length), (first + length + apart, second)])
@@ -166,6 +184,9 @@ def test_depth_missed_rows_and_times_of_a_partial_stall() -> None:
     # In the first fast second after it the stall is ending, and its length stands still.
     assert [change.stall.ending_ns for change in changes] == [None, None, None, stall.ended_ns, None]
     assert [change.stall.duration_s for change in changes] == [2, 3, 4, 4, 4]
+    # Causes are shares of the stall, not of the time after it, which may be long in being known.
+    ends = [change.stall.until_ns(START_NS + 99 * SECOND_NS) for change in changes]
+    assert list(map(since_start, ends)) == [99, 99, 99, 14, 14]
 
 
 def test_a_stall_ends_where_work_goes_on_though_slower_than_before() -> None:

@@ -154,7 +154,7 @@ def test_the_detail_of_a_recorded_stall_is_whole_wherever_the_replay_stands(reco
         await pilot.pause()
         shown = text_of(pilot)
         assert " STALL  insert, 3.7 s" in shown and "so far" not in shown
-        assert "163k not done" in shown, "what it came to is said of the time that is said"
+        assert "163k rows not done" in shown, "what it came to is said of the time that is said"
         rate = next(row for row in shown.splitlines() if row.startswith(" insert/s"))
         course = rate[21:-14]
         assert course.rstrip().count(" ") < len(course) and course.strip()[-1] != " "
