@@ -2,11 +2,13 @@
 
     python -m tests.idioms
 
-Strings, docstrings and comments are read; names are not.
+Strings, docstrings and comments are read; names are not. And which tests within the Nix build name a file of the
+machine, which the sandbox of a build lacks.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import sys
@@ -69,7 +71,38 @@ def pieces(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], NAMES.sub("", token.string)
 
 
+MACHINE = re.compile(r"/(usr|s?bin|lib(64)?|sys)(/\S*)?")
+IN_SANDBOX = ("/bin/sh",)
+
+
+def files_of_the_machine(home: Path) -> Iterator[str]:
+    """The paths, in tests that are not marked `outside`, of files that a sandbox lacks, as lines."""
+    for path in sorted((home / "tests").rglob("test_*.py")):
+        for node in _inside(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node.value in IN_SANDBOX:
+                continue
+            if MACHINE.fullmatch(node.value):
+                where = f"{path.relative_to(home)}:{node.lineno}"
+                yield f"{where}: a build's sandbox lacks {node.value!r}: make it, search PATH, or mark the test outside"
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """A syntax tree without what is marked `outside`, and without the parts of f-strings."""
+    if isinstance(node, ast.Module) and any(
+        isinstance(line, ast.Assign) and "pytestmark" in ast.unparse(line) and "mark.outside" in ast.unparse(line)
+        for line in node.body
+    ):
+        return
+    marks = getattr(node, "decorator_list", ())
+    if isinstance(node, ast.JoinedStr) or any("mark.outside" in ast.unparse(mark) for mark in marks):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _inside(child)
+
+
 if __name__ == "__main__":
-    found = list(complaints(Path(__file__).parents[1]))
+    root = Path(__file__).parents[1]
+    found = [*complaints(root), *files_of_the_machine(root)]
     print(*found, sep="\n", file=sys.stderr) if found else None
     sys.exit(1 if found else 0)

@@ -19,6 +19,7 @@ from engine.core.errors import UserError
 from engine.host.procfs import children
 
 LIMITS = ("read_iops", "write_iops")
+DISKS = Path("/sys/block")
 BLKIO, UNIFIED = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
 NAME = "pgbed"
 CONTROLLERS = "cgroup.subtree_control"
@@ -49,7 +50,7 @@ def before() -> dict[str, str]:
 def limit(limits: Mapping[str, str], device: str) -> None:
     """Make the group, which limits what its processes do with a disk. Raises OSError if the kernel refuses."""
     folder = parent()
-    numbers = Path("/sys/block", device, "dev").read_text().strip()
+    numbers = (DISKS / device / "dev").read_text().strip()
     if folder == UNIFIED:
         (folder / CONTROLLERS).write_text(ON)
     group = folder / NAME

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from engine.host.procfs import TICK_NS, HeldFiles, number_after, read_whole
 
 MOUNTS = Path("/proc/self/mountinfo")
+DISKS = Path("/sys/class/block")
 SECTOR_BYTES = 512  # unit of the kernel's block counters, whatever the device's sector size
 
 
@@ -41,7 +42,7 @@ class Host(HeldFiles):
         self._stat = self._open("/proc/stat")
         self._meminfo = self._open("/proc/meminfo")
         self._pressure = [(what, self._open(f"/proc/pressure/{what}")) for what in ("cpu", "io", "memory")]
-        self._device = self._open(f"/sys/class/block/{device}/stat") if device else -1
+        self._device = self._open(str(DISKS / device / "stat")) if device else -1
 
     def host(self) -> dict[str, int]:
         counters = parse_host_stat(read_whole(self._stat))
@@ -136,7 +137,7 @@ def device_of(path: Path) -> str | None:
             return device_of(Path(upper[1]))
         if mount is None or not mount.source.startswith("/dev/"):
             return None
-        node = Path("/sys/class/block", Path(mount.source).resolve().name)
+        node = DISKS / Path(mount.source).resolve().name
         if not node.exists():
             return None
     node = node.resolve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
     announced: str, version: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGBED_BPFTRACE_VERSION", announced)
-    monkeypatch.setenv("PGBED_PROBE_HELPER", "/bin/false")
+    monkeypatch.setenv("PGBED_PROBE_HELPER", shutil.which("false") or "")
     assert requirements.facts().bpftrace == version
 
 

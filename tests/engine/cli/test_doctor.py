@@ -35,7 +35,7 @@ def test_every_warning_has_a_reason_and_a_remedy(new_folder: Any) -> None:
     [
         ("/nonexistent", "warn", "counters"),
         ("/nix/store/a-perf.drv", "ok", "the first run with --counters fetches perf"),
-        ("/bin/false", "warn", "perf stat: it ended without a word"),
+        (shutil.which("false") or "", "warn", "perf stat: it ended without a word"),
     ],
 )
 def test_it_says_what_can_be_counted(

@@ -1,6 +1,7 @@
 """Names and numbers that cannot be: one line that says what, where and what to do; exit code 2; nothing written."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from engine.cli.main import ELSEWHERE, main
 from engine.core.model import Build
+from engine.guest.tools import PACKAGES
 from tests.support.benchcall import SMALL, Bench
 
 
@@ -113,7 +115,14 @@ def test_every_list_has_a_json_form(bench: Bench, what: str) -> None:
     assert isinstance(json.loads(done.stdout), list)
 
 
-def test_kernels_and_guests_that_cannot_be_are_refused(bench: Bench, label: str, tmp_path: Path) -> None:
+def test_kernels_and_guests_that_cannot_be_are_refused(
+    bench: Bench, label: str, tmp_path: Path, new_folder: Callable[[], Path]
+) -> None:
+    tools = new_folder()  # whether the machine has the guests' programs or not; none of them boots anything here
+    for name in PACKAGES:
+        (tools / name).write_text("#!/bin/sh\necho version 9.2\n")
+        (tools / name).chmod(0o755)
+    bench.environment["PATH"] = f"{tools}:{os.environ['PATH']}"
     (tmp_path / "vmlinuz").write_text("MZ")
     own = f"mine={tmp_path / 'vmlinuz'}"
     for words, said in (

@@ -128,7 +128,7 @@ def test_the_newest_package_of_a_series_is_taken_and_only_what_guests_need_of_it
 
 
 def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
-    found = Tools(Path("/bin/qemu"), Path("/bin/busybox"), Path("/sbin/mkfs.ext4"), "7.2")
+    found = Tools(Path("/nowhere/qemu"), Path("/nowhere/busybox"), Path("/nowhere/mkfs.ext4"), "7.2")
     guest = GuestMachine("kvm", 4, 2048, "image", 512, "qemu 7.2")
     words = machine.command(found, guest, "/proc/self/fd/3", "/proc/self/fd/4", (5, 6), "/proc/self/fd/7")
     said = " ".join(words)

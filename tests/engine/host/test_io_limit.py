@@ -38,13 +38,18 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_version_2_is_told_the_limits_of_the_disk_and_switched_off_again(unified: Path, tmp_path: Path) -> None:
-    group, disk = unified / io_limit.NAME, next(Path("/sys/block").iterdir()).name
+def test_version_2_is_told_the_limits_of_the_disk_and_switched_off_again(
+    unified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = unified / io_limit.NAME
+    numbers = tmp_path / "sda" / "dev"
+    numbers.parent.mkdir()
+    numbers.write_text("8:0\n")
+    monkeypatch.setattr(io_limit, "DISKS", tmp_path)
     before = io_limit.before()
     assert before == {str(group): "absent", str(unified / io_limit.CONTROLLERS): "-io"}
-    io_limit.limit({"read_iops": "200"}, disk)
-    numbers = Path("/sys/block", disk, "dev").read_text().strip()
-    assert (group / "io.max").read_text() == f"{numbers} wiops=max"  # each is a write of its own: the last one
+    io_limit.limit({"read_iops": "200"}, "sda")
+    assert (group / "io.max").read_text() == "8:0 wiops=max"  # each is a write of its own: the last one
     (group / "io.max").unlink()
     assert all(io_limit.is_ours(path, value) for path, value in before.items())
     assert not io_limit.is_ours(str(group), "-io") and not io_limit.is_ours(str(tmp_path / "other"), "absent")
@@ -54,10 +59,11 @@ def test_version_2_is_told_the_limits_of_the_disk_and_switched_off_again(unified
     assert list(io_limit.before()) == [str(group)]
 
 
-def test_a_kernel_without_limits_says_so(unified: Path) -> None:
+def test_a_kernel_without_limits_says_so(unified: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_device, "device_of", lambda _: "sda")
     (unified / "cgroup.controllers").write_text("cpuset cpu memory\n")
     with pytest.raises(UserError, match="read_iops: this kernel limits no I/O of control groups"):
-        block_device.check((("read_iops", "5"),), Path("/usr"))
+        block_device.check((("read_iops", "5"),), unified)
 
 
 HOLDER = """

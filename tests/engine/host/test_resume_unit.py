@@ -108,7 +108,7 @@ def test_what_others_could_change_is_refused_by_its_name(
     )
 
 
-@pytest.mark.parametrize("path", ["bin:/usr/bin", "/usr/bin:", "/usr/bin:~/bin"])
+@pytest.mark.parametrize("path", ["bin:/nowhere", "/nowhere:", "/nowhere:~/bin"])
 def test_a_path_that_is_another_in_each_folder_is_refused(
     began: Callable[[], str], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:

@@ -14,7 +14,7 @@ from engine.host import sched_ext, scheduler
 def test_each_kernel_has_its_own_tunables_in_its_own_place() -> None:
     old, cfs, eevdf = (scheduler.known(release) for release in ("5.10.262", "6.1.0-50-amd64", "6.12.95"))
     assert str(old["latency_ns"]) == "/proc/sys/kernel/sched_latency_ns"
-    assert str(cfs["latency_ns"]) == "/sys/kernel/debug/sched/latency_ns"
+    assert str(cfs["latency_ns"]) == f"{scheduler.DEBUG}latency_ns"
     assert "base_slice_ns" in eevdf and "base_slice_ns" not in cfs and "latency_ns" not in eevdf
 
 

@@ -276,9 +276,8 @@ def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the
         await opened(pilot, screen, small)
         with exclusive_run(concurrent=True):  # another test's may have it already
             await pilot.press("enter")
-            await pilot.pause()
-            shown = pilot.app.screen_text()  # type: ignore[attr-defined]
-            assert refusal in shown.splitlines()[2] and "x another run in" in shown and not screen.doing
+            await until(pilot, lambda: refusal in pilot.app.screen_text().splitlines()[2])  # type: ignore[attr-defined]
+            assert "x another run in" in pilot.app.screen_text() and not screen.doing  # type: ignore[attr-defined]
             screen.notify_line("")
             await pilot.press("tab", "down")
             assert refusal in pilot.app.screen_text()  # type: ignore[attr-defined]

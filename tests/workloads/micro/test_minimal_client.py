@@ -36,9 +36,8 @@ def test_a_statement_is_asked_and_its_error_told(server: Callable[[int | str], S
 
 def test_a_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    done = call(
-        "start", "socket", "bench", "postgres", str(os.getpid()), str(log), "/bin/ls", "/nowhere", folder=tmp_path
-    )
+    fails = (sys.executable, "-c", "raise SystemExit('/nowhere')")
+    done = call("start", "socket", "bench", "postgres", str(os.getpid()), str(log), *fails, folder=tmp_path)
     assert done.returncode == 1 and "ended before it answered" in done.stderr
     assert "/nowhere" in log.read_text()
 

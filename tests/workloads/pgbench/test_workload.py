@@ -120,6 +120,6 @@ def test_a_pgbench_that_cannot_read_scripts_is_refused_in_one_line(
     for lacking in ({}, {"pgbench": {"path": str(program)}}):
         with pytest.raises(ValueError, match="names no pgbench"):
             SELECT.check({**record, "programs": lacking})
-    other = {"pgbench": {"path": "/bin/true", "version": "true (GNU coreutils) 9.1"}}
+    other = {"pgbench": {"path": "/nowhere/true", "version": "true (GNU coreutils) 9.1"}}
     with pytest.raises(ValueError, match=r"'true .GNU coreutils. 9.1' is not the version of a pgbench"):
         SELECT.check({**record, "programs": other})

@@ -15,7 +15,7 @@ from workloads.tpcc.spec import TpccSpec
 from workloads.tpcc.workload import WEIGHTS, scripts
 
 WORKLOAD = workload("tpcc-like")
-PROGRAM = {"pgbench": {"path": "/bin/pgbench", "version": "pgbench (PostgreSQL) 18.6", "digest": "0" * 64}}
+PROGRAM = {"pgbench": {"path": "/nowhere/pgbench", "version": "pgbench (PostgreSQL) 18.6", "digest": "0" * 64}}
 
 
 def planned(**entries: Any) -> tuple[dict[str, Any], dict[str, Step]]:
