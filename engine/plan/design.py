@@ -32,7 +32,7 @@ from workloads.base import Step
 from workloads.names import UnknownName
 
 SERVER_S = 4.0  # to initialise, start, stop and remove a cluster
-STEP_S = 1.0  # to start the clients and settle the statistics
+STEP_S = 0.5  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
 MAX_ROLES = 2048  # client processes of a step
