@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -11,14 +12,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 
 from workloads.own.sql import SqlSyntax, commands
-from workloads.own.statements import Statement, made, numbered, read_file, rules_of, unsuitable
+from workloads.own.statements import MOST_CHARS, Statement, made, numbered, read_file, rules_of, unsuitable
 
 CONNECT_S = 5
 QUERY_ID = re.compile(r"-?[0-9]{1,20}", re.A)
 CATALOGS = re.compile(r"\b(pg_catalog\.|information_schema\.|pg_(class|attribute|namespace|type|stat_\w+|settings)\b)")
 MOST_READ = 5000
+MOST_BYTES = 256 << 20  # of an export
+HIDDEN = "<insufficient privilege>"
 FIRST_WITH_EXEC_TIME = 130000
 VIEW = """
 SELECT queryid::text AS queryid, query, {time} AS total_time FROM pg_stat_statements
@@ -27,15 +32,18 @@ WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) OR
 
 
 class Row(NamedTuple):
+    """A statement; `why` is why it cannot be run, if its row tells that already."""
+
     queryid: str
     query: str
     total_ms: float
+    why: str = ""
 
 
 class LeftOut(NamedTuple):
-    """A statement that cannot be run, and why."""
+    """Statements that cannot be run for one reason: their names or number with their share of the time, and why."""
 
-    name: str
+    what: str
     why: str
 
 
@@ -44,7 +52,7 @@ def statements(source: str, top: int, params: str | None) -> tuple[tuple[Stateme
     rows = _of_csv(Path(source)) if source.endswith(".csv") else _of_server(source)
     rules = rules_of(read_file(Path(params), "--params"), params) if params else {}
     found: list[Statement] = []
-    left_out: list[LeftOut] = []
+    left_out: dict[str, list[tuple[str, float]]] = {}
     for number, row in enumerate(sorted(rows, key=lambda row: -row.total_ms), 1):
         if len(found) == top:
             break
@@ -52,18 +60,33 @@ def statements(source: str, top: int, params: str | None) -> tuple[tuple[Stateme
         try:
             found.append(_statement(row, name, rules))
         except ValueError as error:
-            left_out.append(LeftOut(name, str(error).removeprefix(f"{name}: ")))
+            left_out.setdefault(str(error).removeprefix(f"{name}: "), []).append(
+                (name if row.queryid else "1 statement", row.total_ms)
+            )
+    told = _told(left_out, sum(row.total_ms for row in rows))
     if not found:
-        why = f"; {left_out[0].name}: {left_out[0].why}" if left_out else ""
+        why = f": {told[0].what}: {told[0].why}" if told else ""
         raise ValueError(f"--from-pg-stat-statements {_shown(source)}: none of its statements can be run{why}")
-    if unknown := [
-        name for name in rules if name not in ("*", *(each.name for each in found), *(each.name for each in left_out))
-    ]:
+    known = {"*", *(f"q{row.queryid}" for row in rows), *(each.name for each in found)}
+    if unknown := [name for name in rules if name not in known]:
         raise ValueError(f"--params {params}: no statement is called {unknown[0]}")
-    return tuple(found), tuple(left_out)
+    return tuple(found), told
+
+
+def _told(left_out: Mapping[str, Sequence[tuple[str, float]]], total_ms: float) -> tuple[LeftOut, ...]:
+    """The statements by reason, those of the largest share first."""
+    shares = {why: sum(ms for _, ms in each) / (total_ms or 1.0) for why, each in left_out.items()}
+    told = []
+    for why, each in sorted(left_out.items(), key=lambda reason: -shares[reason[0]]):
+        names = each[0][0] if len(each) == 1 else f"{len(each):,} statements"
+        percent = f"{shares[why]:.0%}".replace("%", " %") if shares[why] >= 0.01 else "less than 1 %"
+        told.append(LeftOut(f"{names} ({percent} of the time)", why))
+    return tuple(told)
 
 
 def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[str], str, str]]]) -> Statement:
+    if row.why:
+        raise ValueError(row.why)
     try:
         parts = list(commands(row.query.encode()))
     except SqlSyntax as error:
@@ -78,7 +101,7 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
     own = [rule for key in (name, "*") for rule in rules.get(key, ()) if set(rule[0]) <= set(parameters)]
     chosen = {tuple(rule[0]): rule for rule in reversed(own)}  # its own rule stands before one for all
     if parameters and not chosen:
-        raise ValueError(f"no values for {', '.join(parameters)}: give rules with --params")
+        raise ValueError("no values for its parameters: give rules with --params")
     writing = bool(unsuitable(parts[0], ""))
     return Statement(
         name=name, sql=sql, parameters=parameters, rules=made(chosen.values(), parameters, name),
@@ -88,31 +111,60 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
 
 def _of_csv(path: Path) -> list[Row]:
     where = f"--from-pg-stat-statements {path}"
-    lines = csv.DictReader(StringIO(read_file(path, "--from-pg-stat-statements"), newline=""))
+    csv.field_size_limit(MOST_BYTES)
+    text = read_file(path, "--from-pg-stat-statements", MOST_BYTES, "replace")
+    lines = csv.DictReader(StringIO(text, newline=""))
     try:
         names = {name.strip().lower(): name for name in lines.fieldnames or ()}
         time = next((names[name] for name in ("total_exec_time", "total_time") if name in names), None)
         if "query" not in names or time is None:
             raise ValueError("the first line must name the columns, among them query and total_exec_time")
-        found = [
-            Row(str(line.get(names.get("queryid", ""), "") or ""), str(line[names["query"]]), float(line[time] or 0))
-            for line in lines
-        ]
-        for row in found:
-            if row.queryid and not QUERY_ID.fullmatch(row.queryid):
-                raise ValueError(f"queryid {row.queryid[:30]!r} is not a number")
-    except (csv.Error, ValueError, KeyError, TypeError) as error:
+        rows = [_row(line.get(names.get("queryid", "")), line[names["query"]], line[time]) for line in lines]
+    except (csv.Error, ValueError) as error:
         raise ValueError(f"{where}:{max(1, lines.line_num)}: {error}") from None
-    return _together(found)
+    return _together(rows)
+
+
+def _row(queryid: str | None, query: str | None, time: str | float | None) -> Row:
+    """A row as exported or read; what makes it useless is its `why`."""
+    number, text = (queryid or "").strip(), query or ""
+    try:
+        total_ms = float(time or 0)
+    except ValueError:
+        total_ms = math.nan
+    why = ""
+    if text == HIDDEN:
+        why = "its text is hidden from the role that read it; read it as a member of pg_read_all_stats"
+    elif not text.strip() or time is None:
+        why = "its text or time is missing"
+    elif not 0 <= total_ms < math.inf:
+        why = "its time is no number of milliseconds"
+    elif number and not QUERY_ID.fullmatch(number):
+        why = "its queryid is no number"
+    elif "\N{REPLACEMENT CHARACTER}" in text or "\0" in text:
+        why = "its text is not UTF-8"
+    elif len(text) > MOST_CHARS:
+        why = f"its text is longer than {MOST_CHARS >> 10} KiB"
+    return Row(number if QUERY_ID.fullmatch(number) else "", text, total_ms if 0 <= total_ms < math.inf else 0.0, why)
 
 
 def _together(rows: Iterable[Row]) -> list[Row]:
-    """A statement has a row for each user, and one for what functions called."""
-    found: dict[str, Row] = {}
-    for row in rows:
-        one = found.setdefault(row.queryid or row.query, row._replace(total_ms=0.0))
-        found[row.queryid or row.query] = one._replace(total_ms=one.total_ms + row.total_ms)
+    """One row for each statement, which has one for each user and database, and one for what functions called."""
+    found: dict[tuple[str, ...], Row] = {}
+    names: dict[str, tuple[str, ...]] = {}  # of a text: the statement that has it
+    for number, row in enumerate(rows):
+        usual = (str(number), row.why) if row.why and not row.queryid else (row.queryid or row.query,)
+        key = usual if row.why else names.setdefault(row.query, usual)
+        one = found.setdefault(key, row._replace(total_ms=0.0))
+        found[key] = (row if one.why else one)._replace(total_ms=one.total_ms + row.total_ms)
     return list(found.values())
+
+
+class _Replacing(Loader):
+    """Text as UTF-8, whatever a database that has no encoding holds."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="replace")
 
 
 @lru_cache(maxsize=4)
@@ -120,12 +172,16 @@ def _of_server(dsn: str) -> list[Row]:
     where = f"--from-pg-stat-statements {_shown(dsn)}"
     try:
         with psycopg.connect(
-            dsn, connect_timeout=CONNECT_S, autocommit=True, options="-c default_transaction_read_only=on"
+            dsn,
+            connect_timeout=CONNECT_S,
+            autocommit=True,
+            client_encoding="UTF8",
+            options="-c default_transaction_read_only=on",
         ) as connection:
             new = connection.info.server_version >= FIRST_WITH_EXEC_TIME
+            connection.adapters.register_loader("text", _Replacing)
             sql = VIEW.format(time="total_exec_time" if new else "total_time", most=MOST_READ)
-            return _together(Row(queryid or "", query, total_ms) for queryid, query, total_ms in
-                             connection.execute(sql.encode()))  # fmt: skip
+            return _together(_row(*row) for row in connection.execute(sql.encode()))
     except psycopg.errors.UndefinedTable:
         raise ValueError(f"{where}: pg_stat_statements is missing there: CREATE EXTENSION pg_stat_statements, "
                          "or give a CSV file of its rows") from None  # fmt: skip

@@ -57,10 +57,10 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     weight: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
-def read_file(path: Path, what: str) -> str:
+def read_file(path: Path, what: str, most: int = MAX_BYTES, errors: str = "strict") -> str:
     """A text file's content. Raises ValueError in one line."""
     try:
-        return read_plain(path, MAX_BYTES, follow=True).decode("utf-8-sig")
+        return read_plain(path, most, follow=True).decode("utf-8-sig", errors)
     except (OSError, ValueError) as error:  # no text, or a path with a null byte
         reason = error.strerror if isinstance(error, OSError) else "not a text file (UTF-8)"
         raise ValueError(f"{what} {path}: {reason}") from None

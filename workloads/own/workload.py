@@ -1,8 +1,8 @@
 """The user's application as a workload: see `workloads.base`.
 
 Its record has `options`, the differences from the defaults; `data` (`workloads.own.data.Data`); `statements`, each a
-`workloads.own.statements.Statement`; `scripts` of pgbench instead, if these were given; `left_out`, statements of
-pg_stat_statements that cannot be run; and the `programs` that were found.
+`workloads.own.statements.Statement`; `scripts` of pgbench instead, if these were given; `left_out`, by reason,
+statements of pg_stat_statements that cannot be run; and the `programs` that were found.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Own:
             record,
             programs=programs,
             own_server="its data is restored into fresh clusters",
-            notices=tuple(f"{each.name} is left out: {each.why}" for each in left_out),
+            notices=tuple(f"left out: {each.what}: {each.why}" for each in left_out),
             pairs=PLANNED_PAIRS if options.plans_only else 0,
         )
 

@@ -1,3 +1,4 @@
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from engine.postgres.server import Server
 from workloads.own import observed
 
+CANNOT = "cannot be prepared: only queries, INSERT, UPDATE, DELETE and MERGE can"
 ROWS = """queryid,query,calls,total_exec_time
 11,SELECT * FROM a WHERE b = $1,10,50.5
 12,BEGIN,10,900
@@ -24,21 +26,55 @@ def test_statements_that_took_most_time_come_first_and_others_are_listed_with_wh
     found, left_out = observed.statements(str(rows), 3, str(rules))
     assert [each.name for each in found] == ["q11", "q13", "q15"] and found[1].writes == "rollback"
     assert {rule.places: rule.values for rule in found[1].rules} == {(1,): ("1", "2"), (0,): ("5",)}
-    assert [each.name for each in left_out] == ["q17", "q12", "q14"]
+    assert [each.what for each in left_out] == [
+        "q17 (49 % of the time)", "q12 (44 % of the time)", "q14 (1 % of the time)",
+    ]  # fmt: skip
     assert left_out[0].why.startswith("it reads the server's catalogs") and "has no end" in left_out[2].why
     assert left_out[1].why.startswith("BEGIN cannot be prepared")
     found, left_out = observed.statements(str(rows), 3, None)
-    assert [each.name for each in found] == ["q15", "q16"] and "give rules with --params" in left_out[2].why
+    assert [each.name for each in found] == ["q15", "q16"]
+    assert left_out[2] == ("2 statements (4 % of the time)", "no values for its parameters: give rules with --params")
+
+
+def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_share(tmp_path: Path) -> None:
+    long = " ".join(["SELECT 1 /* "] + ["x" * 1000] * 200 + ["*/"])
+    lines: list[list[object]] = [
+        *[[None, "<insufficient privilege>", 100 + number] for number in range(3)],
+        ["21", long, 60], ["22", None, 50], ["1;DROP", "SELECT 2", 40], ["23", "SELECT 3", "NaN"],
+        ["24", "SELECT 4", ""],
+        ["25", "SELECT 5", "much"], ["26", "SELECT \N{LATIN SMALL LETTER E WITH ACUTE}", 30], ["27", "SELECT '\n'", 20],
+        *[[str(number), "COMMIT", 0.001] for number in range(1000, 4000)],
+        ["28", "SELECT count(*) FROM a", 5], ["29", "SELECT count(*) FROM a", 4], ["30", "SELECT 1", 0],
+    ]  # fmt: skip
+    with (rows := tmp_path / "top.csv").open("w", newline="", encoding="latin-1") as file:
+        csv.writer(file).writerows([["queryid", "query", "total_exec_time"], *lines])
+    found, left_out = observed.statements(str(rows), 20, None)
+    assert [each.name for each in found] == ["q27", "q28", "q24", "q30"], "those of two databases are one"
+    assert {each.why.partition(";")[0]: each.what for each in left_out} == {
+        "its text is hidden from the role that read it": "3 statements (59 % of the time)",
+        "its text is longer than 64 KiB": "q21 (12 % of the time)",
+        "its text or time is missing": "q22 (10 % of the time)",
+        "its queryid is no number": "1 statement (8 % of the time)",
+        "its text is not UTF-8": "q26 (6 % of the time)",
+        f"COMMIT {CANNOT}": "q1000 (less than 1 % of the time)",
+        "its time is no number of milliseconds": "2 statements (less than 1 % of the time)",
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("a,b\n1,2\n", "the first line must name the columns"),
-        ("query,total_time\nBEGIN,1\n", "none of its statements can be run; q1: BEGIN cannot"),
-        ("query,total_time\nSELECT 1,much\n", "top.csv:2: could not convert"),
-        ("query," + "x" * 200_000, "top.csv:1: field larger than field limit"),
-        ("queryid,query,total_time\n1;DROP,SELECT 1,1\n", "not a number"),
+        (
+            "query,total_time\nBEGIN,1\n",
+            "none of its statements can be run: 1 statement .100 % of the time.: BEGIN cannot",
+        ),
+        (
+            "query,total_time\nSELECT 1,much\n",
+            "none of its statements can be run: 1 statement .*: its time is no number",
+        ),
+        ("query," + "x" * 200_000, "the first line must name the columns"),
+        ("queryid,query,total_time\n1;DROP,SELECT 1,1\n", "its queryid is no number"),
     ],
 )
 def test_rows_that_are_none_are_refused(tmp_path: Path, text: str, why: str) -> None:
