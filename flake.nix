@@ -10,20 +10,27 @@
     let
       inherit (nixpkgs) lib;
 
-      # `bench` over other packages, or with servers of one's own: see templates.patched.
+      # `bench` over other packages, or with servers of one's own: see templates.patched. For images: see nix/package.nix.
       mkBench =
         {
           pkgs,
           versions ? defaultVersions,
+          selfContained ? false,
         }:
-        (import ./nix {
+        let
           inherit
-            module
-            pkgs
-            revision
-            versions
+            ((import ./nix {
+              inherit
+                module
+                pkgs
+                revision
+                versions
+                ;
+            }).packages)
+            bench
             ;
-        }).packages.bench;
+        in
+        if selfContained then bench.selfContained else bench;
       # Runs record it: it says what repeats them.
       revision = self.rev or "";
       defaultVersions = import ./nix/postgres/versions.nix;

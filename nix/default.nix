@@ -53,13 +53,14 @@ let
       default = bench;
     }
     // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
-    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
+    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; }
+    // lib.optionalAttrs (checks.vm != null) { vm-test = checks.vm; };
 in
 {
   inherit packages;
   lib.run = pkgs.callPackage ./block.nix {
+    bench = bench.selfContained;
     inherit
-      bench
       hyperfine
       pgbench
       postgres

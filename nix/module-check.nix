@@ -76,6 +76,7 @@ let
       };
     }).config;
 
+  virtual = evaluatedWith { options.virtualisation.qemu = anything { }; } "0.27.1" { enable = true; };
   off = evaluated "0.27.1" { };
   new = evaluated "0.27.1" { enable = true; };
   scheduler = evaluated "0.27.1" {
@@ -131,6 +132,7 @@ assert
     bench
     "/bpftrace"
   ];
+assert toString (lib.head virtual.environment.systemPackages) == toString bench.selfContained;
 assert new.users.groups ? pgbed && new.security.sudo.extraRules == [ ];
 assert variables.PGBED_PROBE_HELPER == "/run/wrappers/bin/pgbed-probe-helper";
 assert wrapper.capabilities == "${always},cap_sys_admin+ep";

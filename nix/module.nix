@@ -3,6 +3,7 @@
 {
   config,
   lib,
+  options,
   pkgs,
   ...
 }:
@@ -48,9 +49,17 @@ in
 
     package = lib.mkOption {
       type = lib.types.package;
-      default = benchOf pkgs.stdenv.hostPlatform.system;
-      defaultText = lib.literalExpression "the package `bench` of pgbed's flake";
-      description = "The application.";
+      default =
+        let
+          bench = benchOf pkgs.stdenv.hostPlatform.system;
+        in
+        # A virtual machine's store is packed: what a derivation makes would have to be there, too.
+        if options.virtualisation ? qemu then bench.selfContained else bench;
+      defaultText = lib.literalExpression "the package `bench` of pgbed's flake, in virtual machines `bench.selfContained`";
+      description = ''
+        The application. Images, and all else that packs the closure of a system, take `bench.selfContained`: it compares
+        servers that are there, and builds none.
+      '';
     };
 
     bpftrace = lib.mkOption {

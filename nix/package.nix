@@ -6,6 +6,7 @@
 #   PGBED_RECIPES       JSON of the derivations that source trees are built by
 #   PGBED_EXTENSIONS    JSON of the extensions that the flake knows, and of the derivation that they are built by
 #   PGBED_VARIANTS      JSON of what variants of a build need (see postgres/default.nix)
+#   PGBED_SELF_CONTAINED   the same application without the derivations: what blocks of a farm run
 #   PGBED_PACKAGE_SET   nixpkgs or hostpkgs: what these are made of
 #   PGBED_PACKAGES      the same with nixpkgs' version, for `bench --version`
 #   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
@@ -49,7 +50,12 @@
   pgbench ? callPackage ./pgbench.nix { inherit postgres; },
   kernels ? callPackage ./kernels { },
   revision ? "",
-}:
+
+  # Whether it leads to no derivation: it runs servers that it is given, and builds none. Where a derivation is in a closure,
+  # whatever packs that (virtual machines, images, closureInfo) asks for all that the derivation makes. Of every bench this
+  # form is `bench.selfContained`.
+  selfContained ? false,
+}@arguments:
 let
   inherit (builtins.fromTOML (builtins.readFile ../pyproject.toml)) project;
   inherit (project) version;
@@ -78,6 +84,39 @@ let
     ];
   };
 
+  selfContainedForm = import ./package.nix (arguments // { selfContained = true; });
+
+  # Its lib and manual page.
+  parts =
+    if selfContained then
+      ''
+        mkdir -p "$out/lib" "$out/share/man/man1"
+        cp -r ${application} "$out/lib/pgbed"
+        chmod -R u+w "$out/lib/pgbed"
+        # What an installer would leave beside the modules: `bench --version` asks for it.
+        mkdir "$out/lib/pgbed/pgbed-${version}.dist-info"
+        printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
+        ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
+        HOME=$PWD PYTHONPATH="$out/lib/pgbed" ${python}/bin/python -B ${../docs/manpage.py} > "$out/share/man/man1/bench.1"
+      ''
+    else
+      ''
+        cp -r ${selfContainedForm}/lib ${selfContainedForm}/share "$out"
+        chmod -R u+w "$out"
+      '';
+
+  files = {
+    catalog =
+      if selfContained then
+        map (build: removeAttrs build [ "drv" ]) postgres.catalog
+      else
+        postgres.catalog;
+  }
+  // lib.optionalAttrs (!selfContained) {
+    inherit (postgres) recipes extensions variants;
+    kernels = kernels.catalog;
+  };
+
   locale = runCommand "pgbed-locale" { meta.description = "The program locale"; } ''
     mkdir -p $out/bin
     ln -s ${lib.getBin glibc}/bin/locale $out/bin
@@ -86,15 +125,20 @@ let
   # A file of its own: the tests outside the Nix build take it too.
   environment = ''
     export PGBED_CATALOG=@out@/share/pgbed/catalog.json
-    export PGBED_RECIPES=@out@/share/pgbed/recipes.json
-    export PGBED_EXTENSIONS=@out@/share/pgbed/extensions.json
-    export PGBED_VARIANTS=@out@/share/pgbed/variants.json
     export PGBED_PACKAGE_SET=${packageSetName}
     export PGBED_PACKAGES='${packages}'
     export PGBED_REVISION=${revision}
     export PGBED_STACK_TOOL=${lib.getBin elfutils}/bin/eu-stack
     export PGBED_PROBE_HELPER=''${PGBED_PROBE_HELPER:-@out@/libexec/pgbed-probe-helper}
     export PGBED_SERVER_PATH=${locale}/bin
+  ''
+  + lib.optionalString (!selfContained) builders;
+
+  builders = ''
+    export PGBED_RECIPES=@out@/share/pgbed/recipes.json
+    export PGBED_EXTENSIONS=@out@/share/pgbed/extensions.json
+    export PGBED_VARIANTS=@out@/share/pgbed/variants.json
+    export PGBED_SELF_CONTAINED=${selfContainedForm}
   ''
   + lib.optionalString (pgbench != null) ''
     export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
@@ -151,23 +195,19 @@ let
     dontUnpack = true;
     installPhase = ''
       runHook preInstall
-      mkdir -p "$out/bin" "$out/lib" "$out/libexec" "$out/share/pgbed" "$out/share/man/man1"
-      cp -r ${application} "$out/lib/pgbed"
-      chmod -R u+w "$out/lib/pgbed"
-      # What an installer would leave beside the modules: `bench --version` asks for it.
-      mkdir "$out/lib/pgbed/pgbed-${version}.dist-info"
-      printf 'Metadata-Version: 2.1\nName: pgbed\nVersion: ${version}\n' > "$out/lib/pgbed/pgbed-${version}.dist-info/METADATA"
-      ${python}/bin/python -m compileall -q --invalidation-mode unchecked-hash "$out/lib/pgbed"
-      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.catalog)} > "$out/share/pgbed/catalog.json"
-      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.recipes)} > "$out/share/pgbed/recipes.json"
-      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.extensions)} > "$out/share/pgbed/extensions.json"
-      printf '%s' ${lib.escapeShellArg (builtins.toJSON postgres.variants)} > "$out/share/pgbed/variants.json"
-      printf '%s' ${lib.escapeShellArg (builtins.toJSON kernels.catalog)} > "$out/share/pgbed/kernels.json"
+      mkdir -p "$out"
+      ${parts}
+      mkdir -p "$out/bin" "$out/libexec" "$out/share/pgbed"
+      ${lib.concatStringsSep "\n" (
+        lib.mapAttrsToList (
+          name: value:
+          "printf '%s' ${lib.escapeShellArg (builtins.toJSON value)} > \"$out/share/pgbed/${name}.json\""
+        ) files
+      )}
       printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
       printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
       printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
       chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
-      HOME=$PWD PYTHONPATH="$out/lib/pgbed" ${python}/bin/python -B ${../docs/manpage.py} > "$out/share/man/man1/bench.1"
       runHook postInstall
     '';
 
@@ -178,6 +218,7 @@ let
         probeHelper
         python
         ;
+      selfContained = if selfContained then bench else selfContainedForm;
       tests.start =
         runCommand "pgbed-start"
           {

@@ -88,6 +88,9 @@ def block() -> None:
 
 
 def _own_path() -> str:
+    """Bench without what could be built with it, which would be copied to every builder."""
+    if given := os.environ.get("PGBED_SELF_CONTAINED"):
+        return given
     path = Path(os.environ.get("PGBED_CATALOG", "")).resolve()
     store_path = Path(*path.parts[:4]) if len(path.parts) > 4 else path
     if nix.store_hash(store_path) is None or not (store_path / "bin" / "bench").exists():

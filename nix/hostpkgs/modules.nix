@@ -54,7 +54,7 @@ in
         else if builtins.isAttrs module then
           module
         else
-          module (specialArgs // { inherit config; });
+          module (specialArgs // { inherit config options; });
       loaded = map load modules;
       options = builtins.foldl' update { } (map (module: module.options or { }) loaded);
       definitions = map (module: module.config or (removeAttrs module [ "options" ])) loaded;
