@@ -24,6 +24,35 @@ DO $$ BEGIN
   END IF;
 END $$;
 """
+# What a dump of the field has besides tables and rows.
+BESIDES = r"""\restrict abc
+CREATE DATABASE shop WITH TEMPLATE = template0 ENCODING = 'UTF8' LOCALE = 'en_US.UTF-8';
+\connect shop
+SET transaction_timeout = 0;
+CREATE SCHEMA app;
+CREATE TABLE app.noted (id int, note text);
+CREATE PROCEDURE app.note(IN i int) LANGUAGE sql BEGIN ATOMIC
+ INSERT INTO app.noted SELECT CASE WHEN i > 0 THEN CASE i WHEN 1 THEN 2 END ELSE 3 END, 'x';
+ DELETE FROM app.noted WHERE id = 99;
+END;
+CREATE RULE twice AS ON INSERT TO app.noted DO ( NOTIFY a; NOTIFY b; );
+COPY app.noted FROM stdin;
+1\tCOMMENT ON TABLE nothing IS 'x';
+\.
+CREATE FUNCTION app.f() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN END; $$;
+CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION app.f();
+CREATE PUBLICATION live;
+ALTER PUBLICATION live OWNER TO postgres;
+ALTER PUBLICATION live ADD TABLE ONLY app.noted;
+COMMENT ON SCHEMA public IS 'standard public schema';
+ALTER TABLE app.noted ENABLE ROW LEVEL SECURITY;
+CREATE POLICY p ON app.noted TO reader USING (true);
+GRANT SELECT ON app.noted TO reader;
+""".replace("\n", "\r\n").replace("\\t", "\t")
+LEFT_OUT = (
+    "left out of app.sql: 1 database property, 1 setting, 1 event trigger, 3 publications, 1 comment, 2 policies, "
+    "1 privilege"
+)
 STATEMENTS = """
 -- name: sales_by_region
 SELECT r.name, count(*) FROM regions r JOIN customers c ON c.region_id = r.id JOIN orders o ON o.customer_id = c.id
@@ -45,12 +74,14 @@ def labels(build: Callable[[int | str], Build]) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def bench(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[Bench]:
     bench = Bench((folder := new_folder()) / "runs")
-    (dump := folder / "app.sql").write_text((APP / "schema.sql").read_text() + (APP / "rows.sql").read_text() + PLANTED)
+    parts = [BESIDES, (APP / "schema.sql").read_text(), (APP / "rows.sql").read_text(), PLANTED]
+    (dump := folder / "app.sql").write_text("\ufeff" + "".join(parts), newline="")
     (statements := folder / "statements.sql").write_text(STATEMENTS)
     done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--dump", str(dump), "--repeats", "1",
                  "--statements", str(statements), "--seconds", "2", "--set", "shared_buffers=32MB", "--check-results",
                  "--plain")  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
+    assert LEFT_OUT in " ".join((done.stdout + done.stderr).split())
     yield bench
     bench.stop()
 
