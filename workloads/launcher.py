@@ -30,7 +30,7 @@ START_MS = 2  # between two checks whether the step has begun
 WATCH_MS = 100  # between two checks for STOP while roles work
 RELEASE_MS = 5  # between two checks for RELEASE once all roles are done
 CANCEL_AFTER_S = 1.0  # after STOP, a statement still in flight is cancelled
-KILL_AFTER_S = 3.0  # after STOP, a role still running is killed
+KILL_AFTER_S = 2.5  # after STOP, a role still running is killed
 
 # A role's work on its open connection: slot, role, connection, gates; and its duty to others at its end.
 Work = Callable[[int, Role, abc.PGconn, Gates], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ from workloads.base import Launch
 from workloads.counter_page import Control, Page
 
 STOP_TIMEOUT_S = patient(15.0)
-KILL_TIMEOUT_S = patient(4.5)  # after the launcher itself has killed its roles
+KILL_TIMEOUT_S = patient(3.5)  # after the launcher itself has killed its roles
+LEAST_S, SERVER_S = patient(0.3), patient(5.0)  # of the time for ending the run, to clients, and after them
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,16 @@ class Launcher:
         if self.process.returncode != 0:
             raise StepFailed(self.reason())
 
-    def end(self) -> None:
+    def end(self, server: str, waiting: Waiting) -> None:
         if self.process.poll() is not None:
             return
+        left_s = waiting.left_s()
+        if left_s < math.inf:
+            waiting.progress(f"ending the clients of {server}")
         self.process.terminate()
         self.process.send_signal(signal.SIGCONT)
         try:
-            self.process.wait(KILL_TIMEOUT_S)
+            self.process.wait(min(KILL_TIMEOUT_S, max(LEAST_S, left_s - SERVER_S)))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -109,5 +114,5 @@ def launched(
         finally:
             page.words[Control.STOP] = 1
             page.words[Control.RELEASE] = 1
-            launcher.end()
+            launcher.end(server.build.label, server.waiting)
             page.close()
