@@ -17,6 +17,8 @@ from engine.postgres.waiting import NOBODY, Waiting, wait_until
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")
+# An initdb that fails would remove the file that names the shared memory of its server, which may have been killed.
+KEPT = "--no-clean"
 TIMEOUT_S = patient(120.0)
 LOG_MAX_BYTES = 16 << 20
 
@@ -27,6 +29,7 @@ def command(build: Build, data_dir: Path, superuser: str) -> tuple[str, ...]:
         f"--pgdata={data_dir}",
         f"--username={superuser}",
         *ARGS,
+        KEPT,
         *build.initdb_args,
     )
 

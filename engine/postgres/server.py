@@ -189,7 +189,7 @@ class Server:
             programs=str(self.build.bin),
             major=self.build.major,
             environment=environment_of(self.build, os.environ),
-            initdb=(f"--username={SUPERUSER}", *initdb.ARGS),
+            initdb=(f"--username={SUPERUSER}", *initdb.ARGS, initdb.KEPT),
             provider=self.build.initdb_args,
             conf=self._conf,
             folder=str(self.clusters),

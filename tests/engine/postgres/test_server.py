@@ -25,6 +25,7 @@ from engine.host.server_folders import SOCKET_PATH_MAX, ServerError
 from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import Server
 from engine.postgres.server_environment import ignore_libpq_variables
+from engine.postgres.waiting import Waiting
 from tests.support.compiled import major_at_hand
 from tests.support.shared_memory import segments_of, still_there
 from tests.support.templates import by_itself
@@ -441,6 +442,28 @@ def test_what_a_killed_server_leaves_in_shared_memory_is_removed(
         assert wait_until(lambda: not running.alive())
         assert still_there(own) == own
     assert still_there(own) == set()
+
+
+def test_a_killed_server_of_initdb_leaves_no_shared_memory(
+    build: Builds, small_config: Configs, cell_dir: Path
+) -> None:
+    """Even if initdb survives: it would remove the files of the cluster, one of which names the memory."""
+    killed = set[Path]()
+
+    def kill() -> None:
+        for row in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+            segment, creator = row.split()[1], int(row.split()[4])
+            if creator in processes_in(cell_dir / "data"):
+                killed.add(Path("sysv", segment))
+                os.kill(creator, signal.SIGKILL)
+
+    own = by_itself(build(16))
+    with (
+        pytest.raises(ServerError, match="Killed"),
+        Server(own, small_config(own), cell_dir, waiting=Waiting(check=kill)),
+    ):
+        pass
+    assert killed and not still_there(killed)
 
 
 ATTACH = """
