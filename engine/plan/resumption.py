@@ -69,6 +69,14 @@ def _request(manifest: Manifest) -> Request:
         raise UserError(f"manifest.json: request: {error}") from None
 
 
+def complete(run: Path, manifest: Manifest) -> bool:
+    """Whether a run has finished and its engine has closed the journal, so that another would find nothing to do."""
+    if not _finished(run, manifest) or (run / "journal.db-wal").exists():
+        return False
+    with JournalReader(run) as journal:
+        return all(attempt.state != "running" for attempt in journal.attempts(origins=False))
+
+
 def _finished(run: Path, manifest: Manifest) -> bool:
     if not (run / "journal.db").exists():  # its engine ended before creating it
         return False
