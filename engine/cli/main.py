@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -232,12 +234,24 @@ def main() -> None:
 def engine(folder: Path, booted: bool) -> None:
     """The engine itself, headless: started by `run` and `resume`, and after every boot if each cell has its own."""
     from engine.core.record import converted, parsed
+    from engine.host.disk import DiskFull
     from engine.journal.manifest import read_manifest
     from engine.run.engine import execute
     from engine.run.reboot import go_on
+    from engine.run.stop import BROKEN, NO_ROOM
 
     text = sys.stdin.buffer.read()  # connection strings, which may hold passwords: they are nowhere else
     connections = converted(parsed(text, "stdin"), dict[str, str], "stdin") if text else None
     rebooting = read_manifest(folder).rebooting
-    outcome = go_on(folder, booted=booted) if rebooting else execute(folder, connections)
+    try:
+        outcome = go_on(folder, booted=booted) if rebooting else execute(folder, connections)
+    except DiskFull as error:
+        with suppress(OSError):  # the log may be on that disk
+            echo(f"bench: {error}", err=True)
+        os._exit(NO_ROOM)
+    except UserError:
+        raise
+    except Exception:
+        traceback.print_exc()
+        sys.exit(BROKEN)  # 1 would be a cell that has failed
     sys.exit(INTERRUPTED if outcome.interrupted else 1 if outcome.failed else 0)

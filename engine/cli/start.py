@@ -24,6 +24,7 @@ from engine.core.format import size, span
 from engine.core.model import Config, workload_title
 from engine.host import disk, host_lock, kexec, resume_unit
 from engine.host.account import make_passable, own_folder, unprivileged
+from engine.host.disk import DiskFull
 from engine.host.procfs import processes_in
 from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
@@ -39,7 +40,7 @@ from engine.postgres import external_cell, setting_kinds
 from engine.report import follow
 from engine.report.console import PlainConsole, echo
 from engine.run import control
-from engine.run.stop import END_S, STOPPED
+from engine.run.stop import END_S, NO_ROOM, STOPPED
 
 PATIENCE_S = 2.0  # between two messages while something ends
 ANSWER_S = 3.0  # of an engine that is to stop; then it gets a signal
@@ -194,6 +195,9 @@ def resume(
     for folder, made in external_cell.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
             console.say(f"dropped what cell {folder.name} had left: {dropped}")
+    if resumption.complete(run, manifest):
+        console.say(f"nothing to do: every cell has finished; to see the results: bench compare {reference(run)}")
+        return 0
     if manifest.rebooting:
         kexec.check()
         resume_unit.check_free(run)
@@ -340,7 +344,14 @@ def _wait_open(run: Path, process: subprocess.Popen[bytes]) -> bool:
     return process.returncode == 0
 
 
+def _refuse_full(run: Path, code: int) -> None:
+    if code == NO_ROOM:
+        then = f"then: bench resume {reference(run)}"
+        raise DiskFull(f"{run}: the run has ended, as {disk.full(run)}: free some space on it, {then}")
+
+
 def _died(run: Path, code: int) -> int:
+    _refuse_full(run, code)
     if is_locked(run):
         raise _taken(run)
     if code < 0:
@@ -371,6 +382,7 @@ def _conclude(run: Path, code: int, console: PlainConsole) -> int:
     if code == STOPPED:
         console.say(f"stopped; to continue: bench resume {reference(run)}")
         return code
+    _refuse_full(run, code)
     if code not in (0, 1):
         console.say(f"the engine {_ended(code)}; see {run / 'engine.log'}")
         console.say(f"to continue: bench resume {reference(run)}")

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.core.text import Visible
+from engine.host.machine_counters import mount_of
 
+_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+# Where a full disk keeps SQLite from growing the memory that it shares with readers, it is an "I/O error".
+_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full", "disk I/O error")
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class DiskFull(UserError):
+    """A file of a run cannot be written for lack of room."""
+
+
+def full(path: Path) -> str:
+    """That the disk of a path is full, with the name by which `df` lists it."""
+    mount = mount_of(existing(path))
+    return f"the disk mounted at {mount.point} ({mount.source}) is full" if mount else f"the disk of {path} is full"
+
+
+def with_name(text: str, path: Path) -> str:
+    """A message of any program; if it is about a full disk, with the name of the disk of `path`."""
+    return f"{text} ({full(path)})" if any(words in text for words in _FULL) else text
+
+
+@contextmanager
+def named_when_full(path: Path) -> Iterator[None]:
+    """Turn errors of a full disk into DiskFull, with the disk's name."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        if getattr(error, "errno", 0) in _ERRORS or getattr(error, "sqlite_errorcode", 0) & 0xFF in _CODES:
+            raise DiskFull(f"{path}: cannot be written, as {full(path)}: free some space on it") from error
+        raise
 
 
 def free_bytes(path: Path) -> int:

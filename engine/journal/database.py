@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import SCHEMA
+from engine.host import disk
 from engine.host.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
@@ -32,7 +33,8 @@ def readable(run: Path) -> Iterator[None]:
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
                 why = f"not permitted ({text}); ask its owner, or copy the run's folder"
             case sqlite3.SQLITE_FULL:
-                why = f"cannot be written: {text}"
+                path = run / "journal.db"
+                raise disk.DiskFull(f"{path}: cannot be written, as {disk.full(run)}: free some space on it") from error
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 why = f"another program has locked it ({text})"
             case sqlite3.SQLITE_IOERR if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_IOERR_SHORT_READ:

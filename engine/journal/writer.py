@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.core.text import visible
+from engine.host import disk
 from engine.host.account import make_passable
 from engine.journal import signature
 from engine.journal.database import add_columns, check_schema, database_path, make_database, readable
@@ -96,6 +97,12 @@ class Database:
 
     def close(self) -> None:
         """Also gives up the lock. Leaves a single file unless a reader holds on to the log."""
+        try:
+            self._close()
+        finally:
+            os.close(self._lock)
+
+    def _close(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("COMMIT")
         # A reader keeps SQLite from doing this on close, and then journal.db alone would be an incomplete copy.
@@ -106,7 +113,6 @@ class Database:
         if not busy:  # readers notice that it is gone and reopen the journal
             for name in ("journal.db-wal", "journal.db-shm"):
                 (self._run / name).unlink(missing_ok=True)
-        os.close(self._lock)
 
 
 class JournalWriter:
@@ -334,4 +340,4 @@ def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         part.rename(run / "manifest.json")
     except OSError as error:
-        raise UserError(f"{run}: cannot write the run directory: {error.strerror}") from error
+        raise UserError(f"{run}: cannot write the run directory: {disk.with_name(str(error.strerror), run)}") from error

@@ -16,7 +16,7 @@ import psycopg
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
-from engine.host import block_device, environment, sched_ext
+from engine.host import block_device, disk, environment, sched_ext
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
@@ -92,7 +92,7 @@ class Attempt:
             state, reason = "interrupted", str(interrupt)
         except (UserError, StepFailed, MonitorError, psycopg.Error, sqlite3.Error, OSError) as error:
             # The cluster is gone by now, so a full disk has room for the record.
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = disk.with_name(" ".join(str(error).split()) or type(error).__name__, folder)
         except Exception as error:
             traceback.print_exc()  # into engine.log: a bug of ours
             reason = f"internal error, see engine.log: {type(error).__name__}: {error}"

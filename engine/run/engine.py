@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from engine.core.model import Cell, Manifest
-from engine.host import block_device, scheduler
+from engine.host import block_device, disk, scheduler
 from engine.host.account import unprivileged
 from engine.host.host_lock import exclusive_run
 from engine.journal import outcome
@@ -61,11 +61,12 @@ def execute(
 
     `connections` are the connection strings of external servers, by build label. A caller that handles signals itself
     and continues afterwards passes `stop`. Raises UserError if another engine has the run, or its manifest or journal
-    cannot be read.
+    cannot be read, and DiskFull if they cannot be written.
     """
     ignore_libpq_variables()
     manifest, connections = planned(run, signed=True), connections or {}
     with (
+        disk.named_when_full(run),
         contextlib.nullcontext(stop) if stop is not None else stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
         JournalWriter.open(run) as journal,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from engine.core.clock import patient
 
-STOPPED = 130  # the exit code of an engine that was asked to stop
+# Exit codes of engines, beside those of `bench`: one was asked to stop, could not write its files, has a fault.
+STOPPED, NO_ROOM, BROKEN = 130, 74, 70
 END_S = patient(10.0)  # from the request until everything has ended, whatever the server does
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from engine.core.text import visible
-from engine.host import disk
+from engine.host import disk, machine_counters
 
 
 @pytest.mark.timeout(20)
@@ -29,6 +32,30 @@ def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         disk.write_text(Path("/dev/full"), visible("text"))
     assert Path("/dev/full").exists()
+
+
+def test_whatever_finds_a_disk_full_names_it(tmp_path: Path) -> None:
+    def write_file() -> None:
+        Path("/dev/full").write_text("x")
+
+    def write_journal() -> None:
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+            journal.execute("PRAGMA max_page_count = 2")
+            journal.execute("CREATE TABLE sample (data)")
+            journal.executemany("INSERT INTO sample VALUES (?)", [(9000 * "x",)])
+
+    mount = machine_counters.mount_of(tmp_path)
+    assert mount is not None
+    for write in (write_file, write_journal):
+        named = re.escape(f"mounted at {mount.point}")
+        with pytest.raises(disk.DiskFull, match=named) as caught, disk.named_when_full(tmp_path):
+            write()
+        assert caught.value.__cause__ is not None
+        text = str(caught.value.__cause__)
+        assert disk.with_name(text, tmp_path).startswith(f"{text} (the disk mounted at {mount.point}")
+    with pytest.raises(FileNotFoundError), disk.named_when_full(tmp_path):
+        (tmp_path / "absent").read_text()
+    assert disk.with_name("relation t does not exist", tmp_path) == "relation t does not exist"
 
 
 def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> None:

@@ -461,6 +461,31 @@ def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measur
 
 
 @pytest.mark.outside
+def test_a_disk_that_stays_full_ends_the_run_with_its_name(new_folder: Callable[[], Path], label: str) -> None:
+    out = new_folder()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g,mode=755", "tmpfs", str(out)], check=True)
+    bench = Bench(out / "runs")
+    command = bench.command("run", "--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000", "--plain")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        bench_run_is_up(bench)
+        bench.await_step("l.i1")
+        with (out / "hog").open("ab", buffering=0) as hog:
+            while process.poll() is None:  # whatever the end of a cell sets free is taken, too
+                with suppress(OSError):
+                    hog.write(bytes(4096))
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2 and "Traceback" not in errors
+        assert f"the disk mounted at {out} (tmpfs) is full" in errors and f"bench resume {bench.run}" in errors
+        (out / "hog").unlink()
+        wait_for(lambda: not list(processes_of(out / "runs")), "everything to go")
+        assert bench("list", "runs").returncode == 0
+    finally:
+        bench.stop()
+        subprocess.run(["umount", "-l", str(out)], check=True)
+
+
+@pytest.mark.outside
 def test_a_wall_clock_that_is_set_is_noted_and_moves_no_time_of_the_journal(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = bench.await_step("l.i1")
