@@ -91,13 +91,13 @@ choose_package_set() {
 }
 
 # Whoever calls this runs the scripts of the clone's owner already; what git would run by the clone's settings, it does not.
-in_clone() { git -c safe.directory="$root" -c core.fsmonitor=false -C "$root" "$@"; }
+in_clone() { git -c safe.directory="$root" -c core.fsmonitor=false -c core.hooksPath=/dev/null -C "$root" "$@"; }
 
 # The state of what `nix run` would build from: the tracked files as they are now, or every file where there is no git.
 source_key() {
   {
     if in_clone rev-parse HEAD 2> /dev/null; then
-      in_clone diff HEAD
+      in_clone diff --no-ext-diff --no-textconv --submodule=short --ignore-submodules=dirty HEAD
     else
       find "$root" \( -name .bench -o -name runs \) -prune -o -type f -exec sha256sum {} +
     fi

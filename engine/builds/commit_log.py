@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.builds.source_tree import SHOWN_HEX, git, revision_of
+from engine.builds.git import git
+from engine.builds.source_tree import SHOWN_HEX, revision_of
 from engine.core.errors import UserError
 from engine.core.text import visible
 

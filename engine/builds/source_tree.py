@@ -1,8 +1,6 @@
 """Source trees of PostgreSQL and revisions of repositories: what they are, and which of their files count.
 
-The manual's chapters do not: a commit that changes nothing else gives the same server. A repository can name programs
-for git to run, and root may have unpacked somebody else's: git is called so that it runs none of them (`_popen`), and
-as the repository's owner, never as root for another user.
+The manual's chapters do not: a commit that changes nothing else gives the same server.
 """
 
 from __future__ import annotations
@@ -10,27 +8,26 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from engine.builds import nix
 from engine.builds.derivation import Folder
+from engine.builds.git import git, repository_at, repository_of, running
 from engine.core.errors import UserError
 from engine.core.text import user_path
 from engine.host.files import read_plain
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is generated from doc/src/sgml/ref
-# With these, git runs no program named in a repository's settings, except filters, and fetches nothing.
-HARMLESS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "submodule.recurse=false")
-NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)
 MESON_VERSION = re.compile(r"^project\('postgresql',.*?^\s+version: '(\d+[A-Za-z0-9.]{0,20})',$", re.M | re.S)
 SHOWN_HEX = 12
+FILE_MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def tree_at(name: str, path: Path) -> Source:
     path = path.resolve()
     script = "configure" if (path / "configure").exists() else "meson.build"
     try:
-        text = read_plain(path / script, follow=True).decode(errors="replace")
+        text = read_plain(path / script, FILE_MAX_BYTES, follow=True).decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"build '{name}': {path} has neither configure nor meson.build") from None
     except OSError as error:
@@ -114,7 +111,7 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
         raise UserError(f"build '{name}': there is no folder {repository}")
     if revision.startswith("-"):
         raise UserError(f"build '{name}': '{revision}' is not a revision")
-    if not git(repository, "rev-parse", "--git-dir", failing=True):
+    if repository_of(repository) is None:
         raise UserError(f"build '{name}': {repository} is not a git repository")
     question = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     commit = git(repository, *question, failing=True).strip()
@@ -177,81 +174,41 @@ _WITHOUT = _without(LEFT_OUT)
 
 def _in_git(path: Path) -> bool:
     """Whether the folder is a repository's top: a tarball unpacked inside a repository is not its tree."""
-    if not (path / ".git").exists():
-        return False
-    top = git(path, "rev-parse", "--show-toplevel", failing=True).strip()
-    return bool(top) and Path(top).resolve() == path.resolve()
+    repository = repository_at(path)
+    return repository is not None and repository.top is not None
 
 
 def _changes(path: Path, files: Sequence[str]) -> str:
     """Hash of these files' differences from HEAD, untracked ones included; "" without any."""
     difference = hashlib.sha256()
-    shown = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "--binary")
-    changed = git(path, "diff", *shown, "HEAD", "--", *files)
+    changed = git(path, "diff", "--ignore-submodules=dirty", "--binary", "HEAD", "--", *files)
     new = git(path, "ls-files", "-z", "--others", "--exclude-standard", "--", *files)
     if not changed and not new:
         return ""
     difference.update(changed.encode(errors="surrogateescape"))
     for file in sorted(filter(None, new.split("\0"))):
         difference.update(f"\0{file}\0".encode(errors="surrogateescape"))
-        if (path / file).is_file():
-            difference.update((path / file).read_bytes())
+        difference.update(_content(path / file))
     return difference.hexdigest()
 
 
+def _content(file: Path) -> bytes:
+    """The content of a regular file, or where a link leads, unfollowed; nothing of anything else."""
+    if file.is_symlink():
+        return os.fsencode(file.readlink())
+    try:
+        return read_plain(file, FILE_MAX_BYTES)
+    except OSError as error:
+        if stat.S_ISREG(file.lstat().st_mode):
+            raise UserError(f"{file} cannot be read: {error.strerror}") from None
+        return b""
+
+
 def _extract(source: Source, folder: Path) -> None:
-    with _popen(source.path, ("archive", "--format=tar", source.commit, "--", *_WITHOUT)) as archive:
+    # A tree, as in a commit `export-subst` has git look at signatures.
+    with running(source.path, "archive", "--format=tar", f"{source.commit}^{{tree}}", "--", *_WITHOUT) as archive:
         command = ["tar", "--extract", "--no-same-owner", "--directory", str(folder)]
         unpacked = subprocess.run(command, stdin=archive.stdout, capture_output=True, check=False)
     if archive.returncode or unpacked.returncode:
         words = unpacked.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise UserError(f"{source.path}: commit {source.commit} cannot be read: {words}")
-
-
-def git(path: Path, *arguments: str, failing: bool = False) -> str:
-    """Run git and return its output; on an error return "" if `failing`, else raise UserError with git's words."""
-    with _popen(path, arguments) as child:
-        output, errors = child.communicate()
-    if child.returncode == 0:
-        return output.decode(errors="surrogateescape")
-    words = errors.decode(errors="replace").strip().partition("\n")[0]
-    if failing and "dubious ownership" not in words:
-        return ""
-    raise UserError(f"{path}: git {arguments[0]} failed: {words}")
-
-
-def _popen(path: Path, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    """Run git with everything disabled that the repository's configuration would have it execute."""
-    with _started(path, ("config", "--list", "--name-only", "-z")) as child:
-        names = child.communicate()[0].decode(errors="surrogateescape").split("\0")
-    filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
-    if any("=" in name for name in filters):
-        raise UserError(f"{path}: git's configuration has a filter with '=' in its name; remove it")
-    off = (f"{name}.{end}" for name in filters for end in ("clean=", "smudge=", "process=", "required=false"))
-    return _started(path, arguments, (*HARMLESS, *off))
-
-
-def _started(path: Path, arguments: tuple[str, ...], settings: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    given = (word for setting in settings for word in ("-c", setting))
-    try:
-        return subprocess.Popen(
-            ["git", "--no-optional-locks", *given, "-C", str(path), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **_as_owner(path),
-        )
-    except FileNotFoundError as error:
-        raise UserError("git is not installed; only installs and source trees outside git can do without") from error
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"git cannot be started in {path}: {error}") from None
-
-
-def _as_owner(path: Path) -> dict[str, Any]:
-    """Popen arguments to run as the owner, without git's variables, which may name another repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SUDO_"))}
-    environ = kept | NO_FETCH | {"LC_ALL": "C"}
-    if os.geteuid() != 0 or (owner := path.stat()).st_uid == 0:
-        return {"env": environ}
-    environ = {name: value for name, value in environ.items() if not name.startswith("XDG_")} | {"HOME": "/nonexistent"}
-    return {"env": environ, "user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}

@@ -8,7 +8,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from engine.builds.source_tree import git
+from engine.builds.source_tree import state_of
 from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.core.version import revision, version
@@ -40,7 +40,7 @@ def version_line() -> str:
 
 def _commit(checkout: Path) -> str:
     try:
-        commit = git(checkout, "rev-parse", "HEAD", failing=True).strip()
-        return f"{commit} with changes" if commit and git(checkout, "status", "--porcelain") else commit
+        commit, changes = state_of("bench", checkout)
+        return f"{commit} with changes" if changes else commit
     except UserError:
         return ""
