@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import shlex
+import socket
 from pathlib import Path
 
 from engine.core.errors import UserError, unknown
@@ -15,6 +18,7 @@ from engine.journal.run_lock import is_locked
 
 ELSEWHERE = "in another folder"
 CONTROL = "control"  # socket of a running engine, in the run directory
+_CLAIMS: dict[Path, socket.socket] = {}  # names of runs that this process has yet to make
 
 
 def default_out() -> Path:
@@ -92,6 +96,30 @@ def planned(run: Path, *, signed: bool = False) -> Manifest:
         if len(set(names)) < len(names):
             raise UserError(f"{where}: two {kind}s have one name; nothing is done")
     return manifest
+
+
+def free_name(out: Path, wanted: str) -> str:
+    """This name for a new run below a folder, or with a number behind it; until this process ends no other gets it."""
+    number = 1
+    while True:
+        name = wanted if number == 1 else f"{wanted}-{number}"
+        run = (out / name).absolute()
+        if _claimed(run) and not os.path.lexists(run):  # in this order: who had claimed it may have made it since
+            return name
+        number += 1
+
+
+def _claimed(run: Path) -> bool:
+    """Whether this process has the name, which needs no file: a plan may come to nothing, and its folder not exist."""
+    if run not in _CLAIMS:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0pgbed-run-{hashlib.sha256(os.fsencode(run)).hexdigest()}")
+        except OSError as error:
+            claim.close()
+            return error.errno != errno.EADDRINUSE  # where there are no such sockets, as in some sandboxes
+        _CLAIMS[run] = claim
+    return True
 
 
 def find_cell(run: Path, name: str) -> str:

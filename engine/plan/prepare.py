@@ -24,6 +24,7 @@ from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.journal import housekeeping
+from engine.journal.runs import free_name
 from engine.observe.stalls import StallRule
 from engine.plan import (
     counter_check,
@@ -137,7 +138,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     if left_out:
         notices += missing_steps.sentences(left_out)
     # Blocks begin at the same second on several machines.
-    run = "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX))))
+    wanted = "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX))))
+    run = free_name(out, wanted)
     housekeeping.forget_abandoned(out)
     with housekeeping.data_kept(out / run) as data:
         records = {load.name: recorded(load, programs, left_out, labels, data) for load in design.loads}
