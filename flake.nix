@@ -26,7 +26,8 @@
                 revision
                 versions
                 ;
-            }).packages)
+            }).packages
+            )
             bench
             ;
         in

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What ./bench and ./check share: a Debian-like machine is given Nix and, over hostpkgs, the tools that stand in for
-# nixpkgs. Sourced; sets
+# nixpkgs. Called with ATTRIBUTE… it prints where each is once it is built: bash nix/machine.sh manual. Sourced; sets
 #   root          the working tree
 #   system        this machine's Nix system
 #   flake         the flake's reference
@@ -143,3 +143,8 @@ built() {
 
 need_nix
 choose_package_set
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  for attribute; do built "$attribute"; done
+fi

@@ -9,6 +9,14 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; elif [ -t 0 ]; then sudo "$@"; else sudo -n "$@"; fi
 }
 
+# The name that a distribution (ID of its os-release) has for a package of Debian's.
+package_of() {
+  case $1/$2 in
+    ubuntu/linux-perf) echo "linux-tools-$(uname -r)" ;; # one for each kernel
+    *) echo "$2" ;;
+  esac
+}
+
 # install PACKAGE…: through the system's package manager, which is the only one that is touched.
 install_packages() {
   command -v apt-get > /dev/null || { say "please install: $*"; exit 1; }
@@ -19,12 +27,13 @@ install_packages() {
 
 # need PROGRAM=PACKAGE… or /PATTERN=PACKAGE…: installs the packages of the programs and files that are not there.
 need() {
-  local missing=() pair
+  local missing=() pair distribution
+  distribution=$(sed -n 's/^ID=//p' /etc/os-release 2> /dev/null || true)
   for pair in "$@"; do
     case $pair in
       /*) compgen -G "${pair%%=*}" > /dev/null ;;
       *) command -v "${pair%%=*}" > /dev/null ;;
-    esac || missing+=("${pair#*=}")
+    esac || missing+=("$(package_of "$distribution" "${pair#*=}")")
   done
   [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
 }

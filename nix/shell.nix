@@ -1,15 +1,20 @@
 # `nix develop`: the interpreter and tools of the checks, what the probes and the terminal's tests need, and servers for the
 # tests. Nothing is compiled for it.
 {
+  lib,
   mkShell,
   bpftrace,
   python,
   testServers,
   tmux,
+  packageSetName ? "nixpkgs",
 }:
 mkShell {
+  # Over hostpkgs these are the machine's, if it has them: ./check installs them, and a shell does without.
   packages = [
     python.dev
+  ]
+  ++ lib.optionals (packageSetName == "nixpkgs") [
     bpftrace
     tmux
   ];

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,12 +96,12 @@ def lines(builders: str | None) -> list[str]:
 
 
 def _known_to_nix() -> str:
-    command = ["nix", "--extra-experimental-features", "nix-command", "show-config", "--json"]
-    asked = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    try:
-        return str(json.loads(asked.stdout)["builders"]["value"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+    for words in (["config", "show"], ["show-config"]):  # the second up to 2.19
+        command = ["nix", "--extra-experimental-features", "nix-command", *words, "--json"]
+        asked = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(asked.stdout)["builders"]["value"])
+    return ""
 
 
 def _column(line: str, place: int) -> list[str]:

@@ -83,6 +83,23 @@ def test_another_user_builds_in_a_cache_of_its_own_or_is_told_why_not(home: Path
     assert not [path for path in clone.rglob("*") if path.owner() == USER]
 
 
+def test_packages_have_the_names_of_the_distribution() -> None:
+    def named(distribution: str, package: str) -> str:
+        call = [
+            "bash",
+            "-c",
+            '. "$1"; package_of "$2" "$3"',
+            "bash",
+            str(ROOT / "nix/packages.sh"),
+            distribution,
+            package,
+        ]
+        return subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+    assert named("debian", "linux-perf") == "linux-perf" and named("ubuntu", "tmux") == "tmux"
+    assert named("ubuntu", "linux-perf") == f"linux-tools-{os.uname().release}"
+
+
 def listens() -> bool:
     with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
         client.connect(str(SOCKET))
