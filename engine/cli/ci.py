@@ -80,10 +80,10 @@ def ci(
     console = PlainConsole(force_terminal=False)
     _check_writable(folder, summary)
     sides = _installs(install) if install else _revisions(base, head, repo)
+    _fitting(sides, comma_list(steps), minutes, folder)  # a mistyped step is found before anything is built
     lacking = _lacking()
     if lacking:
         echo(lacking, err=True)
-    _fitting(sides, comma_list(steps), minutes, folder)  # a mistyped step is found before anything is built
     _build(sides, folder, summary)
     left_s = until_s - time.monotonic() - REPORT_S
     run, left_out = _measure(sides, comma_list(steps), left_s / 60, folder, console)

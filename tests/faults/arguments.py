@@ -49,7 +49,11 @@ TEXTS: Mapping[str, str] = {
     "formula": "=HYPERLINK(1)",
     "parents": "../../../etc/passwd",
     "commas": ",a,,",
+    "open quote": "'a,\"b,",
+    "servers of several hosts": "a=host=/absent,/gone port=1,2,b=postgresql:///d?host=/absent,/gone",
+    "release of an image": "postgres:16.3-alpine",
     "pair": "a=b",
+    "pair that executes": "archive_command=touch never",
     "pair with a device": "a=/dev/zero",
     "placeholders": "%s{0}$HOME`id`",
 }
@@ -63,6 +67,7 @@ FILES = (
     "file/below",
     "absent/below",
     "loop",
+    "production.conf",
     "utf-16.sql",
     "commands.sql",
     "/proc/1/mem",
@@ -121,5 +126,9 @@ def furnish(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "file").write_text("text\n")
     (folder / "loop").symlink_to("loop")
+    reaching = (
+        "archive_mode = on\narchive_command = 'touch never'\ninclude_dir = '.'\nsynchronous_standby_names = '*'\n"
+    )
+    (folder / "production.conf").write_text(reaching)
     (folder / "utf-16.sql").write_text("SELECT 1;\n", "utf-16")
     (folder / "commands.sql").write_text("COPY t FROM stdin;\n\\.\n\\! touch never\nSELECT 'no end")
