@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.journal.reader import JournalReader
@@ -14,6 +16,7 @@ from workloads import histogram
 from workloads.base import role_kind
 
 TICK_NS = 1_500_000_000  # everything of a tick was read within this time before its end
+SLICED, LEAST_SHARE = 0.9, 0.2  # a server with less of a tick is in slices; a rate is over five ticks at most
 OF_SERVER = ("server", "process:")  # samples of processes that are idle while their server is paused
 Samples = Mapping[str, tuple[int, Mapping[str, Any]]]  # by source: (length in ns, counters)
 
@@ -31,7 +34,32 @@ def last_second(
     for _, dt_ns, source, data in reader.samples(series.step.id, max(t_ns - TICK_NS, 0), t_ns):
         if source not in samples or not is_sliver(dt_ns):
             samples[source] = round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data
-    return role_lines(series.roles, list(longest.values()), stalls, kind, series.step.further), samples
+    lines = role_lines(series.roles, list(longest.values()), stalls, kind, series.step.further)
+    if share < SLICED:
+        longer = reader.seconds(series.step.id, t_ns - round(SECOND_NS / max(share, LEAST_SHARE)) - TICK_NS // 3, t_ns)
+        lines = steady(lines, longer, series.roles, kind)
+    return lines, samples
+
+
+def steady(
+    lines: Sequence[RoleLine], seconds: Sequence[RoleSecond], roles: Mapping[int, RoleRow], kind: str
+) -> tuple[RoleLine, ...]:
+    """Rates of roles other than the step's `kind` over all these intervals, about a second of the server's own time.
+
+    In slices, a tick has less of it, in which a role with a limited rate may have nothing or twice as much to do.
+    """
+    done: Counter[str] = Counter()
+    lengths_ns: dict[int, int] = {}
+    for second in seconds:
+        done[roles[second.role_id].name] += progress(roles[second.role_id].name, second)
+        lengths_ns[second.role_id] = lengths_ns.get(second.role_id, 0) + second.dt_ns
+    length_ns = max(lengths_ns.values(), default=0)
+    return tuple(
+        line
+        if role_kind(line.name) == kind or not length_ns
+        else replace(line, rate_per_s=done[line.name] * SECOND_NS / length_ns)
+        for line in lines
+    )
 
 
 def role_means(

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.journal.rows import RoleRow
-from engine.view.moment import machine_over, role_means
+from engine.journal.rows import RoleRow, RoleSecond
+from engine.view.moment import machine_over, role_means, steady
 from engine.view.step_series import SECOND_NS
-from engine.view.view_state import machine
+from engine.view.view_state import machine, role_lines
 from tests.support.totals import made_totals
+from workloads import histogram
 
 TOTALS = replace(made_totals("l.i1", "write", 20_000.0, 1), seconds=20.0)
 ROLES = [RoleRow(1, 1, 1, "insert", 41, 42), RoleRow(2, 1, 1, "delete", 43, 44)]
@@ -42,3 +43,20 @@ def test_in_slices_the_machine_is_seen_over_the_pauses_too() -> None:
     found = machine(machine_over(replace(TOTALS, wall_seconds=40.0), {}), 1000.0)
     assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
     assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 40)
+
+
+def test_in_slices_a_limited_rate_is_over_a_second_of_the_servers_own_time() -> None:
+    roles = {1: RoleRow(1, 1, 1, "insert", 41, 42), 2: RoleRow(2, 1, 1, "query", 43, 44)}
+    half_ns, none = SECOND_NS // 2, histogram.pack({})
+    ticks = [
+        [
+            RoleSecond(role, t * SECOND_NS, half_ns, done, 50 * done, 0, 0, none)
+            for role, done in ((1, inserts), (2, 100))
+        ]
+        for t, inserts in ((8, 2), (9, 0))
+    ]
+    lines = role_lines(roles, ticks[-1], (), "query")
+    assert [line.rate_per_s for line in lines] == [0, 200]
+    assert [
+        line.rate_per_s for line in steady(lines, [second for tick in ticks for second in tick], roles, "query")
+    ] == [100, 200]
