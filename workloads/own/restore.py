@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
@@ -28,6 +29,7 @@ FAILED = re.compile(r"pg_restore: error: (?:could not execute query: )?(?:ERROR:
 HARMLESS = re.compile(r"pg_restore: error: could not execute query: ERROR:\s+"
                       r"(unrecognized configuration parameter .*\nCommand was: SET |"
                       r"schema .* already exists\nCommand was: CREATE SCHEMA )")  # fmt: skip
+MISMATCH = "server version mismatch"
 IGNORED = re.compile(r"errors ignored on restore: (\d+)")
 LEAVE = ("--no-owner", "--no-privileges", "--no-tablespaces")
 Check = Callable[[], None]
@@ -62,7 +64,7 @@ def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
             if spec.options.trust_dump:
                 execute(superuser, f"ALTER ROLE {APP} SUPERUSER".encode())
             if spec.data.archive:
-                _archive(spec, as_app, check)
+                _archive(spec, session, as_app, check)
             else:
                 _scripts(spec, session, as_app, check)
             execute(superuser, f"ALTER ROLE {APP} NOSUPERUSER".encode())
@@ -91,14 +93,22 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _archive(spec: Spec, dsn: str, check: Check) -> None:
+def _archive(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
     jobs = 1 if spec.data.format == "tar" else min(MOST_JOBS, os.cpu_count() or 1)
     with tempfile.NamedTemporaryFile("w", suffix=".list") as kept:
         listed = reported_by(spec.pg_restore, spec.data, "--list")
         kept.write("\n".join(line for line in listed.splitlines() if not entry_left_out(line)))
         kept.flush()
-        _restored([spec.pg_restore, f"--dbname={dsn}", f"--jobs={jobs}", f"--use-list={kept.name}", *LEAVE,
-                   spec.data.path], spec.data.name, check)  # fmt: skip
+        common = [f"--use-list={kept.name}", *LEAVE, spec.data.path]
+        try:
+            _restored([spec.pg_restore, f"--dbname={dsn}", f"--jobs={jobs}", *common], spec.data.name, check)
+        except NotRestored as error:
+            if MISMATCH not in str(error):
+                raise
+            # It connects to no server newer than itself, but psql does.
+            with tempfile.NamedTemporaryFile(suffix=".sql", dir=spec.folder) as script:
+                _restored([spec.pg_restore, f"--file={script.name}", *common], spec.data.name, check)
+                _script(spec, superuser, Path(script.name), dsn, _sorting(spec), check)
 
 
 def _restored(command: list[str], name: str, check: Check) -> None:
@@ -145,17 +155,24 @@ def failure(told: str, code: int) -> str:
 
 
 def _scripts(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
-    sorting = Sorting(schemas=tuple(spec.data.schemas.values()))
+    sorting = _sorting(spec)
+    for path in spec.data.files:
+        _script(spec, superuser, path, dsn, sorting, check)
 
+
+def _sorting(spec: Spec) -> Sorting:
+    return Sorting(schemas=tuple(spec.data.schemas.values()))
+
+
+def _script(spec: Spec, superuser: abc.PGconn, path: Path, dsn: str, sorting: Sorting, check: Check) -> None:
     @cache
     def knows(setting: str) -> bool:
         answer = superuser.exec_params(b"SELECT current_setting($1, true) IS NOT NULL", [setting.encode()])
         return answer.get_value(0, 0) != b"f"
 
-    for path in spec.data.files:
-        try:
-            why = psql.restore(spec.psql, path, dsn, sorting, knows, check)
-        except ValueError as error:
-            why = f"{path.name}: {error}"
-        if why:
-            raise NotRestored(why)
+    try:
+        why = psql.restore(spec.psql, path, dsn, sorting, knows, check)
+    except ValueError as error:
+        why = f"{path.name}: {error}"
+    if why:
+        raise NotRestored(why)

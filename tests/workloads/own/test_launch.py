@@ -256,6 +256,7 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
         connection.execute("CREATE SCHEMA ext")
         connection.execute("CREATE EXTENSION hstore SCHEMA ext")
         connection.execute("CREATE TABLE t AS SELECT ext.hstore('n', n::text) AS x FROM generate_series(1, 99) n")
+        connection.execute("CREATE TABLE n AS SELECT n FROM generate_series(1, 99) n")
         connection.execute("CREATE FUNCTION f(int) RETURNS int LANGUAGE internal AS 'int4up'")
     for form in ("custom", "tar"):
         subprocess.run([programs / "pg_dump", f"--format={form}", f"--file={folder / form}", source.dsn], check=True)
@@ -283,3 +284,11 @@ def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
                      f"rolname = '{APP}' AND NOT rolsuper") == 1  # fmt: skip
     with psycopg.connect(empty.dsn) as connection:
         assert connection.execute("SELECT count(*), max(x OPERATOR(ext.->) 'n') FROM t").fetchone() == (99, "99")
+    # pg_restore connects to no server that is newer than itself.
+    subprocess.run(
+        [programs / "pg_dump", "--format=custom", "--table=n", f"--file={folder / 'n'}", source.dsn], check=True
+    )
+    newest = database(19)
+    told = run(newest.dsn, folder / "n", pg_restore=os.environ["PGBED_PG_RESTORE"])
+    assert not isinstance(told, str), told
+    assert newest.one("SELECT count(*) FROM n") == 99
