@@ -127,7 +127,7 @@ def _parse(path: str, data: Data) -> Elf:
                     build_id = text[:64].hex()
                 elif owner == b"stapsdt" and note == _SDT_TYPE:
                     provider, name = text[24:].split(b"\0")[:2]  # after three addresses
-                    usdt.add(f"{provider.decode()}:{name.decode()}")
+                    usdt.add(f"{provider.decode(errors='replace')}:{name.decode(errors='replace')}")
     return Elf(
         path,
         MACHINES.get(machine, f"machine {machine}"),

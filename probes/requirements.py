@@ -195,7 +195,7 @@ def show(version: Version) -> str:
 
 def _capabilities() -> int:
     try:
-        status = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text(errors="replace")
     except OSError:
         return 0
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)

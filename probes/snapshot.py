@@ -90,7 +90,7 @@ def take(pid: int) -> ProcessSnapshot:
 
     def text(name: str) -> str:
         try:
-            return (folder / name).read_text()
+            return (folder / name).read_text(errors="replace")
         except PermissionError:
             notes.append(
                 f"{name} cannot be read: {'needs root' if name == 'stack' else 'another user owns the process'}"

@@ -3,7 +3,8 @@
     python -m tests.idioms
 
 Strings, docstrings and comments are read; names are not. And which tests within the Nix build name a file of the
-machine, which the sandbox of a build lacks.
+machine, which the sandbox of a build lacks; and which calls read text of programs or files without saying what becomes
+of bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def complaints(home: Path) -> Iterator[str]:
     for package in PACKAGES:
         for path in sorted((home / package).rglob("*")):
             if path.suffix == ".py" or path.suffix in TEXT:
+                yield from (f"{path.relative_to(home)}:{line}: {why}" for line, why in strict_reads(path))
                 for line, text in pieces(path):
                     for match in FOUND.finditer(text):
                         word = match[0].lower()
@@ -58,6 +60,19 @@ def complaints(home: Path) -> Iterator[str]:
                         instead = f": say {INSTEAD[word]}" if word in INSTEAD else ""
                         at = line + text.count("\n", 0, match.start())
                         yield f"{path.relative_to(home)}:{at}: {match[0]!r}{instead}"
+
+
+def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
+    """Calls of programs with `text`, and of `read_text`, that do not say `errors` or, for a file of ours, "utf-8"."""
+    nodes = ast.walk(ast.parse(path.read_bytes())) if path.suffix == ".py" else ()
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        name, keywords = call.func.attr, {keyword.arg for keyword in call.keywords}
+        if name in ("run", "Popen", "check_output") and "text" in keywords and "errors" not in keywords:
+            yield call.lineno, 'text of a program: say errors="replace"'
+        if name == "read_text" and not call.args and not keywords:
+            yield call.lineno, 'text of a file: say errors="replace", or "utf-8" for one of ours'
 
 
 def pieces(path: Path) -> Iterator[tuple[int, str]]:

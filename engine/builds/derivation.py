@@ -118,7 +118,7 @@ class _Variants:
 
 def read_derivation(drv: Path) -> Derivation:
     try:
-        text = drv.read_text()
+        text = drv.read_text(errors="replace")
         if not text.startswith(HEAD):
             raise ValueError(f"does not begin with {HEAD}")
         # Lists, pairs and strings, with Python's escapes; no string spans lines.

@@ -87,7 +87,7 @@ def _writers(pipe: int, session: int) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if int(fields[3]) == session and (entry / "fd" / "1").stat().st_ino == inode:
                     parents[int(entry.name)] = int(fields[1])
             except OSError:

@@ -72,7 +72,7 @@ def is_valid(store_path: str) -> bool:
 def fixed_path(sha256: str, name: str) -> str:
     command = ["nix-store", "--print-fixed-path", "sha256", sha256, name]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError as error:
         raise no_nix() from error
     if done.returncode != 0:
@@ -87,7 +87,7 @@ def add_fixed(file: Path, name: str) -> None:
         shutil.copyfile(file, named)
         command = ["nix-store", "--add-fixed", "sha256", str(named)]
         try:
-            added = subprocess.run(command, capture_output=True, text=True, check=False)
+            added = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except FileNotFoundError as error:
             raise no_nix() from error
     if added.returncode != 0:
@@ -135,7 +135,7 @@ def _finished(store_path: Path) -> bool:
 
 
 def _there(label: str, drv: Path) -> Path:
-    output = OUTPUT.search(drv.read_text()) if drv.is_file() else None
+    output = OUTPUT.search(drv.read_text(errors="replace")) if drv.is_file() else None
     if output is None or not _finished(Path(output[1])):
         if shutil.which("nix") is None:
             raise no_nix()
@@ -174,7 +174,7 @@ def _run_logged(command: list[str], log: NixLog, path: Path, on_doing: Progress)
     try:
         with (
             path.open("w") as text,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=report, text=True) as process,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=report, text=True, errors="replace") as process,
         ):
             try:
                 output = _followed(process, report, log, text, on_doing)

@@ -316,7 +316,7 @@ def _described(build: Build) -> Build:
     path = Path(build.prefix) / "share" / "pgbed" / "build.json"
     if not path.exists():
         return build
-    record = json.loads(path.read_text())
+    record = json.loads(path.read_text(errors="replace"))
     return replace(
         build,
         compiler=record.get("compiler", build.compiler),

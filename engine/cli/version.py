@@ -27,7 +27,7 @@ def version_line() -> str:
     try:
         installed = distribution("pgbed")
     except PackageNotFoundError:
-        number = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
+        number = tomllib.loads((SOURCE / "pyproject.toml").read_text("utf-8"))["project"]["version"]
         return (
             f"bench {number}, revision {_commit(SOURCE) or 'unknown (no git here)'}, no package set (not built by Nix)"
         )

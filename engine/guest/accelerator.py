@@ -41,13 +41,13 @@ def _known(kernel: Kernel, tools: Tools, progress: Progress) -> str:
         return f"there is no {KVM}"
     if not os.access(KVM, os.R_OK | os.W_OK):
         return f"{KVM} may not be opened by this user"
-    record = cache_folder() / f"kvm-{BOOT_ID.read_text().strip()}"
+    record = cache_folder() / f"kvm-{BOOT_ID.read_text(errors='replace').strip()}"
     if not record.exists():
         for old in record.parent.glob("kvm-*"):
             old.unlink(missing_ok=True)
         progress("trying whether KVM runs a guest here")
         record.write_text(_tried(kernel, tools))
-    return record.read_text()
+    return record.read_text(errors="replace")
 
 
 def _tried(kernel: Kernel, tools: Tools) -> str:

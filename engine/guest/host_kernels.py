@@ -157,7 +157,7 @@ def _installed(root: Path) -> Iterator[Found]:
 def _specialisations(root: Path) -> Iterator[Found]:
     for folder in sorted((root / SPECIALISATIONS).glob("pgbed-*")):
         label = folder.name.removeprefix("pgbed-").replace("_", ".")
-        parameters = (folder / "kernel-params").read_text().split()
+        parameters = (folder / "kernel-params").read_text(errors="replace").split()
         # The folder's own path, since the link may point to another system later.
         arguments = (f"init={folder.resolve()}/init", *parameters)
         yield Found(label, "specialisation", folder / "kernel", folder / INITRD, None, None, arguments)
@@ -173,7 +173,7 @@ def _of_system(root: Path) -> Iterator[Found]:
 
 
 def _command_line() -> list[str]:
-    return kexec.COMMAND_LINE.read_text().split()
+    return kexec.COMMAND_LINE.read_text(errors="replace").split()
 
 
 def _path() -> str:

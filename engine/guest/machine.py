@@ -126,7 +126,9 @@ def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
     image.unlink(missing_ok=True)
     with image.open("wb") as file:
         file.truncate(size_mb << 20)
-    done = subprocess.run((tools.mkfs, *DISK_FORMAT, image), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        (tools.mkfs, *DISK_FORMAT, image), capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode != 0:
         image.unlink()
         raise UserError(f"{image}: cannot be formatted: {' '.join(done.stderr.split())[:300]}")
@@ -238,7 +240,7 @@ class Guest:
         """Pin each virtual CPU to one of the host's; qemu's other threads stay where they are."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             with suppress(OSError):
-                threads = re.match(r"CPU (\d+)/", (task / "comm").read_text())
+                threads = re.match(r"CPU (\d+)/", (task / "comm").read_text(errors="replace"))
                 if threads and int(threads[1]) < len(cpus):
                     os.sched_setaffinity(int(task.name), {cpus[int(threads[1])]})
 

@@ -220,7 +220,7 @@ def without(environment: Mapping[str, Any], settings: Settings) -> dict[str, Any
 
 
 def _read(file: Path) -> str:
-    text = file.read_text().strip()
+    text = file.read_text(errors="replace").strip()
     chosen = CHOSEN.search(text)
     return chosen[1] if chosen else text
 

@@ -140,7 +140,7 @@ def _schedstat(_: Path) -> Check:
     while time.monotonic() < until:  # run, so that there is something to count
         pass
     try:
-        on_cpu_ns = int(Path("/proc/self/schedstat").read_text().split()[0])
+        on_cpu_ns = int(Path("/proc/self/schedstat").read_text(errors="replace").split()[0])
     except (OSError, ValueError, IndexError):
         return Check("schedstat", "fail", "absent", reason, "a kernel with CONFIG_SCHED_INFO")
     if on_cpu_ns == 0:

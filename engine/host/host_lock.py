@@ -89,7 +89,7 @@ def _opened(path: Path) -> int | None:
 def _measuring() -> set[int]:
     """Users whose lock is held. Others' files cannot be opened, but /proc/locks shows everybody which are locked."""
     try:
-        locks = Path("/proc/locks").read_text()
+        locks = Path("/proc/locks").read_text(errors="replace")
     except OSError:
         return set()  # starting a run reports it
     held = {(os.makedev(int(major, 16), int(minor, 16)), int(inode)) for major, minor, inode in _HELD.findall(locks)}

@@ -33,7 +33,7 @@ def parent() -> Path:
     if (BLKIO / "blkio.throttle.read_iops_device").exists():
         return BLKIO
     with suppress(OSError):
-        if "io" in (UNIFIED / "cgroup.controllers").read_text().split():
+        if "io" in (UNIFIED / "cgroup.controllers").read_text(errors="replace").split():
             return UNIFIED
     raise UserError("this kernel limits no I/O of control groups (neither blkio nor io)")
 
@@ -42,7 +42,7 @@ def before() -> dict[str, str]:
     """What `restore` is given to undo `limit`, by file."""
     folder, undone = parent(), {}
     undone[str(folder / NAME)] = ABSENT
-    if folder == UNIFIED and "io" not in (folder / CONTROLLERS).read_text().split():
+    if folder == UNIFIED and "io" not in (folder / CONTROLLERS).read_text(errors="replace").split():
         undone[str(folder / CONTROLLERS)] = OFF
     return undone
 
@@ -50,7 +50,7 @@ def before() -> dict[str, str]:
 def limit(limits: Mapping[str, str], device: str) -> None:
     """Make the group, which limits what its processes do with a disk. Raises OSError if the kernel refuses."""
     folder = parent()
-    numbers = (DISKS / device / "dev").read_text().strip()
+    numbers = (DISKS / device / "dev").read_text(errors="replace").strip()
     if folder == UNIFIED:
         (folder / CONTROLLERS).write_text(ON)
     group = folder / NAME

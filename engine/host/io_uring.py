@@ -18,8 +18,8 @@ REFUSED = {  # with no entries asked for, a kernel that allows it says EINVAL
 
 def refusal(account: Account) -> str:
     """Why a server of this account may not use io_uring, and what would change it; empty if it may."""
-    disabled = DISABLED.read_text().strip() if DISABLED.exists() else "0"
-    allowed = GROUP.read_text().strip() if GROUP.exists() else "-1"
+    disabled = DISABLED.read_text(errors="replace").strip() if DISABLED.exists() else "0"
+    allowed = GROUP.read_text(errors="replace").strip() if GROUP.exists() else "-1"
     if disabled == "2" or (disabled == "1" and allowed != str(account.gid)):
         return f"the kernel forbids it (kernel.io_uring_disabled is {disabled}): sysctl kernel.io_uring_disabled=0"
     libc = ctypes.CDLL(None, use_errno=True)

@@ -39,7 +39,10 @@ class Running:
 def running() -> Running:
     release = os.uname()
     return Running(
-        release.release, release.version, BOOT_ID.read_text().strip(), MARK in COMMAND_LINE.read_text().split()
+        release.release,
+        release.version,
+        BOOT_ID.read_text(errors="replace").strip(),
+        MARK in COMMAND_LINE.read_text(errors="replace").split(),
     )
 
 
@@ -111,6 +114,6 @@ def systemctl(*words: str) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

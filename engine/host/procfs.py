@@ -87,7 +87,11 @@ def parse_stat(data: bytes) -> Stat:
     fields = data[data.rindex(b")") + 2 :].split()
     utime, stime, cutime, cstime = (int(value) for value in fields[11:15])
     return Stat(
-        fields[0].decode(), int(fields[1]), (utime + stime) * TICK_NS, (cutime + cstime) * TICK_NS, int(fields[19])
+        fields[0].decode(errors="replace"),
+        int(fields[1]),
+        (utime + stime) * TICK_NS,
+        (cutime + cstime) * TICK_NS,
+        int(fields[19]),
     )
 
 

@@ -34,7 +34,9 @@ MOST_LINKS = 40
 
 def _text() -> str:
     """The unit's text; on NixOS the module has the same (nix/module.nix)."""
-    sections = parsed_toml(resources.files(__package__).joinpath("resume_unit.toml").read_text(), "resume_unit.toml")
+    sections = parsed_toml(
+        resources.files(__package__).joinpath("resume_unit.toml").read_text("utf-8"), "resume_unit.toml"
+    )
     lines = (
         line
         for name, values in sections.items()
@@ -64,7 +66,9 @@ def check_code() -> None:
     exports = _exports()
     _check_roots(Path(sys.executable))
     asked = [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"]
-    done = subprocess.run(asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        asked, env=exports, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode:
         raise UserError(f"{sys.executable} does not start without this environment, so it could not start after a boot")
     for place in done.stdout.splitlines():
@@ -177,7 +181,7 @@ def remove(run: Path, root: Path = ROOT) -> None:
     unit = root / UNIT
     # The script first: without it the unit does nothing. The run's name last: it shows that there is more to remove.
     (root / SCRIPT).unlink(missing_ok=True)
-    if unit.is_file() and not unit.is_symlink() and unit.read_text() == TEXT:
+    if unit.is_file() and not unit.is_symlink() and unit.read_text(errors="replace") == TEXT:
         if root == ROOT:
             with suppress(UserError):  # without systemd nothing is enabled
                 systemctl("disable", unit.name)
@@ -187,6 +191,6 @@ def remove(run: Path, root: Path = ROOT) -> None:
 
 def run_of(root: Path = ROOT) -> Path | None:
     try:
-        return Path((root / RUN).read_text().strip())
+        return Path((root / RUN).read_text(errors="replace").strip())
     except OSError:
         return None

@@ -32,8 +32,8 @@ START_TIMEOUT_S, END_TIMEOUT_S, POLL_S = patient(20.0), patient(10.0), 0.1
 def loaded(place: Path = PLACE) -> str | None:
     """Name of the running scheduler; empty without one, None if the kernel has no sched_ext."""
     try:
-        state = (place / "state").read_text().strip()
-        return (place / "root" / "ops").read_text().strip() if state != "disabled" else ""
+        state = (place / "state").read_text(errors="replace").strip()
+        return (place / "root" / "ops").read_text(errors="replace").strip() if state != "disabled" else ""
     except FileNotFoundError:
         return "" if (place / "state").exists() else None
     except OSError:

@@ -104,7 +104,7 @@ def values(tunables: Tunables) -> dict[str, str]:
     current = {}
     for name, path in _here(tunables).items():
         try:
-            current[str(path)] = path.read_text().strip()
+            current[str(path)] = path.read_text(errors="replace").strip()
         except OSError as error:
             mounted = Path(DEBUG).parent.is_dir() and any(Path(DEBUG).parent.iterdir())
             why = error.strerror if mounted or not str(path).startswith(DEBUG) else NO_DEBUGFS

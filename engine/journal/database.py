@@ -96,6 +96,6 @@ def make_database(path: Path) -> None:
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     with closing(sqlite3.connect(part, isolation_level=None)) as connection:
-        connection.executescript((files("engine.journal") / "schema.sql").read_text())
+        connection.executescript((files("engine.journal") / "schema.sql").read_text("utf-8"))
         connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA,))
     part.rename(path)

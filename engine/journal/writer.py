@@ -122,7 +122,7 @@ class JournalWriter:
         self.run = run
         self.rows = rows
         now = (time.monotonic_ns(), time.time_ns())
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(errors="replace").strip()
         session = self._insert("session", boot_id=boot_id, monotonic_ns=now[0], wall_ns=now[1], pid=os.getpid())
         self.session = EngineStart(session, boot_id, now[0], now[1], os.getpid())
         self.commit()

@@ -88,7 +88,9 @@ def _check_reboots(request: Request) -> None:
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
-    meminfo = dict(re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(), re.M))
+    meminfo = dict(
+        re.findall(r"^(HugePages_Free|HugePages_Total|Hugepagesize): +(\d+)", MEMINFO.read_text(errors="replace"), re.M)
+    )
     size_kb, free, total = (int(meminfo.get(name, 0)) for name in ("Hugepagesize", "HugePages_Free", "HugePages_Total"))
     needed = -(-wanted_mb * 1024 // size_kb) if size_kb else 0
     if not size_kb or free < needed:

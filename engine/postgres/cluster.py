@@ -166,7 +166,7 @@ def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
             return
         lock = next(folder.glob(".s.PGSQL.*.lock"), None)
         if lock is not None:
-            if read_plain(lock, PIDFILE_MAX_BYTES).decode().splitlines()[1:2] != [str(data_dir)]:
+            if read_plain(lock, PIDFILE_MAX_BYTES).decode(errors="replace").splitlines()[1:2] != [str(data_dir)]:
                 return
             lock.with_suffix("").unlink(missing_ok=True)
             lock.unlink()
@@ -179,7 +179,7 @@ def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
 def pidfile(data_dir: Path) -> list[str]:
     """The lines of postmaster.pid (1: process, 5: socket folder, 7: shared memory, 8: state); empty without one."""
     try:
-        text = read_plain(data_dir / "postmaster.pid", PIDFILE_MAX_BYTES).decode()
+        text = read_plain(data_dir / "postmaster.pid", PIDFILE_MAX_BYTES).decode(errors="replace")
     except (OSError, ValueError):
         return []
     return [line.strip() for line in text.splitlines()]

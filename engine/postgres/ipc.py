@@ -54,7 +54,7 @@ def is_attached(segment: int, uid: int) -> bool:
 def _attached(uid: int) -> dict[int, int]:
     """Number of attached processes by segment id."""
     try:
-        lines = Path("/proc/sysvipc/shm").read_text().splitlines()
+        lines = Path("/proc/sysvipc/shm").read_text(errors="replace").splitlines()
     except OSError:
         return {}
     columns = lines[0].split()

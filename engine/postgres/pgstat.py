@@ -126,7 +126,7 @@ class Monitor(Closing):
 
     def ask_named(self, sql: str) -> list[dict[str, str | None]]:
         result = self._ask(self._pgconn.send_query_params, sql, [])
-        names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+        names = [(result.fname(column) or b"").decode(errors="replace") for column in range(result.nfields)]
         return [dict(zip(names, row, strict=True)) for row in _rows(result)]
 
     def prepare(self, name: str, sql: str) -> None:
@@ -206,7 +206,7 @@ def question(topic: str, server_version: int) -> str | None:
         if entry.name.startswith(f"{topic}.") and entry.name.endswith(".sql")
     ]
     known = [pair for pair in versions if pair[0] <= server_version]
-    return max(known, key=lambda pair: pair[0])[1].read_text() if known else None
+    return max(known, key=lambda pair: pair[0])[1].read_text("utf-8") if known else None
 
 
 def snapshot(monitor: Monitor, which: Sequence[str] = VIEWS) -> Snapshot:
@@ -316,7 +316,10 @@ def _encoded(parameters: Sequence[str]) -> Sequence[bytes]:
 def _rows(result: PGresult) -> list[Row]:
     columns = range(result.nfields)
     return [
-        tuple(None if (value := result.get_value(row, column)) is None else value.decode() for column in columns)
+        tuple(
+            None if (value := result.get_value(row, column)) is None else value.decode(errors="replace")
+            for column in columns
+        )
         for row in range(result.ntuples)
     ]
 

@@ -182,8 +182,8 @@ def _libraries(loader: Path, files: Sequence[Path]) -> dict[str, Path]:
 def _told(command: Sequence[str], what: str) -> str:
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-            cwd=Path(workloads.__file__).parents[1],
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+            check=False, cwd=Path(workloads.__file__).parents[1],
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"the libraries of {what} cannot be found: {error}") from None

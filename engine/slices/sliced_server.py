@@ -92,7 +92,7 @@ class Processes:
 
     def pids(self) -> set[int]:
         with suppress(OSError):  # its clients notice its end, and give up the step
-            return {int(pid) for pid in self._children.read_text().split()} - {self._monitor}
+            return {int(pid) for pid in self._children.read_text(errors="replace").split()} - {self._monitor}
         return set()
 
     def used_ns(self) -> dict[int, tuple[int, int]]:

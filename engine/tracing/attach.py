@@ -357,7 +357,7 @@ class Probing(Closing):
             self._say(one.choice.probe, requirements.silent(one.choice.probe).text)
 
     def _read_space(self, probe: str) -> folding.Space | None:
-        maps = Path(f"/proc/{self._target.postmaster}/maps").read_text()
+        maps = Path(f"/proc/{self._target.postmaster}/maps").read_text(errors="replace")
         space = folding.space(maps, complete=attach_points.keeps_frame_pointers(elf.read(self._target.binary)))
         if not space.complete:
             self._say(probe, f"probes: {probe}: {folding.quality(space)}")

@@ -108,7 +108,7 @@ class Cluster:
     def postmaster(self) -> int:
         """The process id of its server; 0 without one."""
         with suppress(OSError, ValueError):
-            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+            pid = int((self.data / "postmaster.pid").read_text(errors="replace").split("\n", 1)[0])
             return pid if Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve() else 0
         return 0
 
@@ -199,7 +199,7 @@ def reap(patience_s: float = STOP_S) -> float:
 
 def _children(pid: int) -> list[int]:
     with suppress(OSError, ValueError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(errors="replace").split()]
     return []
 
 

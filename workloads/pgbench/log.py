@@ -30,7 +30,7 @@ def parse(line: bytes, *, lag: bool, retries: bool) -> Line | None:
     if len(words) != 6 + lag + retries:
         return None
     try:
-        outcome = "" if words[2].isdigit() else words[2].decode()
+        outcome = "" if words[2].isdigit() else words[2].decode(errors="replace")
         return Line(
             int(words[0]),
             int(words[1]),

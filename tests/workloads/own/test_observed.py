@@ -1,5 +1,5 @@
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def test_statements_that_took_most_time_come_first_and_others_are_listed_with_wh
 
 def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_share(tmp_path: Path) -> None:
     long = " ".join(["SELECT 1 /* "] + ["x" * 1000] * 200 + ["*/"])
-    lines: list[list[object]] = [
+    lines: list[Sequence[object]] = [
         *[[None, "<insufficient privilege>", 100 + number] for number in range(3)],
         ["21", long, 60], ["22", None, 50], ["1;DROP", "SELECT 2", 40], ["23", "SELECT 3", "NaN"],
         ["24", "SELECT 4", ""],
