@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,7 +48,12 @@ CLOCK = "\\set pgbed_ended 0"
 OF_SQL = re.compile(r"client \d+ script (\d+) (?:aborted in )?command (\d+) query \d+:\s*(.*)", re.S)
 OF_OWN = re.compile(r"client \d+ aborted in command (\d+) \(.*\) of script (\d+); (.*)")
 OF_CONDITION = re.compile(r'condition error in script "(.*)" command (\d+): (.*)')  # commands count from 1
-TOLD = re.compile(r"pgbench:(?: error| fatal)?: *(.*)")
+# Before version 13, messages about clients have no prefix.
+MESSAGE = re.compile(r"^(?:pgbench: (?:(error|fatal): )?|(?=client \d+ ))", re.M)
+# A message about what another error has led to.
+RESULT = re.compile(
+    r"client \d+ aborted(?: while|:)|Run was aborted|could not create connection|.*perhaps the backend died"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,21 +189,27 @@ def waits(scripts: Iterable[Script]) -> bool:
 
 
 def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
-    """A failure's reason in one line, from pgbench's standard error, with script (without `folder`) and line."""
-    text = errors.replace(f"{folder}/", "")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if found := OF_SQL.search(text):
-        why = re.split(r"\n(?:LINE \d|pgbench: |DETAIL|CONTEXT|HINT|STATEMENT)", found.group(3))[0]
+    """A failure's reason in one line, from pgbench's standard error, with script (without `folder`) and line.
+
+    The first error is the cause: other clients fail because of it, and then the run.
+    """
+    text = errors.replace(f"{folder}/", "").strip()
+    before, *parts = MESSAGE.split(text)
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    said = [message for kind, message in pairs if kind or message.startswith("client ")] or [before]
+    first = next((message for message in said if not RESULT.match(message)), said[0])
+    rest = [message for message in said[said.index(first) + 1 :] if message.strip() != first.strip()]
+    if found := OF_SQL.match(first):
+        why = re.split(r"\n(?:LINE \d|DETAIL|CONTEXT|HINT|STATEMENT)", found.group(3))[0]
         return _told(f"{_place(scripts, int(found.group(1)), int(found.group(2)))}: {why}")
-    for before, line in itertools.pairwise(["", *lines]):
-        if found := OF_OWN.search(line):
-            reason = TOLD.match(before)
-            why = reason.group(1) if reason else found.group(3)
-            return _told(f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {why}")
-        if found := OF_CONDITION.search(line):
-            return _told(f"{_place_of_condition(scripts, found.group(1), int(found.group(2)))}: {found.group(3)}")
-    said = (found.group(1) for line in lines if (found := re.match(r"pgbench: (?:error|fatal): (.*)", line)))
-    return _told(next(said, lines[-1] if lines else "pgbench ended without a word"))
+    if found := OF_CONDITION.search(first):
+        return _told(f"{_place_of_condition(scripts, found.group(1), int(found.group(2)))}: {found.group(3)}")
+    if found := OF_OWN.match(first):
+        return _told(f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {found.group(3)}")
+    why = first.strip().splitlines()[0] if first.strip() else "pgbench ended without a word"
+    if rest and (found := OF_OWN.match(rest[0])):
+        why = f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {why}"
+    return _told(why)
 
 
 def _told(text: str) -> str:

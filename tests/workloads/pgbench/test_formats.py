@@ -204,6 +204,42 @@ def test_an_error_names_the_script_and_its_line() -> None:
     assert error_of(rows, scripts, "/tmp/x") == "own.sql:5: expected one row, got 0"
 
 
+OWN = 'undefined variable "nosuch"'
+SQL = "client {} script 1 aborted in command 3 query 0: ERROR:  {}"
+ABORTED = "client {} aborted in command {} (set) of script 1; evaluation of meta-command failed"
+NO_ROOM = 'connection to server on socket "/s" failed: FATAL:  sorry, too many clients already'
+
+
+@pytest.mark.parametrize("prefix", ["pgbench: error: ", "pgbench: fatal: ", ""])
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ((SQL.format(3, "first"), SQL.format(0, "second"), "client 1 aborted: x"), "own.sql:8: ERROR: first"),
+        ((OWN, ABORTED.format(0, 1), SQL.format(1, "deadlock detected")), f"own.sql:4: {OWN}"),
+        ((OWN, OWN, ABORTED.format(0, 1), ABORTED.format(1, 1)), f"own.sql:4: {OWN}"),
+        ((NO_ROOM, "could not create connection for client 9", SQL.format(1, "late")), NO_ROOM),
+        (("client 4 aborted while establishing connection", NO_ROOM), NO_ROOM),
+        (
+            ("client 2 aborted in command 3 (SQL) of script 1; perhaps the backend died while processing",
+             SQL.format(1, "terminating connection")),
+            "own.sql:8: ERROR: terminating connection",
+        ),
+        (("client 2 aborted: failed to send a pipeline sync",), "client 2 aborted: failed to send a pipeline sync"),
+    ],
+)  # fmt: skip
+def test_of_several_errors_the_first_is_the_cause(prefix: str, said: tuple[str, ...], cause: str) -> None:
+    scripts = (Script("select-only"), Script("own.sql", 1, SCRIPT))
+    if not prefix and not all(message.startswith("client") for message in said):
+        prefix = "pgbench: error: "
+    last = "pgbench: error: Run was aborted; the above results are incomplete.\n"
+    told = (
+        "pgbench: setting random seed to 1\nstarting vacuum...end.\n"
+        + "".join(f"{prefix}{message}\n" for message in said)
+        + last
+    )
+    assert error_of(told, scripts, "/tmp/x") == " ".join(cause.split())
+
+
 def test_an_error_of_conditions_names_the_line_of_the_script() -> None:
     script = (Script("if.sql", 1, "\\if 1\nSELECT 1;\n\\if 2\n\\endif\n\n\\else\n\\else\n"),)
     told = 'pgbench: error: condition error in script "/tmp/x/if.sql" command {}: {}'
