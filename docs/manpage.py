@@ -94,7 +94,7 @@ def page() -> str:
                 ("~/.local/state/pgbed, /var/tmp/pgbed", "Runs; the second of these is root's."),
             ]
         ),
-        ".SH SEE ALSO\nThe manual in docs/ of the repository; nix build .#manual makes it a site.",
+        ".SH SEE ALSO\nThe manual in docs/ of the repository; bash nix/machine.sh manual makes it a site.",
     ]
     return "\n".join(parts) + "\n"
 
