@@ -357,6 +357,6 @@ class Surveying(Protocol):
         over from a process that was killed.
 
         `demands` in it are what every build must have: `extension NAME`, `version MAJOR` at least,
-        `collation WHERE: NAME` or `icu WHERE: NAME`. `notices` in it are lines for the user.
+        `collation WHERE: NAME`, `locale WHERE: NAME` or `icu WHERE: NAME`. `notices` in it are lines for the user.
         """
         ...

@@ -90,18 +90,28 @@ def _check_collations(demands: Sequence[str], builds: Sequence[Build]) -> None:
                         f'{where}: the collation "{name}" is of ICU, without which {build.label} was compiled: name '
                         "builds that have it, or dump without the collation"
                     )
-        elif what == "collation" and name not in locale_names():
+        elif (what == "collation" and name not in _locales()) or (what == "locale" and not _is_locale(name)):
             raise UserError(
                 f'{where}: the collation "{name}" is a locale that this machine does not have, so that no server here '
-                f"has it: install it (see locale -a; on Debian apt-get install locales-all), or dump without it"
+                "has it: install it (see locale -a; on Debian apt-get install locales-all), or dump without it"
             )
 
 
-def locale_names() -> frozenset[str]:
+def _locales() -> frozenset[str]:
     """The names of collations that initdb makes of this machine's locales."""
     program = shutil.which("locale", path=os.environ.get("PGBED_SERVER_PATH", os.defpath))
     names = ask([program, "-a"], unprivileged()).output.split() if program else []
     return frozenset({*names, *(name.partition(".")[0] for name in names)})
+
+
+def _is_locale(name: str) -> bool:
+    """The C library takes its encoding in any case, and with hyphens or without."""
+    return _normal(name) in set(map(_normal, _locales()))
+
+
+def _normal(name: str) -> str:
+    language, dot, encoding = name.partition(".")
+    return language + dot + encoding.lower().replace("-", "")
 
 
 def _has_extension(build: Build, name: str) -> bool:

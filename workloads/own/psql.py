@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from workloads.own.dump_statements import BOM, CHUNK, Source, Statement, line_of, mapped, statements
-from workloads.own.left_out import Sorting
+from workloads.own.left_out import TRUST, Sorting
 from workloads.process import die_with_parent
 
 Check = Callable[[], None]
@@ -51,7 +51,7 @@ def restore(psql: str, path: Path, dsn: str, sorting: Sorting, knows: Callable[[
             preexec_fn=lambda: die_with_parent(parent),
         )  # fmt: skip
         try:
-            reported = _fed(process, _parts(text, sorting, knows), check)
+            reported = _fed(process, parts(text, sorting, knows), check)
             process.wait()
         finally:
             process.kill()
@@ -59,7 +59,7 @@ def restore(psql: str, path: Path, dsn: str, sorting: Sorting, knows: Callable[[
         return _failure(reported, process.returncode, text, path)
 
 
-def _parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Iterator[bytes]:
+def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Iterator[bytes]:
     """What psql reads: the file, with empty lines for what is left out, so that its lines keep their numbers."""
     token = secrets.token_hex(32).encode()
     yield b"\\restrict " + token + b"\n"
@@ -86,7 +86,7 @@ def _chunks(text: Source, begin: int, end: int) -> Iterator[bytes]:
         yield bytes(text[place : min(place + CHUNK, end)])
 
 
-def _fed(process: subprocess.Popen[bytes], parts: Iterator[bytes], check: Check) -> str:
+def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check) -> str:
     """Write until psql has read all or has ended; return the first of what it reports."""
     assert process.stdin is not None and process.stderr is not None
     into, out = process.stdin.fileno(), process.stderr.fileno()
@@ -107,7 +107,7 @@ def _fed(process: subprocess.Popen[bytes], parts: Iterator[bytes], check: Check)
                     return reported.decode(errors="replace")
             elif writing:
                 while more and len(waiting) < CHUNK:
-                    part = next(parts, None)
+                    part = next(pieces, None)
                     more = part is not None
                     waiting += part or b""
                 try:
@@ -140,7 +140,7 @@ def _failure(reported: str, code: int, text: Source, path: Path) -> str:
     if context := CONTEXT.search(reported, match.end()):
         why += f" ({context[1]})"
     if state == PERMISSION:
-        why += "; --trust-dump restores the dump as a superuser, if you trust who made it"
+        why += f"; {TRUST}"
     shown = " ".join(bytes(text[begin : begin + 4 * SHOWN]).decode(errors="replace").split())[:SHOWN]
     return f"{path.name}:{line_of(text, begin)}: {' '.join(filter(None, (state, why)))}, in: {shown}"
 

@@ -17,7 +17,7 @@ from psycopg.pq import abc
 from workloads.connection import SqlError, execute, open_connection
 from workloads.own import psql
 from workloads.own.data import Data, change, reported_by
-from workloads.own.left_out import Sorting, entry_left_out
+from workloads.own.left_out import TRUST, Sorting, entry_left_out
 from workloads.own.spec import APP, PRISTINE, Spec
 from workloads.process import die_with_parent
 
@@ -133,7 +133,7 @@ def _restored(command: list[str], name: str, check: Check) -> None:
         process.wait()
     if why := failure("".join(lines), process.returncode):
         if "permission denied" in why or "must be " in why:
-            why += "; --trust-dump restores the dump as a superuser, if you trust who made it"
+            why += f"; {TRUST}"
         raise NotRestored(f"{name} cannot be restored: {why}")
 
 

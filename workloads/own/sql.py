@@ -1,17 +1,14 @@
 """SQL as tokens: where a statement ends, which parameters it has, what must not be sent to a server.
 
 Small on purpose: it knows quotes, dollar quotes, comments, parameters (`:name`, `$1`) and psql's backslash commands,
-and nothing of the grammar. It reads bytes, so that a dump of any size can be mapped instead of read.
+and nothing of the grammar. Dumps are restored by psql instead.
 """
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-Source = bytes | mmap.mmap
 
 TOKEN = re.compile(
     rb"""(?P<space>\s+)
@@ -81,7 +78,7 @@ class Command:
         )
 
 
-def tokens(text: Source, place: int = 0) -> Iterator[Token]:
+def tokens(text: bytes, place: int = 0) -> Iterator[Token]:
     """Raises SqlSyntax for a quote or comment without an end."""
     while place < len(text):
         match = TOKEN.match(text, place)
@@ -100,10 +97,20 @@ def tokens(text: Source, place: int = 0) -> Iterator[Token]:
         place = end
 
 
-def next_command(text: Source, place: int, line: int) -> tuple[Command | None, int, int]:
+def commands(text: bytes) -> Iterator[Command]:
+    """The commands of a text. A backslash command, to the end of its line, is a command of its own."""
+    place, line = 0, 1
+    while True:
+        found, place, line = _next_command(text, place, line)
+        if found is None:
+            return
+        yield found
+
+
+def _next_command(text: bytes, place: int, line: int) -> tuple[Command | None, int, int]:
     """The next command from a place in a text and on its line; with it the place and line after it.
 
-    A backslash command, to the end of its line, is a command of its own. None if only space and comments are left.
+    None if only space and comments are left.
     """
     found: list[Token] = []
     begun = 0
@@ -125,20 +132,11 @@ def next_command(text: Source, place: int, line: int) -> tuple[Command | None, i
     return (Command(tuple(found), begun) if begun else None), len(text), line
 
 
-def commands(text: Source) -> Iterator[Command]:
-    place, line = 0, 1
-    while True:
-        found, place, line = next_command(text, place, line)
-        if found is None:
-            return
-        yield found
-
-
-def line_of(text: Source, place: int) -> int:
+def line_of(text: bytes, place: int) -> int:
     return bytes(text[:place]).count(b"\n") + 1
 
 
-def _comment_end(text: Source, place: int) -> int:
+def _comment_end(text: bytes, place: int) -> int:
     """Comments nest."""
     depth, at = 1, place + 2
     while depth:

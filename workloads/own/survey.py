@@ -13,7 +13,7 @@ import msgspec
 
 from workloads.own.data import HEAD_BYTES, Data, check_readable, reported_by
 from workloads.own.dump_statements import CHUNK, Lines, NoEnd, Source, Statement, line_of, mapped, statements
-from workloads.own.left_out import Sorting, entry_left_out, names_after, superuser, told, unquoted
+from workloads.own.left_out import TRUST, Sorting, entry_left_out, names_after, superuser, told, unquoted
 
 HEADING = b"-- PostgreSQL database dump"
 TRAILERS = (b"-- PostgreSQL database dump complete", b"-- PostgreSQL database cluster dump complete")
@@ -134,10 +134,7 @@ class Survey:
         if not kept or not _matters(statement):
             return
         if not self.trusted and (what := superuser(statement)):
-            raise ValueError(
-                f"{what} needs a superuser ({_shown(statement)}): --trust-dump restores the dump as one, if you trust "
-                "who made it; or dump without it"
-            )
+            raise ValueError(f"{what} needs a superuser ({_shown(statement)}): {TRUST}; or dump without it")
         if (encoding := _encoding(statement)) and not ENCODINGS.fullmatch(_plain(encoding)):
             raise ValueError(f"no server converts client_encoding {encoding}: use pg_dump --encoding=UTF8")
         if tokens[:2] == ("create", "collation"):
@@ -156,7 +153,7 @@ class Survey:
         elif options.get("provider", "libc") == "libc":
             for option in ("locale", "lc_collate", "lc_ctype"):
                 if (name := options.get(option, "C")).lower() not in self.collations:
-                    self.demands[f"collation {place}: {name}"] = None
+                    self.demands[f"locale {place}: {name}"] = None
 
 
 def left_out(data: Data) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.builds.features import lacking
+from engine.builds.features import check_demands, lacking
 from engine.core.errors import UserError
 from engine.core.missing_steps import recorded, sentences
 from engine.core.model import Build
@@ -49,3 +49,24 @@ def test_a_step_asked_for_by_its_name_that_no_build_has_is_refused(tmp_path: Pat
         lacking(named, (Build("17.0", "17.0", str(tmp_path / "17.0"), "", "local"),), {})
     with pytest.raises(UserError, match=r"workload: lacking is invalid"):
         recorded({"lacking": {"16.3": ["b"]}})
+
+
+@pytest.mark.parametrize(
+    ("demand", "lacks"),
+    [
+        ("collation a.sql:3: xx_XX.utf8", "is a locale that this machine does not have"),
+        ("collation a.sql:3: en", "is a locale that this machine does not have"),
+        ("collation a.sql:3: de-x-icu", "is of ICU, without which 16.3 was compiled"),
+        ("icu a.sql:3: german", "is of ICU, without which 16.3 was compiled"),
+        ("locale a.sql:3: xx_XX.UTF-8", "is a locale that this machine does not have"),
+        ("locale a.sql:3: POSIX", ""),
+        ("locale a.sql:3: c.UTF-8", "is a locale that this machine does not have"),
+    ],
+)
+def test_collations_that_data_need_are_looked_for_before_a_run(tmp_path: Path, demand: str, lacks: str) -> None:
+    builds = (made(tmp_path, "17.0", icu=True), made(tmp_path, "16.3", icu=False))
+    if lacks:
+        with pytest.raises(UserError, match=rf"a\.sql:3: the collation .* {lacks}"):
+            check_demands([demand], builds)
+    if "machine" not in lacks:
+        check_demands([demand], builds[:1])

@@ -68,7 +68,7 @@ INSERT INTO t VALUES ('x' COLLATE "xx_XX");
 def test_collations_are_demanded_with_their_places_but_not_those_that_the_dump_makes(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(COLLATIONS)
     assert surveyed(of_dump(str(file))).demands == (
-        f"icu {file}:1: german", f"collation {file}:2: nl_NL", f"collation {file}:3: en_US.utf8",
+        f"icu {file}:1: german", f"locale {file}:2: nl_NL", f"collation {file}:3: en_US.utf8",
         f"collation {file}:3: de-x-icu",
     )  # fmt: skip
 

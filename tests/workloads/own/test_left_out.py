@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.own import psql
 from workloads.own.dump_statements import NoEnd, line_of, statements
 from workloads.own.left_out import KINDS, Sorting, entry_left_out, superuser, told
 
@@ -86,6 +87,24 @@ def test_exactly_what_is_on_the_list_is_left_out_wherever_it_stands(
     assert left == expected
     assert sum(sorting.counts.values()) == sum(bool(kind) for (_, kind), _ in parts)
     assert all(sorting.counts[kind] for (_, kind), _ in parts if kind)
+
+
+@given(st.lists(st.tuples(PARTS, BETWEEN), max_size=12))
+def test_lines_keep_their_numbers_for_psql_and_what_stays_is_unchanged(
+    chosen: list[tuple[tuple[str, str | None], str]],
+) -> None:
+    text = "".join(part + between for (part, _), between in chosen).encode()
+    sorting = Sorting(schemas=("My ext", "ext"), database="a", making=["a", "\\connect"])
+    first, sent = b"".join(psql.parts(text, sorting, lambda _: True)).removesuffix(psql.LAST).split(b"\n", 1)
+    assert first.startswith(b"\\restrict ") and len(first) > 64
+    sorting = Sorting(schemas=("My ext", "ext"), database="a", making=["a", "\\connect"])
+    expected = text.decode()
+    for statement in statements(text):
+        if not sorting.keeps(statement):
+            part = text[statement.begin : statement.end].decode()
+            expected = expected.replace(part, "\n" * part.count("\n"), 1)
+    assert sent.decode().count("\n") == text.count(b"\n")
+    assert sent.decode() == expected
 
 
 def test_backslashes_escape_in_strings_once_they_are_said_to() -> None:
