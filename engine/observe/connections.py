@@ -126,6 +126,7 @@ class Connections:
         self.on_page = bool(self._on_page.any())  # whether any age is on the page
         self._of_session = [age == "session" for age in ages]
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
+        self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
         self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
         self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
@@ -157,15 +158,17 @@ class Connections:
         for reader in self._readers.values():
             reader.close()
 
-    def observe(self, observed: Observed, aged: Callable[[int], int]) -> None:
+    def observe(self, observed: Observed, aged: Callable[[int], int], t_ns: int) -> None:
         """Take the server's ages for connections without one on the page; `aged` converts an age to active time."""
         if not self.asked:
             return
         self._ages_ns[:] = 0
+        self._sent_ns = [0] * len(self._sent_ns)
         for pid, age_ns in observed.ages_ns.items():
             slot = self._slot_of.get(pid)
             if slot is not None and (self._of_session[slot] or observed.waits[pid].state == "active"):
                 self._ages_ns[slot] = aged(age_ns)
+                self._sent_ns[slot] = max(t_ns - age_ns, self.all[slot].word(Word.STARTED_NS))
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
     def in_flight_ns(self, t_ns: int) -> Ints:
@@ -185,7 +188,7 @@ class Connections:
             (self.all[slot], change)
             for slot in np.flatnonzero(old | before).tolist()
             if (detector := self.all[slot].detector) is not None
-            for change in detector.look(t_ns, int(ages_ns[slot]))
+            for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot])
         ]
 
     def finish(self, t_ns: int) -> list[Found]:
@@ -225,14 +228,14 @@ class Connections:
         ]
         found = [
             (each, change)
-            for each, ended, limited, *seen in zip(
-                self.all, done, held, ops, statements, in_flight_ns, self._quantiles, strict=True
+            for each, ended, limited, sent_ns, *seen in zip(
+                self.all, done, held, self._sent_ns, ops, statements, in_flight_ns, self._quantiles, strict=True
             )
             if each.detector is not None
             for change in (
                 each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
                 if ended
-                else each.detector.tick(t_ns, dt_ns, *seen, held=limited)
+                else each.detector.tick(t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns)
             )
         ]
         return Ticked(list(columns), self._fresh_outcomes(more), self._fresh_times(now, more), found)

@@ -280,7 +280,7 @@ class StepSampler:
         now_ns = time.monotonic_ns()
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
-        self._connections.observe(observed, self._active_ages.of if active_ns != now_ns else int)
+        self._connections.observe(observed, self._active_ages.of if active_ns != now_ns else int, now_ns)
 
     def _record_stall(self, role: Connection, change: Change) -> None:
         self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)

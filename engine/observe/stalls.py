@@ -176,12 +176,14 @@ class Detector:
         quantile_us: Quantile = lambda _: None,
         *,
         held: bool = False,
+        sent_ns: int = 0,
     ) -> tuple[Change, ...]:
         """Take in the second that ends at `t_ns`, in which `rows` (all that the rate counts) and `statements` finished.
 
         `in_flight_ns` is the age of the statement in flight at `t_ns` (0: none). `quantile_us` is of service times of
         the step so far, this second included, until the next call; called only if something is slow, as it is costly.
-        `held`: at some time of the second the role waited for nothing but its rate limiter.
+        `held`: at some time of the second the role waited for nothing but its rate limiter. `sent_ns` is when the
+        statement in flight was sent if it is older than its age, which in slices is in the server's own time.
         """
         if self._finished:
             return ()
@@ -197,9 +199,9 @@ class Detector:
         tick = _Tick(start_ns, t_ns, rows, rows * SECOND_NS / dt_ns)
         if self.stall is not None:
             return self._during(tick, in_flight_ns, held=held)
-        return self._before(tick, in_flight_ns, dt_ns, held=held)
+        return self._before(tick, in_flight_ns, dt_ns, held=held, sent_ns=sent_ns or t_ns - in_flight_ns)
 
-    def look(self, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
+    def look(self, t_ns: int, in_flight_ns: int, sent_ns: int = 0) -> tuple[Change, ...]:
         """Check between two ticks; reports at most the start of a stall."""
         if self._finished:
             return ()
@@ -208,7 +210,7 @@ class Detector:
             return ()
         if not self._over_limit(t_ns, in_flight_ns):
             return ()
-        return self._begin("in_flight", t_ns - in_flight_ns, t_ns, in_flight_ns)
+        return self._begin("in_flight", sent_ns or t_ns - in_flight_ns, t_ns, in_flight_ns)
 
     def finish(self, t_ns: int) -> tuple[Change, ...]:
         """End the stall that still lasts, as the role's work or the step is over. Later calls do nothing."""
@@ -219,7 +221,7 @@ class Detector:
             return ()
         return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
 
-    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool) -> tuple[Change, ...]:
+    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool, sent_ns: int) -> tuple[Change, ...]:
         level = self._history.median
         slow = level > 0 and tick.rate_per_s < self.rule.enter_fraction * level
         if slow and not held and not self._is_coarse(dt_ns):
@@ -229,10 +231,10 @@ class Detector:
             self._slow.clear()
             self._history.add(tick)
         if self._over_limit(tick.end_ns, in_flight_ns):
-            return self._begin("in_flight", tick.end_ns - in_flight_ns, tick.end_ns, in_flight_ns)
+            return self._begin("in_flight", sent_ns, tick.end_ns, in_flight_ns)
         lasting = self._slow and _seconds(self._slow) + JITTER_S >= self.rule.enter_s
         if lasting and tick.end_ns > self._warm_ns:
-            start_ns = min(self._slow[0].start_ns, tick.end_ns - in_flight_ns)
+            start_ns = min(self._slow[0].start_ns, sent_ns)
             return self._begin("rate", start_ns, tick.end_ns, in_flight_ns)
         return ()
 

@@ -80,7 +80,7 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     page.add_time(3, 100 * S + 5, 40)
     waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
     observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
-    connections.observe(observed, lambda age_ns: age_ns // 2)
+    connections.observe(observed, lambda age_ns: age_ns // 2, 101 * S)
     ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
     assert [each.role_id for each in seconds_of(ticked)] == [10, 11, 12, 13]
     assert [each.statements for each in seconds_of(ticked)] == [3, 0, 1, 0]
@@ -106,7 +106,7 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
 
     count(page, 0, 5000)
     page.set_word(3, Word.STATE, State.DONE)
-    connections.observe(observed, int)
+    connections.observe(observed, int, 102 * S)
     ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
     assert [each.statements for each in seconds_of(ticked)] == [1, 0, 0, 0]
     assert [each.backend_cpu_ns for each in seconds_of(ticked)] == [0, 6, 1, 0], "of one that has gone nothing more"
@@ -147,6 +147,18 @@ def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> No
     page.set_word(1, Word.LIMITED_NS, 1000)
     ((stalled, change),) = connections.tick(105 * S, 2 * S, server(), {}).found
     assert (stalled.slot, change.kind, change.stall.ended_ns) == (1, "ended", 104 * S + S // 4)
+
+
+def test_a_stall_begins_by_the_clock_where_ages_are_in_a_servers_own_time(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
+    count(page, 2, *[1000] * 20)
+    connections.tick(103 * S, S, server(), {})
+    connections.observe(
+        Observed({103: Wait("", "active")}, (), ages_ns={103: 3 * S}), lambda age_ns: age_ns // 2, 106 * S
+    )
+    ((stalled, change),) = connections.look(106 * S)
+    assert (stalled.slot, change.stall.started_ns, change.stall.max_in_flight_ns) == (2, 103 * S, 3 * S // 2)
 
 
 def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
