@@ -14,7 +14,6 @@
   pgbench,
   postgres,
   python,
-  python3,
   testServers,
   versions,
 }:
@@ -160,20 +159,29 @@ let
     runCommand "pgbed-patched" {
       meta = about "The template of a patched server works";
     } "touch $out";
-  # package.nix as nixpkgs would call it: all that it needs is there. hostpkgs has no packages of Python.
+  # package.nix as nixpkgs would call it: all that it needs is there, but for packages of Python, which may be too old, and
+  # are refused then.
   alone =
     let
       withPackages =
         choose:
-        assert choose (lib.genAttrs bench.dependencies (name: name)) == bench.dependencies;
+        assert map (package: package.name) (choose (packagesWith { })) == bench.dependencies;
         bench.python;
-      package = callPackage ./package.nix (
-        lib.optionalAttrs (!(python3 ? withPackages)) {
-          inherit (bench) hyperfine;
-          python3 = { inherit withPackages; };
-        }
-      );
+      packagesWith =
+        versions:
+        lib.genAttrs bench.dependencies (name: {
+          inherit name;
+          version = versions.${name} or (if name == "textual" then "8.2.8" else "99");
+        });
+      refused =
+        versions:
+        !(builtins.tryEval (builtins.deepSeq (bench.pythonPackages (packagesWith versions)) true)).success;
+      package = callPackage ./package.nix {
+        inherit (bench) hyperfine;
+        python3 = { inherit withPackages; };
+      };
     in
+    assert refused { textual = "6.1"; } && refused { textual = "9.0"; } && !refused { };
     runCommand "pgbed-alone"
       { meta = about "package.nix makes the application of a package set alone"; }
       ''

@@ -59,16 +59,32 @@
 let
   inherit (builtins.fromTOML (builtins.readFile ../pyproject.toml)) project;
   inherit (project) version;
-  # Without their ranges: packages of nixpkgs have the same names.
-  dependencies = map (
-    range: builtins.head (builtins.match "([a-z0-9-]+).*" range)
-  ) project.dependencies;
+  # Packages of nixpkgs have the same names.
+  nameOf = range: builtins.head (builtins.match "([a-z0-9-]+).*" range);
+  dependencies = map nameOf project.dependencies;
+  # The bound of a range, such as the one after >=.
+  boundOf = sign: range: builtins.match ".*${sign} *([0-9.]+).*" range;
+  isWithin =
+    range: version:
+    let
+      least = boundOf ">=" range;
+      below = boundOf "<" range;
+      compared = bound: builtins.compareVersions version (builtins.head bound);
+    in
+    (least == null || compared least >= 0) && (below == null || compared below < 0);
+  packageFor =
+    packages: range:
+    let
+      package = packages.${nameOf range} or { version = "none"; };
+    in
+    if package.version != "none" && isWithin range package.version then
+      package
+    else
+      throw "pgbed needs ${range}, and these Python packages have ${nameOf range} ${package.version}: take others, or the bench of pgbed's flake";
+  pythonPackages = packages: map (packageFor packages) project.dependencies;
 
   python =
-    if pythonEnvironment != null then
-      pythonEnvironment
-    else
-      python3.withPackages (packages: map (name: packages.${name}) dependencies);
+    if pythonEnvironment != null then pythonEnvironment else python3.withPackages pythonPackages;
 
   sources = callPackage ./sources.nix { };
   packages = packageSetName + lib.optionalString (lib ? version) " ${lib.version}";
@@ -217,6 +233,7 @@ let
         hyperfine
         probeHelper
         python
+        pythonPackages
         ;
       selfContained = if selfContained then bench else selfContainedForm;
       tests.start =

@@ -72,7 +72,7 @@ class Change:
     def varied(self, words: Sequence[str]) -> Change:
         """Raises UserError for a variant whose tools are not known here."""
         added = [variant(word) for word in words]
-        tools = [_variants().jit for each in added if each.tools]
+        tools = [_jit() for each in added if each.tools]
         return replace(
             self,
             env={**self.env, **{name: value for each in tools for name, value in each.env.items()}},
@@ -112,7 +112,7 @@ class _Tools:
 class _Variants:
     """What variants need besides the recipe: see nix/postgres/default.nix."""
 
-    jit: _Tools
+    jit: _Tools | None  # the package set may have no LLVM that every server knows
     layout: str
 
 
@@ -192,6 +192,12 @@ def laid_out(server: Derived, title: str, words: Sequence[str]) -> Derived:
         name=f"postgresql-{title}", env=env, inputs=((server.drv, "out"), (server.drv, "dev")), native=server.native
     )
     return derive(_variants().layout, change)
+
+
+def _jit() -> _Tools:
+    if (tools := _variants().jit) is None:
+        raise UserError("variant 'jit': these packages have no LLVM 18: leave it out, or take pgbed's own nixpkgs")
+    return tools
 
 
 def _variants() -> _Variants:

@@ -17,9 +17,15 @@
 }:
 let
   available = linuxKernel != null && stdenv.hostPlatform.isx86_64;
-  versions = lib.filterAttrs (_: entry: available && linuxKernel.kernels ? ${entry.attribute}) (
-    import ./versions.nix
-  );
+  # A kernel that nixpkgs has removed is not there, or an error.
+  isThere =
+    attribute:
+    (builtins.tryEval (
+      linuxKernel.kernels ? ${attribute} && linuxKernel.kernels.${attribute} ? version
+    )).value;
+  versions = lib.filterAttrs (_: entry: available && isThere entry.attribute) (import ./versions.nix);
+  # Of the platform, until it was the kernel's.
+  imageOf = kernel: kernel.target or stdenv.hostPlatform.linux-kernel.target;
 
   folder =
     _: entry:
@@ -45,7 +51,7 @@ let
       }
       ''
         mkdir -p $out/lib
-        ln -s ${kernel}/${stdenv.hostPlatform.linux-kernel.target} $out/bzImage
+        ln -s ${kernel}/${imageOf kernel} $out/bzImage
         ln -s ${modules}/lib/modules $out/lib/modules
         ln -s ${kernel.configfile} $out/config
         printf '%s' ${lib.escapeShellArg (builtins.toJSON record)} > $out/kernel.json

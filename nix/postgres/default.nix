@@ -9,14 +9,14 @@
 #              source tree with, which it lacks, by `make` or `meson`: see engine/builds/derivation.py
 #   extensions { names, sources, drv }, JSON-able: see extensions.nix; `drv` makes a server with an extension of it, and
 #              lacks both
-#   variants   { jit = { env, inputs }; layout }, JSON-able: what a variant adds to the environment of a derivation, and the
+#   variants   { jit = null or { env, inputs }; layout }, JSON-able: what a variant adds to the environment of a derivation, and the
 #              derivations that this leads to; the derivation that links a backend once more
 {
   lib,
   callPackage,
   stdenv,
-  # The newest that PostgreSQL 16.3 knows.
-  llvmPackages_18,
+  # The newest that PostgreSQL 16.3 knows. Where nixpkgs has it no more there is no variant :jit.
+  llvmPackages_18 ? null,
   versions,
   packageSetName ? "nixpkgs",
 }:
@@ -24,6 +24,7 @@ let
   build = callPackage ./build.nix { };
   unpackPrebuilt = callPackage ./prebuilt.nix { };
   system = stdenv.hostPlatform.system;
+  hasLlvm = (builtins.tryEval (llvmPackages_18 != null && llvmPackages_18 ? llvm)).value;
 
   nameOf = label: builtins.replaceStrings [ "." ] [ "_" ] label;
   attrOf = label: "postgresql-" + nameOf label;
@@ -138,23 +139,26 @@ in
   };
   variants.layout = builtins.unsafeDiscardOutputDependency (callPackage ./layout.nix { }).drvPath;
   variants.jit =
-    let
-      llvm = lib.getDev llvmPackages_18.llvm;
-      inherit (llvmPackages_18) clang;
-      path = package: builtins.unsafeDiscardStringContext package.outPath;
-      input = package: {
-        drv = builtins.unsafeDiscardOutputDependency package.drvPath;
-        output = package.outputName or "out";
+    if !hasLlvm then
+      null
+    else
+      let
+        llvm = lib.getDev llvmPackages_18.llvm;
+        inherit (llvmPackages_18) clang;
+        path = package: builtins.unsafeDiscardStringContext package.outPath;
+        input = package: {
+          drv = builtins.unsafeDiscardOutputDependency package.drvPath;
+          output = package.outputName or "out";
+        };
+      in
+      {
+        env = {
+          nativeBuildInputs = path llvm;
+          CLANG = "${path clang}/bin/clang";
+        };
+        inputs = [
+          (input llvm)
+          (input clang)
+        ];
       };
-    in
-    {
-      env = {
-        nativeBuildInputs = path llvm;
-        CLANG = "${path clang}/bin/clang";
-      };
-      inputs = [
-        (input llvm)
-        (input clang)
-      ];
-    };
 }
