@@ -45,10 +45,15 @@ TARGETS: Mapping[str, Chosen] = {
     "all": lambda there, _: there["all"],
 }
 
+HANGS: Mapping[str, tuple[str, ...]] = {
+    "stop of a hanging postmaster": ("postmaster",),
+    "stop of a hanging server and its clients": ("postmaster", "backend", "client"),
+}
+
 
 def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
-    """Kills of each kind in turn, and Ctrl-C to the command; the moments are drawn from the seed."""
-    kinds = [*TARGETS, "Ctrl-C"]
+    """Kills of each kind in turn, Ctrl-C, and a stop while servers hang; the moments are drawn from the seed."""
+    kinds = [*TARGETS, "Ctrl-C", *HANGS]
     for turn in range(count):
         kind, chance = kinds[turn % len(kinds)], random.Random(f"{seed}-{turn}")
         after_s = chance.uniform(0, LONGEST_S)
@@ -56,6 +61,8 @@ def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
         bench = Bench(folder / f"kill-{turn}")
         if kind == "Ctrl-C":
             yield Case(name, partial(_interrupted, bench, label, after_s))
+        elif kind in HANGS:
+            yield Case(name, partial(_hung, bench, label, after_s, HANGS[kind]))
         else:
             yield Case(name, partial(_killed, bench, label, after_s, TARGETS[kind], chance))
 
@@ -71,6 +78,27 @@ def _killed(bench: Bench, label: str, after_s: float, chosen: Chosen, chance: ra
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
+    yield from resumed(bench)
+    yield from lost(bench, before)
+    yield from left_behind(bench, shared)
+
+
+def _hung(bench: Bench, label: str, after_s: float, kinds: tuple[str, ...]) -> Iterator[str]:
+    started = bench("run", "--pg", label, *PLAN, "--detach")
+    if started.returncode != 0:
+        yield f"does not start: {started.stderr!r}"
+        return
+    time.sleep(after_s)
+    before, shared, there = finished(bench), segments(bench), _processes(bench)
+    for process in (process for kind in kinds for process in there[kind]):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGSTOP)
+    stopped = bench("stop")
+    if stopped.returncode not in (0, 2):  # 2 once the run is over
+        yield f"stop ended with {stopped.returncode}: {stopped.stderr!r}"
+    yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
+    with JournalReader(bench.run) as reader:
+        yield from (f"{each.cell} was not ended but killed" for each in reader.attempts() if each.state == "running")
     yield from resumed(bench)
     yield from lost(bench, before)
     yield from left_behind(bench, shared)
