@@ -135,7 +135,7 @@ def own_folder(folder: Path) -> Path:
     """The resolved path of a folder to write in, which need not exist yet.
 
     Raises UserError if another user could replace it: below a world-writable folder such as /var/tmp, every name on the
-    way, symlinks above all, must belong to this user or root.
+    way, symlinks above all, must belong to this user or root. Root does not write where another user may make links.
     """
     trusted, shown = {0, os.geteuid()}, str(folder)
     path, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
@@ -164,6 +164,10 @@ def own_folder(folder: Path) -> Path:
             left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
     except OSError as error:
         raise UserError(f"{shown}: {error.strerror}; choose another folder with --out") from None
+    status = path.stat()
+    if os.geteuid() == 0 and (status.st_uid != 0 or status.st_mode & stat.S_IWOTH):
+        reason = "other users may write there, so that links could lead root elsewhere"
+        raise UserError(f"{shown}: {reason}; name a new folder in it with --out")
     return path
 
 

@@ -32,8 +32,10 @@ SWITCHES = {
     "diff.submodule": "diff", "filter.a=b.clean": "x",
     "status.submoduleSummary": "true", "diff.ignoreSubmodules": "none", "protocol.ext.allow": "always",
 }  # fmt: skip
-# A wrong value of these is an error: of a submodule, too, whose commit git looks up.
-LEFT_OUT = ("include.", "includeIf.", "extensions.", "core.bare", "core.worktree", "core.logAllRefUpdates")
+# These would end git's reading of all others, or are a format.
+LEFT_OUT = ("include.", "includeIf.", "extensions.")
+# Git looks up which commit a submodule has, and takes no path for a switch of its core.
+CORE_PROGRAMS = re.compile(r"core\.(\w+Command|askPass|editor|fsmonitor|gitProxy|hooksPath|pager|attributesFile)")
 KEY = re.compile(r"[\w-]+(\..+)?\.[A-Za-z][A-Za-z0-9-]*")  # of gitweb's, some can only be in the environment
 PLACEHOLDERS = ("evil", "openpgp", "ssh", "x509", "log", "diff", "archive", "ls-files", "sub")
 HOOKS = ("post-index-change", "post-checkout", "fsmonitor-watchman", "reference-transaction", "pre-auto-gc")
@@ -111,8 +113,8 @@ def tree(base: Path) -> Path:
 
 def _plant(base: Path, tree: Path, keys: list[str]) -> None:
     """Name the programs wherever git finds a configuration, attributes or hooks."""
-    text = _configuration(base, keys)
-    for repository in (tree, tree / "sub"):
+    of_submodule = [key for key in keys if not key.startswith("core.") or CORE_PROGRAMS.fullmatch(key)]
+    for repository, text in ((tree / "sub", _configuration(base, of_submodule)), (tree, _configuration(base, keys))):
         (repository / ".git/included").write_text(text)
         with (repository / ".git/config").open("a") as config:
             config.write(f"[extensions]\n\tworktreeConfig = true\n[include]\n\tpath = included\n{text}")

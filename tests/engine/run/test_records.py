@@ -219,6 +219,23 @@ def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Calla
 
 
 @pytest.mark.outside  # only root can make files of another user
+@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o755), (0, 0o777), (0, 0o1777)])
+def test_root_writes_nothing_where_another_user_may_have_put_links(
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build], owner: int, mode: int
+) -> None:
+    out, target = new_folder(), new_folder()
+    for name in (".builds", ".data", "probe-costs.json", "probe-costs.json.part"):
+        (out / name).symlink_to(target / name)
+        os.lchown(out / name, NOBODY, NOBODY)
+    os.chown(out, owner, owner)
+    out.chmod(mode)
+    said = refused(Bench(out), "--pg", build(16).label, *SMALL)
+    assert "other users may write there" in said and "name a new folder in it with --out" in said
+    assert list(target.iterdir()) == []
+    assert own_folder(out / "new") == out / "new"
+
+
+@pytest.mark.outside  # only root can make files of another user
 def test_a_run_is_not_made_behind_another_users_symlink(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
