@@ -144,10 +144,8 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
         if setting_kinds.refusal(name, value) or not first <= build.major <= last:
             dropped.append(name)
             continue
-        if value == SCALED:
-            if name not in scaled:
-                raise UserError(f"config '{spec.name}': '{name}' cannot be 'auto'; only {', '.join(scaled)} can")
-            value = scaled[name]
+        if value == SCALED:  # also a value of the server's own, of plan_cache_mode and others
+            value = scaled.get(name, value)
         values.pop(name, None)  # the last of a repeated name wins, in its later place
         values[name] = value
     for name in setting_kinds.without_library(values):

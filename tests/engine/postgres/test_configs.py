@@ -346,9 +346,11 @@ def test_a_bad_toml_file_is_explained(text: str, said: str, tmp_path: Path) -> N
         resolve([str(tmp_path / "mine.toml")])
 
 
-def test_only_what_is_scaled_may_be_auto(build: Builds, tmp_path: Path) -> None:
+def test_auto_is_scaled_or_is_the_servers_own(build: Builds, tmp_path: Path) -> None:
+    (tmp_path / "mine.conf").write_text("plan_cache_mode = auto\n")
+    assert one(str(tmp_path / "mine.conf"), build(16)).settings == (("plan_cache_mode", "auto"),)
     (tmp_path / "mine.conf").write_text("work_mem = auto\n")
-    with pytest.raises(UserError, match="'work_mem' cannot be 'auto'"):
+    with pytest.raises(UserError, match='invalid value for parameter "work_mem": "auto"'):
         one(str(tmp_path / "mine.conf"), build(16))
 
 
