@@ -216,12 +216,13 @@ def stop(run: Path, console: PlainConsole) -> None:
         return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
-    engine = holder(run)
+    engine, patience_s = holder(run), KILL_AFTER_S
     try:
         control.ask(run, {"stop": True}, ANSWER_S)
     except control.Silent:
         _signal(run, engine, signal.SIGTERM)
-    _await_end(run, engine, lambda: not is_locked(run), console)
+        patience_s = END_S - 2 * ANSWER_S
+    _await_end(run, engine, lambda: not is_locked(run), console, patience_s)
     console.say(f"stopped; to continue: bench resume {reference(run)}")
 
 
@@ -304,9 +305,12 @@ def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit
     return _conclude(run, code, console)
 
 
-def _await_end(run: Path, engine: int | None, ended: Callable[[], bool], console: PlainConsole) -> None:
+def _await_end(
+    run: Path, engine: int | None, ended: Callable[[], bool], console: PlainConsole, patience_s: float = KILL_AFTER_S
+) -> None:
     """Wait until the engine has ended after a stop. One that leaves its servers running is killed, and they with it."""
     asked_s = reported_s = time.monotonic()
+    asked_ns = time.monotonic_ns() - round(ANSWER_S * 1e9)  # the engine may have heard of it before
     while True:
         with suppress(KeyboardInterrupt):
             if ended():
@@ -314,16 +318,17 @@ def _await_end(run: Path, engine: int | None, ended: Callable[[], bool], console
             now_s = time.monotonic()
             if now_s - reported_s > PATIENCE_S:
                 reported_s = now_s
-                console.say(f"still stopping: {_doing(run) or 'the server'}")
-            if now_s - asked_s > KILL_AFTER_S and any(map(processes_in, run.glob("cells/*/data"))):
+                console.say(f"still stopping: {_doing(run, asked_ns) or 'the server'}")
+            if now_s - asked_s > patience_s and any(map(processes_in, run.glob("cells/*/data"))):
                 _signal(run, engine, signal.SIGKILL)
             time.sleep(0.1)
 
 
-def _doing(run: Path) -> str:
+def _doing(run: Path, since_ns: int) -> str:
     """The engine's latest report of what it waits for."""
     with suppress(UserError), JournalReader(run) as reader:
-        return next((str(event.data.get("text")) for event in reversed(reader.events(kinds=("progress",)))), "")
+        reports = [event for event in reader.events(kinds=("progress",)) if event.started_ns >= since_ns]
+        return str(reports[-1].data.get("text")) if reports else ""
     return ""
 
 
