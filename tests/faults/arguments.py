@@ -71,6 +71,8 @@ FILES = (
     "utf-16.sql",
     "commands.sql",
     "/proc/1/mem",
+    "repository",
+    "shared",
 )
 
 
@@ -126,6 +128,13 @@ def furnish(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "file").write_text("text\n")
     (folder / "loop").symlink_to("loop")
+    for name in ("objects", "refs"):
+        (folder / "repository/.git" / name).mkdir(parents=True)
+    (folder / "repository/.git/HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "repository/.git/config").write_text('[core]\n\tfsmonitor = "touch never"\n')
+    (folder / "shared").mkdir()
+    (folder / "shared").chmod(0o777)
+    (folder / "shared/.builds").symlink_to("/proc/1")
     reaching = (
         "archive_mode = on\narchive_command = 'touch never'\ninclude_dir = '.'\nsynchronous_standby_names = '*'\n"
     )
