@@ -276,7 +276,7 @@ def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the
         await opened(pilot, screen, small)
         with exclusive_run(concurrent=True):  # another test's may have it already
             await pilot.press("enter")
-            await until(pilot, lambda: refusal in pilot.app.screen_text().splitlines()[2])  # type: ignore[attr-defined]
+            await until(pilot, lambda: refusal in pilot.app.screen_text())  # type: ignore[attr-defined]
             assert "x another run in" in pilot.app.screen_text() and not screen.doing  # type: ignore[attr-defined]
             screen.notify_line("")
             await pilot.press("tab", "down")
