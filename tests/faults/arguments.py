@@ -53,6 +53,7 @@ TEXTS: Mapping[str, str] = {
     "servers of several hosts": "a=host=/absent,/gone port=1,2,b=postgresql:///d?host=/absent,/gone",
     "release of an image": "postgres:16.3-alpine",
     "pair": "a=b",
+    "host without a name": "a=postgresql://me@a..b/db",
     "pair that executes": "archive_command=touch never",
     "pair with a device": "a=/dev/zero",
     "placeholders": "%s{0}$HOME`id`",
@@ -73,6 +74,8 @@ FILES = (
     "/proc/1/mem",
     "repository",
     "shared",
+    "/proc/kmsg",
+    "/dev/kmsg",
 )
 
 
