@@ -174,7 +174,10 @@ def _named(tokens: tuple[str, ...]) -> str:
 def _encoding(statement: Statement) -> str:
     """The encoding that a SET names, or ""."""
     tokens = statement.tokens
-    return unquoted(tokens[3]) if tokens[:2] == ("set", "client_encoding") and len(tokens) > 3 else ""
+    named = (
+        tokens[2:] if tokens[:2] == ("set", "names") else tokens[3:] if tokens[:2] == ("set", "client_encoding") else ()
+    )
+    return unquoted(named[0]) if named else ""
 
 
 def _plain(encoding: str) -> str:

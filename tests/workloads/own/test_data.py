@@ -99,8 +99,11 @@ def test_sql_that_is_cut_short_or_psqls_is_refused(folder: Path, text: bytes, wh
     assert why in str(refused.value)
 
 
-def test_another_encoding_is_read_once_the_dump_names_it(folder: Path) -> None:
-    (file := folder / "a.sql").write_bytes(b"SET client_encoding = 'LATIN1';\nselect '\xe9';\n")
+@pytest.mark.parametrize(
+    "named", [b"SET client_encoding = 'LATIN1'", b"set names latin1", b"SET client_encoding TO latin1"]
+)
+def test_another_encoding_is_read_once_the_dump_names_it(folder: Path, named: bytes) -> None:
+    (file := folder / "a.sql").write_bytes(named + b";\nselect '\xe9';\n")
     assert surveyed(of_dump(str(file))).left_out == {}
 
 
