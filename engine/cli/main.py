@@ -19,6 +19,7 @@ from engine.cli import interface, manual, settings, standard_streams
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import console
 from engine.core.errors import UserError
+from engine.host.address_space import check_address_space
 from engine.report.console import complain, echo
 from workloads.names import NotRegistered
 from workloads.options import options_of
@@ -153,6 +154,7 @@ class Bench(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. An OSError about a file is a user error, except in the engine."""
+        check_address_space()  # below it a library ends the process by itself, with a code that means something else
         try:
             return super().invoke(ctx)
         except OSError as error:

@@ -20,6 +20,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
 from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, InterimAnalysis
 from engine.host import environment
+from engine.host.address_space import check_address_space
 from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
 from engine.plan.interleaving import CannotBeSliced, Change
@@ -255,10 +256,12 @@ def _look_up(request: Request, machine: Machine) -> Design:
         with_connections = {
             spec: interleaving.stretched(spec, each, request.subjects) for spec, each in with_connections.items()
         }
+    rough = rough_settings(request, with_connections, machine)
+    if not request.external:
+        check_address_space(map(interleaving.buffer_bytes, rough))
+    if sliced:
         data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
-        interleaving.check_memory(
-            rough_settings(request, with_connections, machine), data_bytes, request, machine.memory_bytes
-        )
+        interleaving.check_memory(rough, data_bytes, request, machine.memory_bytes)
     return Design(planned, steps, probes, with_connections)
 
 

@@ -117,13 +117,18 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     return tuple(changed.items())
 
 
+def buffer_bytes(settings: Mapping[str, str]) -> int:
+    """The size of a server's shared buffers."""
+    return size_bytes(settings.get("shared_buffers", "128MB"), "8kB")
+
+
 def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request: Request, memory_bytes: int) -> None:
     """Raise CannotBeSliced if the servers do not fit into memory together; the error says how many do.
 
     `settings` are those of each config, `data_bytes` is the size of a cluster without its WAL. If memory held one
     server's data but not two servers', slices would measure the device.
     """
-    buffers = sorted(size_bytes(config.get("shared_buffers", "128MB"), "8kB") for config in settings)
+    buffers = sorted(map(buffer_bytes, settings))
     servers = [own for own in buffers for _ in range(request.subjects // len(buffers))]
     needed = accumulate(own + data_bytes for own in servers)
     fits = sum(bytes_ <= MOST_MEMORY * memory_bytes for bytes_ in needed)

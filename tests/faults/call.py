@@ -85,7 +85,7 @@ def _become(arguments: Sequence[str], folder: Path, out: int, err: int, stdout: 
             os.close(1)
             sys.stdout = None  # as the interpreter sets it
         sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, TIME_S)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.core.errors import UserError
+from engine.core.model import Build
 from engine.plan import design
 from tests.faults.call import Outcome, call
 
-APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
+ROOT = Path(__file__).parents[3]
+APP = ROOT / "tests" / "workloads" / "own" / "app"
 HOSTS = ("a" * 64, "a..b", "ä..ö")
 
 
@@ -45,3 +50,16 @@ def test_more_connections_than_the_limit_of_open_files_allows_are_refused(monkey
         design._check_open_files(40, 2)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     design._check_open_files(2000, 4)
+
+
+@pytest.mark.parametrize(
+    ("kilobytes", "arguments", "lacking"),
+    [(100_000, "compare", "bench needs"), (2_000_000, "--set shared_buffers=4GB --dry-run --pg", "buffers of 4 GB")],
+)
+def test_too_small_an_address_space_is_refused(
+    kilobytes: int, arguments: str, lacking: str, build: Callable[[int | str], Build]
+) -> None:
+    words = (*arguments.split(), *([f"a={build(16).bin.parent}"] if arguments.endswith("--pg") else []))
+    limited = ("bash", "-c", f'ulimit -v {kilobytes} && exec "$0" -m engine "$@"', sys.executable, *words)
+    ended = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+    assert lacking in _refused(Outcome(words, ended.returncode, ended.stdout, ended.stderr))
