@@ -62,8 +62,10 @@ def _check(state: os.stat_result, path: Path, named_by_user: bool) -> None:
     if stat.S_ISLNK(mode):
         return  # refused when it is opened
     if not stat.S_ISREG(mode) or (state.st_size == 0 and _of_kernel(state.st_dev)):
-        reason = NOT_REGULAR + ("; write its content to one first" if named_by_user else "")
-        raise OSError(errno.EINVAL, "Is a directory" if stat.S_ISDIR(mode) else reason, str(path))
+        reason, remedy = NOT_REGULAR, "; write its content to one first"
+        if stat.S_ISDIR(mode):
+            reason, remedy = "a folder", "; give a file"
+        raise OSError(errno.EINVAL, reason + (remedy if named_by_user else ""), str(path))
 
 
 def _of_kernel(device: int) -> bool:

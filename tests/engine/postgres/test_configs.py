@@ -254,7 +254,7 @@ def test_a_bad_line_is_named(text: str, said: str, tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.conf cannot be read: No such file"):
         resolve([str(tmp_path / "absent.conf")])
-    with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(UserError, match=r"cannot be read: a folder; give a file"):
         resolve([f"{tmp_path}/"])
     (tmp_path / "latin.conf").write_bytes(b"# caf\xe9\n")
     with pytest.raises(UserError, match="not UTF-8"):

@@ -209,7 +209,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
             ("--workload", "pgbench-select", "-o", "rate=0"),
             "rate must be a number greater than 0, at most 1,000,000,000, not '0'",
         ),
-        (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a script"),
+        (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a file"),
         (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a regular file; write its content to one first"),
         (("--workload", "micro", "--clients", "3"), "workload micro has no option --clients"),
         (
