@@ -379,7 +379,7 @@ def made_here(build: Build, roots: Path) -> bool:
 def prune(roots: Path, wanted: set[str], age_s: float = 86_400) -> int:
     """Remove links without a run (`wanted`: the runs' digests) older than `age_s`: younger runs may yet begin."""
     removed = 0
-    for link in roots.glob(f"{LINK}*"):
+    for link in roots.glob(f"{LINK}*") if not roots.is_symlink() else ():
         digest = link.name.removeprefix(LINK)
         if link.is_symlink() and digest not in wanted and time.time() - link.lstat().st_mtime > age_s:
             link.unlink()

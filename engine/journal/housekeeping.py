@@ -95,10 +95,17 @@ def data_kept(run: Path) -> Iterator[Path]:
 def forget_data(run: Path) -> int:
     """Remove the data folder of a run, if it has one; return the bytes freed. Raises OSError."""
     folder = data_of(run)
-    if not folder.is_dir() or folder.is_symlink():
+    try:  # a link in the place of either folder would lead root to a stranger's choice
+        beside = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
         return 0
-    freed = disk.occupied_bytes(folder)
-    shutil.rmtree(folder)
+    try:
+        if not folder.is_dir() or folder.is_symlink():
+            return 0
+        freed = disk.occupied_bytes(folder)
+        shutil.rmtree(folder.name, dir_fd=beside)
+    finally:
+        os.close(beside)
     with suppress(OSError):  # other runs have some, too
         folder.parent.rmdir()
     return freed

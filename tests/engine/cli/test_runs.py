@@ -146,7 +146,13 @@ def test_nothing_outside_the_output_folder_is_removed(out: Path, tmp_path: Path)
     (out / "link").symlink_to(elsewhere)
     assert "a symlink" in refused(Bench(out), "delete", "link", "--yes")
     (out / "one" / "inner").symlink_to(elsewhere)
+    (out / ".data").symlink_to(tmp_path / "data")
+    (out / ".builds").symlink_to(tmp_path / "data")
+    (tmp_path / "data/one").mkdir(parents=True)
+    (tmp_path / "data/built-x").symlink_to("nowhere")
+    os.utime(tmp_path / "data/built-x", (0, 0), follow_symlinks=False)
     assert Bench(out)("delete", "one", "--yes").returncode == 0
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["built-x", "one"]
     assert (elsewhere / "journal.db").exists()
 
 
