@@ -135,7 +135,8 @@ def own_folder(folder: Path) -> Path:
     """The resolved path of a folder to write in, which need not exist yet.
 
     Raises UserError if another user could replace it: below a world-writable folder such as /var/tmp, every name on the
-    way, symlinks above all, must belong to this user or root. Root does not write where another user may make links.
+    way, symlinks above all, must belong to this user or root. Root follows no other user's link anywhere, and does not
+    write to a folder in which another user may make links.
     """
     trusted, shown = {0, os.geteuid()}, str(folder)
     path, left, links = Path("/"), list(reversed(folder.absolute().parts[1:])), 0
@@ -150,7 +151,8 @@ def own_folder(folder: Path) -> Path:
                 status = entry.lstat()
             except FileNotFoundError:
                 return entry.joinpath(*reversed(left))
-            if path.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) and status.st_uid not in trusted:
+            shared = path.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+            if status.st_uid not in trusted and (shared or (stat.S_ISLNK(status.st_mode) and os.geteuid() == 0)):
                 reason = f"{entry} was made by another user"
                 raise UserError(f"{shown}: {reason}; choose another folder with --out")
             if not stat.S_ISLNK(status.st_mode):
@@ -165,7 +167,8 @@ def own_folder(folder: Path) -> Path:
     except OSError as error:
         raise UserError(f"{shown}: {error.strerror}; choose another folder with --out") from None
     status = path.stat()
-    if os.geteuid() == 0 and (status.st_uid != 0 or status.st_mode & stat.S_IWOTH):
+    by_group = status.st_mode & stat.S_IWGRP and status.st_gid != 0
+    if os.geteuid() == 0 and (status.st_uid != 0 or status.st_mode & stat.S_IWOTH or by_group):
         reason = "other users may write there, so that links could lead root elsewhere"
         raise UserError(f"{shown}: {reason}; name a new folder in it with --out")
     return path

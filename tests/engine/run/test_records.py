@@ -214,20 +214,28 @@ def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Calla
         with pytest.raises(UserError, match="was made by another user; choose another folder with --out"):
             own_folder(folder)
     assert list(theirs.iterdir()) == []
+    home = new_folder()
+    (home / "results").symlink_to(shared / "x")
+    os.lchown(home / "results", NOBODY, NOBODY)
+    os.chown(home, NOBODY, NOBODY)
+    with pytest.raises(UserError, match="was made by another user"):
+        own_folder(home / "results" / "new")
     (shared / "mine").symlink_to(shared / "x")
     assert own_folder(shared / "mine" / "new" / "folder") == (shared / "x" / "new" / "folder").resolve()
 
 
 @pytest.mark.outside  # only root can make files of another user
-@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o755), (0, 0o777), (0, 0o1777)])
+@pytest.mark.parametrize(
+    ("owner", "group", "mode"), [(NOBODY, NOBODY, 0o755), (0, 0, 0o777), (0, 0, 0o1777), (0, NOBODY, 0o2775)]
+)
 def test_root_writes_nothing_where_another_user_may_have_put_links(
-    new_folder: Callable[[], Path], build: Callable[[int | str], Build], owner: int, mode: int
+    new_folder: Callable[[], Path], build: Callable[[int | str], Build], owner: int, group: int, mode: int
 ) -> None:
     out, target = new_folder(), new_folder()
     for name in (".builds", ".data", "probe-costs.json", "probe-costs.json.part"):
         (out / name).symlink_to(target / name)
         os.lchown(out / name, NOBODY, NOBODY)
-    os.chown(out, owner, owner)
+    os.chown(out, owner, group)
     out.chmod(mode)
     said = refused(Bench(out), "--pg", build(16).label, *SMALL)
     assert "other users may write there" in said and "name a new folder in it with --out" in said
