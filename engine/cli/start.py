@@ -184,6 +184,7 @@ def resume(
 ) -> int:
     """Continue a run that this user began on this machine; return the exit code."""
     run = own_folder(run)
+    own_folder(run.parent)  # which has the links to what is built
     manifest = planned(run, signed=True)
     until_s = time.monotonic() + CLEARING_TIMEOUT_S
     while is_locked(run):

@@ -239,6 +239,9 @@ def test_root_writes_nothing_where_another_user_may_have_put_links(
     out.chmod(mode)
     said = refused(Bench(out), "--pg", build(16).label, *SMALL)
     assert "other users may write there" in said and "name a new folder in it with --out" in said
+    (out / "run" / "cells").mkdir(parents=True)
+    (out / "run" / "manifest.json").write_text("{}")
+    assert "other users may write there" in refused(Bench(out), "resume", "run")
     assert list(target.iterdir()) == []
     assert own_folder(out / "new") == out / "new"
 
