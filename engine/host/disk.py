@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -18,8 +19,10 @@ from engine.host.machine_counters import mount_of
 
 _ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # Where a full disk keeps SQLite from growing the memory that it shares with readers, it is an "I/O error".
-_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-_FULL = ("No space left on device", "Disk quota exceeded", "database or disk is full", "disk I/O error")
+_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+_FULL = re.compile("No space left on device|Disk quota exceeded|database or disk is full")
+_PATH = re.compile(r"(?<![\w.])/[^\s'\":;,]+")
+_SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is no path
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -34,19 +37,28 @@ def full(path: Path) -> str:
 
 
 def with_name(text: str, path: Path) -> str:
-    """A message of any program; if it is about a full disk, with the name of the disk of `path`."""
-    return f"{text} ({full(path)})" if any(words in text for words in _FULL) else text
+    """A message of any program; if it is about a full disk, with the disk's name: by the path in it, else by `path`."""
+    words = _FULL.search(text)
+    if words is None:
+        return text
+    kind, shared = _SHARED_MEMORY
+    before = _PATH.findall(text[: words.start()])
+    named = shared if kind in text else Path(before[-1]) if before else path
+    return f"{text} ({full(named)})"
 
 
 @contextmanager
 def named_when_full(path: Path) -> Iterator[None]:
-    """Turn errors of a full disk into DiskFull, with the disk's name."""
+    """Turn errors of a full disk into DiskFull, with the disk's name; into UserError if it is not the disk of `path`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        if getattr(error, "errno", 0) in _ERRORS or getattr(error, "sqlite_errorcode", 0) & 0xFF in _CODES:
-            raise DiskFull(f"{path}: cannot be written, as {full(path)}: free some space on it") from error
-        raise
+        if getattr(error, "errno", 0) not in _ERRORS and getattr(error, "sqlite_errorcode", 0) not in _CODES:
+            raise
+        at = Path(os.fsdecode(getattr(error, "filename", None) or path))
+        text = f"{at}: cannot be written, as {full(at)}: free some space on it"
+        here = existing(at).stat().st_dev == existing(path).stat().st_dev
+        raise (DiskFull if here else UserError)(text) from error
 
 
 def free_bytes(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.errors import UserError
 from engine.core.text import visible
 from engine.host import disk, machine_counters
 
@@ -53,9 +55,27 @@ def test_whatever_finds_a_disk_full_names_it(tmp_path: Path) -> None:
         assert caught.value.__cause__ is not None
         text = str(caught.value.__cause__)
         assert disk.with_name(text, tmp_path).startswith(f"{text} (the disk mounted at {mount.point}")
+    damaged = sqlite3.OperationalError("disk I/O error")
+    damaged.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(sqlite3.OperationalError), disk.named_when_full(tmp_path):
+        raise damaged
     with pytest.raises(FileNotFoundError), disk.named_when_full(tmp_path):
         (tmp_path / "absent").read_text()
     assert disk.with_name("relation t does not exist", tmp_path) == "relation t does not exist"
+
+
+def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path) -> None:
+    without_room, shared = "No space left on device", disk.full(Path("/dev/shm"))
+    assert shared != disk.full(tmp_path)
+    segment = f'could not resize shared memory segment "/PostgreSQL.1" to 8 bytes: {without_room}'
+    folder = f"no socket folder can be made in /dev/shm: {without_room} (log: {tmp_path}/server.log)"
+    for text in (segment, folder):
+        assert disk.with_name(text, tmp_path) == f"{text} ({shared})"
+    own = f'could not write to file "base/pgsql_tmp/1": {without_room}'
+    assert disk.with_name(own, tmp_path) == f"{own} ({disk.full(tmp_path)})"
+    with pytest.raises(UserError, match="/dev/shm/x: cannot be written") as raised, disk.named_when_full(tmp_path):
+        raise OSError(errno.ENOSPC, without_room, "/dev/shm/x")
+    assert not isinstance(raised.value, disk.DiskFull)
 
 
 def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> None:
