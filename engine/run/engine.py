@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from engine.journal.writer import JournalWriter
 from engine.postgres.cluster import kill_leftover
 from engine.postgres.external_cell import LeftBehind, clear, left_in
 from engine.postgres.server_environment import ignore_libpq_variables
+from engine.postgres.waiting import Waiting
 from engine.run.attempt import Attempt
 from engine.run.control import Commands, Control
 from engine.run.guest import GuestAttempt
@@ -119,7 +121,7 @@ def execute(
                     for cell in cells:
                         # Even if clusters are kept: a repeated cell needs the space of the previous one.
                         kill_leftover(*places[cell.id], uid)
-                    _clear_attached(run, connections)
+                    _clear_attached(run, connections, stop)
                     failed += _run(cells, run, manifest, stop, commands, stopping_rule, remote_clients, conninfo)
         if not stop.reason:
             stopping_rule.decide(manifest.repeats)
@@ -151,9 +153,14 @@ def _run(
     return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
 
 
-def _clear_attached(run: Path, connections: Mapping[str, str]) -> None:
-    """Drop what earlier cells left on external servers, as far as possible now."""
+def _clear_attached(run: Path, connections: Mapping[str, str], stop: Stop) -> None:
+    """Drop what earlier cells left on external servers, as far as possible now, and until a stop."""
+
+    def check() -> None:
+        if stop.left_s() < math.inf:
+            raise LeftBehind("not dropped before the run had to end")
+
     for folder, made in left_in(run).items() if connections else ():
         if made.build in connections:
             with contextlib.suppress(LeftBehind):
-                clear(folder, connections[made.build])
+                clear(folder, connections[made.build], Waiting(check=check))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.postgres.external_cell import MADE, RECORD, database_name, left_in
+from engine.run.engine import _clear_attached
+from engine.run.stop import Stop
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,16 @@ def test_a_link_in_place_of_the_record_is_not_followed(tmp_path: Path) -> None:
     (cell / RECORD).symlink_to("/etc/passwd")
     with pytest.raises(UserError, match="cannot be read"):
         left_in(tmp_path)
+
+
+@pytest.mark.timeout(30)
+def test_a_stop_ends_the_wait_for_a_server_on_which_a_database_was_left(tmp_path: Path) -> None:
+    record = tmp_path / "cells" / "001-prod-as-is-r1" / RECORD
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"build": "prod", "database": "pgbed_1", "mark": "x"}))
+    stop = Stop()
+    stop.poll_control = lambda: stop.ask("enough")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        conninfo = f"host=127.0.0.1 port={silent.getsockname()[1]} connect_timeout=0"
+        _clear_attached(tmp_path, {"prod": conninfo}, stop)
+    assert record.exists()
