@@ -118,7 +118,8 @@ def _check_open(account: Account, shown: Path, repository: Repository, made: Pat
     if not _lent(account):
         for place in (repository.common / "objects", repository.folder, made):
             if barred := account.barred_at(place):
-                how = f"chmod o+x {barred} lets it, and so does PGBED_USER with an account that may"
+                how = f"chmod o+x {barred} lets it"
+                how += ", and so does PGBED_USER with an account that may" if account == unprivileged() else ""
                 who = f"git is never run as root, and {account.name}, who runs it instead, may not enter {barred}"
                 raise UserError(f"{shown}: {who}: {how}")
 
