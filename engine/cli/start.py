@@ -390,9 +390,8 @@ def _conclude(run: Path, code: int, console: PlainConsole) -> int:
         return code
     _refuse_full(run, code)
     if code not in (0, 1):
-        console.say(f"the engine {_ended(code)}; see {run / 'engine.log'}")
-        console.say(f"to continue: bench resume {reference(run)}")
-        return 1
+        then = f"to continue: bench resume {reference(run)}"
+        raise UserError(f"the engine {_ended(code)}; see {run / 'engine.log'}; {then}")
     comparison = compare([run])
     render.print_comparison(comparison, console, brief=True)
     if manifest.probes_in_control:

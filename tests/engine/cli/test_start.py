@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from engine.cli import interface, start
+from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.plan import resumption
 from engine.report.console import PlainConsole
+from engine.run.stop import BROKEN
 from tests.support import smalltree
 from tests.support.benchcall import LONG, Bench
 from tests.support.journal import make_run
@@ -41,6 +43,13 @@ def test_a_run_is_continued_in_the_folder_that_was_checked_whatever_link_led_the
     monkeypatch.setattr(start, "_spawn", lambda folder, *_, **__: spawned.append(folder))
     start.resume(tmp_path / "link", PlainConsole(force_terminal=False), detach=True)
     assert spawned == [run.resolve()]
+
+
+@pytest.mark.parametrize(("code", "ended"), [(-9, "was killed by SIGKILL"), (BROKEN, "ended with exit code 70")])
+def test_an_engine_that_broke_is_an_error_and_no_failed_cell(tmp_path: Path, code: int, ended: str) -> None:
+    run = make_run(tmp_path / "run", repeats=1, unfinished=range(2))
+    with pytest.raises(UserError, match=rf"the engine {ended}; see .*engine.log; to continue: bench resume"):
+        start._conclude(run, code, PlainConsole(force_terminal=False))
 
 
 def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
