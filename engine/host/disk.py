@@ -49,7 +49,7 @@ def with_name(text: str, path: Path) -> str:
 
 @contextmanager
 def named_when_full(path: Path) -> Iterator[None]:
-    """Turn errors of a full disk into DiskFull, with the disk's name; into UserError if it is not the disk of `path`."""
+    """Turn errors of a full disk into DiskFull, with its name, and into UserError if it is not the disk of `path`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

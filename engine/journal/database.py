@@ -23,7 +23,8 @@ WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 def readable(run: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line for the user, keeping unreadable apart from damaged."""
     try:
-        yield
+        with disk.named_when_full(run):
+            yield
     except UnicodeDecodeError as error:  # SQLite's message quotes a damaged schema
         path = run / "journal.db"
         raise UserError(f"{path}: damaged or truncated; try sqlite3's .recover on a copy of the folder") from error
@@ -32,9 +33,6 @@ def readable(run: Path) -> Iterator[None]:
         match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the primary result code
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
                 why = f"not permitted ({text}); ask its owner, or copy the run's folder"
-            case sqlite3.SQLITE_FULL:
-                path = run / "journal.db"
-                raise disk.DiskFull(f"{path}: cannot be written, as {disk.full(run)}: free some space on it") from error
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 why = f"another program has locked it ({text})"
             case sqlite3.SQLITE_IOERR if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_IOERR_SHORT_READ:

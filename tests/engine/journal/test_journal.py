@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from engine.core.errors import UserError
+from engine.host.disk import DiskFull
+from engine.journal.database import readable
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
@@ -331,6 +333,14 @@ def test_another_user_reads_a_run_that_he_may_not_write(new_folder: Callable[[],
         assert read().strip() == cells
         (run / "journal.db").chmod(0o600)
         assert "journal.db: not permitted (" in read()
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE])
+def test_a_disk_that_is_full_as_the_journal_is_opened_is_named(tmp_path: Path, code: int) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with pytest.raises(DiskFull, match=r"the disk mounted at .* is full"), readable(tmp_path):
+        raise error
 
 
 def test_a_path_that_sqlite_cannot_take_is_called_too_long(tmp_path: Path) -> None:
