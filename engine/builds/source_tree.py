@@ -123,9 +123,8 @@ def revision_of(name: str, repository: Path, revision: str) -> Source:
     configure = git(repository, "cat-file", "blob", f"{commit}:configure", failing=True)
     text = configure or git(repository, "cat-file", "blob", f"{commit}:meson.build", failing=True)
     if not text or not git(repository, "cat-file", "-t", f"{commit}:src/backend", failing=True):
-        raise UserError(
-            f"build '{name}': {where} is not PostgreSQL's source (configure or meson.build, and src/backend)"
-        )
+        lacking = "configure or meson.build, and src/backend"
+        raise UserError(f"build '{name}': {where} is not PostgreSQL's source ({lacking}){_rest_of(repository)}")
     return Source(repository, _version(name, where, text), commit, revision=True, configure=bool(configure))
 
 
@@ -209,6 +208,17 @@ def _extract(source: Source, folder: Path) -> None:
     with running(source.path, "archive", "--format=tar", f"{source.commit}^{{tree}}", "--", *_WITHOUT) as archive:
         command = ["tar", "--extract", "--no-same-owner", "--directory", str(folder)]
         unpacked = subprocess.run(command, stdin=archive.stdout, capture_output=True, check=False)
+        assert archive.stdout is not None and archive.stderr is not None
+        archive.stdout.close()  # tar may have given up
+        errors = archive.stderr.read()
     if archive.returncode or unpacked.returncode:
-        words = unpacked.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise UserError(f"{source.path}: commit {source.commit} cannot be read: {words}")
+        cause = errors if archive.returncode > 0 else unpacked.stderr
+        words = cause.decode(errors="replace").strip().partition("\n")[0]
+        raise UserError(f"{source.path}: commit {source.commit} cannot be read: {words}{_rest_of(source.path)}")
+
+
+def _rest_of(path: Path) -> str:
+    """How to get the objects that a partial clone lacks, which are not fetched here; empty for a whole repository."""
+    repository = repository_of(path)
+    partial = repository is not None and any((repository.common / "objects" / "pack").glob("*.promisor"))
+    return "; it is a partial clone: git fetch --refetch --no-filter gets the rest" if partial else ""

@@ -208,7 +208,8 @@ def test_an_object_that_a_partial_clone_lacks_is_not_fetched(base: Path, tree: P
     smalltree.git(tree, "config", "remote.evil.url", f"ext::{_tripwire(base, 'url')}")
     smalltree.git(tree, "config", "extensions.partialClone", "evil")
     smalltree.git(tree, "config", "core.repositoryFormatVersion", "1")
-    with pytest.raises(UserError):
+    (tree / ".git/objects/pack/one.promisor").touch()
+    with pytest.raises(UserError, match="a partial clone: git fetch --refetch --no-filter"):
         revision_of("then", tree, "v1")
     assert not _ran(base)
 
