@@ -174,14 +174,7 @@ def agree(question: str, yes: bool) -> None:
         raise UserError("nothing was done")
 
 
-def resume(
-    run: Path,
-    console: PlainConsole,
-    *,
-    detach: bool,
-    glyphs: str = "auto",
-    yes: bool = False,
-) -> int:
+def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False) -> int:
     """Continue a run that this user began on this machine; return the exit code."""
     run = own_folder(run)
     own_folder(run.parent)  # which has the links to what is built
@@ -222,6 +215,7 @@ def stop(run: Path, console: PlainConsole) -> None:
         control.ask(run, {"stop": True}, ANSWER_S)
     except control.Silent:
         _signal(run, engine, signal.SIGTERM)
+        _signal(run, engine, signal.SIGCONT)  # it may have been stopped
         patience_s = END_S - 2 * ANSWER_S
     _await_end(run, engine, lambda: not is_locked(run), console, patience_s)
     console.say(f"stopped; to continue: bench resume {reference(run)}")
@@ -313,7 +307,7 @@ def _await_end(
     asked_s = reported_s = time.monotonic()
     asked_ns = time.monotonic_ns() - round(ANSWER_S * 1e9)  # the engine may have heard of it before
     while True:
-        with suppress(KeyboardInterrupt):
+        try:
             if ended():
                 return
             now_s = time.monotonic()
@@ -323,6 +317,9 @@ def _await_end(
             if now_s - asked_s > patience_s and any(map(processes_in, run.glob("cells/*/data"))):
                 _signal(run, engine, signal.SIGKILL)
             time.sleep(0.1)
+        except KeyboardInterrupt:
+            if time.monotonic() - asked_s > patience_s:  # an engine without servers here, which may never end
+                raise
 
 
 def _doing(run: Path, since_ns: int) -> str:

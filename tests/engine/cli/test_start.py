@@ -52,6 +52,23 @@ def test_an_engine_that_broke_is_an_error_and_no_failed_cell(tmp_path: Path, cod
         start._conclude(run, code, PlainConsole(force_terminal=False))
 
 
+def test_the_wait_for_an_engine_that_never_ends_can_be_left(tmp_path: Path) -> None:
+    pressed: list[str] = []
+
+    def ended() -> bool:
+        pressed.append("Ctrl-C")
+        if len(pressed) < 3:
+            raise KeyboardInterrupt
+        return True
+
+    console = PlainConsole(force_terminal=False)
+    start._await_end(tmp_path, None, ended, console, patience_s=60.0)
+    assert len(pressed) == 3, "until then it goes on"
+    pressed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        start._await_end(tmp_path, None, ended, console, patience_s=-1.0)
+
+
 def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
