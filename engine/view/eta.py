@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean
 
 from engine.core.model import Cell
@@ -125,7 +126,7 @@ def left_s(
     average_ns = fmean(end_ns - begin_ns for begin_ns, end_ns, _ in finished)
     usual_ns = average_ns if usual_s is None else usual_s * 1e9
     scale = usual_ns / average_ns if average_ns else 1.0
-    after = {name: (begin * scale, end * scale) for name, (begin, end) in _until_the_end(finished).items()}
+    after = {name: (b * scale, e * scale, n * scale) for name, (b, e, n) in _until_the_end(finished).items()}
     eta_ns = None if eta_s is None else eta_s * 1e9
     rest_ns = sum(_rest_ns(now_ns, begun_ns, steps, usual_ns, after, eta_ns) for begun_ns, steps in under_way)
     return (rest_ns + usual_ns * (todo - len(under_way))) / 1e9
@@ -144,13 +145,22 @@ def _together(piece: Piece, steps_of: StepsOf) -> list[StepTime]:
     return sorted(found, key=lambda step: step.started_ns)
 
 
-def _until_the_end(finished: Sequence[tuple[int, int, list[StepTime]]]) -> dict[str, tuple[float, float]]:
-    """For each step, in order, the usual ns from its start and from its end to the end of the piece."""
-    known: dict[str, list[tuple[int, int]]] = {}
+def _until_the_end(finished: Sequence[tuple[int, int, list[StepTime]]]) -> dict[str, tuple[float, float, float]]:
+    """For each step the usual ns to the end of its piece: from its start, from its end, and from the next one's start.
+
+    Pieces of several workloads have steps of their own: what follows a step is what followed it in its pieces.
+    """
+    known: dict[str, list[tuple[int, int, int]]] = {}
     for _, last_ns, steps in finished:
-        for step in steps:
-            known.setdefault(step.name, []).append((last_ns - step.started_ns, last_ns - (step.ended_ns or last_ns)))
-    return {name: (fmean(b for b, _ in spans), fmean(e for _, e in spans)) for name, spans in known.items()}
+        for step, following in zip_longest(steps, steps[1:]):
+            from_next = last_ns - (following.started_ns if following is not None else last_ns)
+            from_end = last_ns - (step.ended_ns or last_ns)
+            known.setdefault(step.name, []).append((last_ns - step.started_ns, from_end, from_next))
+    usual: dict[str, tuple[float, float, float]] = {}
+    for name, spans in known.items():
+        start, end, following_start = map(fmean, zip(*spans, strict=True))
+        usual[name] = (start, end, following_start)
+    return usual
 
 
 def _rest_ns(
@@ -158,18 +168,16 @@ def _rest_ns(
     begun_ns: int,
     steps: Sequence[StepTime],
     usual_ns: float,
-    after: Mapping[str, tuple[float, float]],
+    after: Mapping[str, tuple[float, float, float]],
     eta_ns: float | None,
 ) -> float:
     """What is left of the piece under way: never less than its steps to come usually take."""
-    names = list(after)
     step = steps[-1] if steps else None
     if step is None or step.name not in after:
-        least = after[names[0]][0] if names and step is None else 0.0
+        least = next((from_start for from_start, _, _ in after.values()), 0.0) if step is None else 0.0
         return max(least, usual_ns - (now_ns - begun_ns))
-    from_start, from_end = after[step.name]
+    from_start, from_end, from_next = after[step.name]
     if step.ended_ns is None:
         own_ns = max(0.0, from_start - from_end - (now_ns - step.started_ns)) if eta_ns is None else eta_ns
         return own_ns + from_end
-    following = names[names.index(step.name) + 1 :]
-    return max(after[following[0]][0] if following else 0.0, from_end - (now_ns - step.ended_ns))
+    return max(from_next, from_end - (now_ns - step.ended_ns))

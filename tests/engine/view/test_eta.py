@@ -89,3 +89,25 @@ def test_what_is_left_of_a_cell_is_made_of_the_steps_that_are_left(cells: tuple[
     last = step(2, 2, 1500, 1520)
     assert left_at(1510, (slow, step(2, 1, 901, 1500), step(2, 2, 1500, None)), eta_s=10.0) == 15
     assert left_at(1523, (slow, last)) == 2 and left_at(1600, (slow, last)) == 0
+
+
+def test_what_follows_a_step_is_not_of_another_workload(cells: tuple[Cell, ...]) -> None:
+    """Two cells of two workloads have finished; a third has ended its last step, and has 5 s of its end to come."""
+
+    def step(attempt: int, place: int, name: str, from_s: int, until_s: int) -> StepRow:
+        return StepRow(
+            0, attempt, place, name, "query", "finished", from_s * SECOND_NS, until_s * SECOND_NS, 0, {}, None
+        )
+
+    rows = {
+        1: [step(1, 0, "short", 10, 95)],
+        2: [step(2, 0, "long", 110, 995)],
+        3: [step(3, 0, "short", 1010, 1095)],
+    }
+    tried = [
+        attempt(cells[0], "finished", 0, 100),
+        attempt(cells[1], "finished", 100, 1000),
+        attempt(cells[2], "running", 1000),
+    ]
+    work = pieces(cells[:3], tried, interleaved=False)
+    assert left_s(work, 1096 * SECOND_NS, lambda each: rows[each.id]) == 4
