@@ -101,6 +101,7 @@ class SliceSeries:
         self._next = 1  # blocks at the next point of the courses
         self._ended: list[int] = []  # blocks
         self._block = -1
+        self._last_ns = [0 for _ in steps]  # of `rates`, before anything was left out
 
     def catch_up(self) -> None:
         """Read new blocks, and those that were incomplete."""
@@ -125,10 +126,11 @@ class SliceSeries:
 
     def end(self) -> None:
         """Leave out of the lines what slices counted when the statements of a step that has ended were done."""
-        for points in self.rates:
-            usual, until = points.mean(0, points.until[-1]) if points.until else None, points.until[-1:]
+        for side, points in enumerate(self.rates):
+            usual = points.mean(0, points.until[-1]) if points.until else None
+            last_ns = self._last_ns[side] = max([self._last_ns[side], *points.until[-1:]])
             while usual and points.value and points.value[-1] < LEAST_AT_END * usual:
-                if until[0] - points.until[-1] + points.length[-1] > MOST_AT_END_NS:
+                if last_ns - points.until[-1] + points.length[-1] > MOST_AT_END_NS:
                     break
                 points.drop()
 

@@ -342,3 +342,15 @@ def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None
         rates = seen(player.look()).rates
         assert [len(each.until) for each in rates] == [30, 31]
         assert min(rates[0].value) == pytest.approx(420e9 / COUNTED_NS)
+
+
+def test_a_stall_up_to_the_end_of_a_step_stays_in_the_line_however_often_it_is_drawn(tmp_path: Path) -> None:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(60):
+            live.block(*OPS)
+        for _ in range(30):
+            live.block(10, 400)
+        for side in range(2):
+            live.end_step(side)
+        counts = [len(seen(player.look()).rates[0].until) for _ in range(4)]
+        assert counts[0] > 80 and set(counts) == {counts[0]}
