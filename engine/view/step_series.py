@@ -185,7 +185,7 @@ class StepSeries:
         done, worked_s = self.done(primary.role, t_ns), self.worked_s(t_ns)
         if not primary.live and primary.role in self.active:  # what its statement under way has done is not known
             ended = by_statements(self.active[primary.role]).until
-            place = bisect_right(ended, worked_s * SECOND_NS)
+            place = bisect_right(ended, round(worked_s * SECOND_NS))
             worked_s = ended[place - 1] / SECOND_NS if place else 0.0
         return done / worked_s if done and worked_s else None
 
