@@ -112,6 +112,8 @@ def _newest(
                 return found
         except UserError as error:  # a run before it may do
             unread(error)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # figures that no engine writes
+            unread(UserError(f"{folder}: its figures cannot be right ({error})"))
     return None
 
 

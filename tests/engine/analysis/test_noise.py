@@ -6,10 +6,12 @@ import json
 import math
 import os
 import platform
+import sqlite3
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,8 +125,13 @@ def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
         return replace(totals, seconds=0.0)
 
     make_run(tmp_path / "2-odd", repeats=4, environment=HERE, blocks=40, change=timeless)
-    found = noise.smallest_in_slices(tmp_path, 5, {"qr100": 12.0})
+    sudden = make_run(tmp_path / "3-sudden", repeats=4, environment=HERE, blocks=40)
+    with closing(sqlite3.connect(sudden / "journal.db")) as journal, journal:
+        journal.execute("UPDATE slice SET opened_ns = 0")
+    unread: list[UserError] = []
+    found = noise.smallest_in_slices(tmp_path, 5, {"qr100": 12.0}, unread=unread.append)
     assert found is not None and found.run == good.name
+    assert [sudden.name in str(error) for error in unread] == [True]
 
 
 def test_a_pair_between_whose_cells_the_machine_changed_is_not_part_of_it(tmp_path: Path) -> None:
