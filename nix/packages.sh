@@ -9,10 +9,10 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; elif [ -t 0 ]; then sudo "$@"; else sudo -n "$@"; fi
 }
 
-# The name that a distribution (ID of its os-release) has for a package of Debian's.
+# The name that a distribution (ID and ID_LIKE of its os-release) has for a package of Debian's.
 package_of() {
-  case $1/$2 in
-    ubuntu/linux-perf) echo "linux-tools-$(uname -r)" ;; # one for each kernel
+  case " $1 $2" in
+    *" ubuntu "*linux-perf) echo "linux-tools-$(uname -r)" ;; # one for each kernel
     *) echo "$2" ;;
   esac
 }
@@ -28,7 +28,7 @@ install_packages() {
 # need PROGRAM=PACKAGE… or /PATTERN=PACKAGE…: installs the packages of the programs and files that are not there.
 need() {
   local missing=() pair distribution
-  distribution=$(sed -n 's/^ID=//p' /etc/os-release 2> /dev/null || true)
+  distribution=$(sed -nE 's/^ID(_LIKE)?="?([^"]*)"?$/\2/p' /etc/os-release 2> /dev/null | tr '\n' ' ' || true)
   for pair in "$@"; do
     case $pair in
       /*) compgen -G "${pair%%=*}" > /dev/null ;;

@@ -97,7 +97,9 @@ def test_packages_have_the_names_of_the_distribution() -> None:
         return subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
     assert named("debian", "linux-perf") == "linux-perf" and named("ubuntu", "tmux") == "tmux"
-    assert named("ubuntu", "linux-perf") == f"linux-tools-{os.uname().release}"
+    assert named("linuxmint debian", "linux-perf") == "linux-perf"
+    for distribution in ("ubuntu", "ubuntu debian", "linuxmint ubuntu debian"):
+        assert named(distribution, "linux-perf") == f"linux-tools-{os.uname().release}"
 
 
 def listens() -> bool:
