@@ -162,10 +162,12 @@ def progress(role: str, of: Counted) -> int:
     return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
 
 
-def progress_unit(role: str) -> str:
-    """A word for what a role's rate counts, in the plural."""
+def progress_unit(role: str, unit: str) -> str:
+    """A word for what a role's rate counts, in the plural; `unit` is that of the step's rate."""
     kind = role_kind(role)
-    return "rows" if kind in COUNTED_IN_ROWS else "queries" if kind == "query" else "statements"
+    if kind in COUNTED_IN_ROWS or kind == "query":
+        return "queries" if kind == "query" else "rows"
+    return unit.removesuffix("/s") if unit.endswith("/s") else "statements"
 
 
 def ops(kind: str, totals: StepTotals) -> int:

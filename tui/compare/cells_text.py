@@ -79,7 +79,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     lines = folded(f"{cell.subject} repeat {cell.repeat}, cell {cell.cell} of {cell.run}", columns, "strong")
     lines += _sla(cell, columns)
     for stall in cell.stalls:
-        lines += _stall(stall, columns)
+        lines += _stall(stall, comparison.units.get(cell.step, "statements/s"), columns)
     if not cell.stalls:
         lines.append(line((" no stall", "dim")))
     lines += [_role(name, figures) for name, figures in cell.roles.items()]
@@ -158,8 +158,8 @@ def _sla(cell: CellStep, columns: int) -> list[Line]:
     return [fit(line(" ", state, text + whole), columns)]
 
 
-def _stall(stall: StallRecord, columns: int) -> list[Line]:
-    unit = progress_unit(stall.role)
+def _stall(stall: StallRecord, of_step: str, columns: int) -> list[Line]:
+    unit = progress_unit(stall.role, of_step)
     text = f" {stall.role} at {stall.depth:.0%} of {short(stall.median_per_s)} {unit}/s"
     text += f", {stall.missed_rows:,} {unit} not done" if stall.missed_rows > 0 else ""
     text += f", in flight {stall.max_in_flight_ns / 1e9:.1f} s" if stall.max_in_flight_ns else ""

@@ -45,7 +45,7 @@ def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyp
     axis = (max(began_ns - AROUND_NS, view.series.step.started_ns), min(ended_ns + AROUND_NS, max(last_ns, ended_ns)))
     at = min(axis[1], now_ns)
     median, missed = short(stall.data.get("median_per_s")), short(stall.data.get("missed_rows"))
-    unit = progress_unit(str(stall.role))
+    unit = progress_unit(str(stall.role), view.unit)
     lines = [
         line(
             (" STALL ", "stall"),

@@ -292,6 +292,9 @@ def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) ->
     assert max(width(line) for line in [*lines, *cells_text.window(about, 0, 99, columns, BRAILLE)]) <= columns
     said = " ".join(" ".join(texts(about)).split())
     assert "! 14.0 s insert at 1% of 20k rows/s, 280,000 rows not done" in said
+    as_pgbench = replace(found[1], stalls=(replace(found[1].stalls[0], role="pgbench"),))
+    about = cells_text.about(replace(comparison, units={"l.i1": "tx/s"}), as_pgbench, 200)
+    assert "pgbench at 1% of 20k tx/s, 280,000 tx not done" in " ".join(" ".join(texts(about)).split())
     assert "1. checkpoint sync (90%)" in said
     assert "PostgreSQL 17.0, local" in said
 
