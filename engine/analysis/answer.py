@@ -202,7 +202,7 @@ def _effects(ratios: Sequence[Ratio]) -> str:
 
 def _widths(ratios: Sequence[Ratio]) -> str:
     ordered = sorted(ratios, key=_half, reverse=True)
-    named = [f"{ratio.step} ±{_half(ratio):.1%}".replace("%", " %") for ratio in ordered[:NAMED]]
+    named = [f"{ratio.step} {_width(_half(ratio))}".replace("%", " %") for ratio in ordered[:NAMED]]
     return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
 
 
@@ -245,6 +245,10 @@ def _size(ratio: Ratio) -> float:
 
 def _half(ratio: Ratio) -> float:
     return math.sqrt((ratio.high or 1.0) / (ratio.low or 1.0)) - 1
+
+
+def _width(half: float) -> str:
+    return f"±{half:.1%}" if half <= 1 else "over ±100%"
 
 
 def _percent(ratio: float | None) -> str:

@@ -134,6 +134,15 @@ def test_where_no_cells_pair_the_reason_is_given_and_no_advice(tmp_path: Path) -
     assert found.text.startswith("6.18.0 against 6.12.58: no verdict: no pairs: "), found.text
 
 
+def test_an_interval_of_thousands_of_percent_is_no_figure(tmp_path: Path) -> None:
+    def wild(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        slow = step == "l.i0" and cell.ordinal % 3 == 0
+        return replace(totals, seconds=totals.seconds * 40) if slow else totals
+
+    text = compare([make_run(tmp_path / "r", repeats=4, noise=0.0005, change=wild)]).answer[0].text
+    assert "l.i0 over ±100 %" in text and not re.search(r"±\d{3}.\d", text)
+
+
 def test_scatter_beyond_all_bounds_has_no_visible_effect(tmp_path: Path) -> None:
     def wild(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         damaged = step == "l.i0" and cell.ordinal == 1
