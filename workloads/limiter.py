@@ -26,7 +26,8 @@ class ReferenceLimiter:
     def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int, *, even: bool = False) -> None:
         self.rounds_per_s = max(1, -(-rate_per_s // rows_per_round))
         self._apart_ns = SECOND_NS // self.rounds_per_s if even else 0
-        self._slack_ns = SECOND_NS if even else REFERENCE_SLACK_NS
+        # The last round of a second is due at its end here: what is late by less than in a burst is as little lost.
+        self._slack_ns = REFERENCE_SLACK_NS + (SECOND_NS if even else 0)
         self._checked_ns = start_ns
         self._intended_ns = start_ns
 
@@ -37,7 +38,7 @@ class ReferenceLimiter:
         due_ns = self._checked_ns + SECOND_NS
         if now_ns - self._checked_ns < self._slack_ns:
             self._checked_ns = self._intended_ns = due_ns
-            return due_ns, due_ns
+            return max(due_ns, now_ns), due_ns
         self._checked_ns = now_ns
         self._intended_ns = min(due_ns, now_ns)
         return now_ns, self._intended_ns

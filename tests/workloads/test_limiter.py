@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,6 +95,18 @@ def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
     late = ends[0]
     # What is left of the second in which it began is sent at once, the rest at the rate.
     assert sum(end == late for end in ends) == 6 and ends[-1] - ends[6] == 23 * SECOND_NS // 10
+
+
+def test_in_slices_scattered_statements_lose_no_more_than_in_bursts() -> None:
+    """Of a mean of 20 ms, 20 a second; one that ended after its second took the rest of its time from the rate."""
+    source, took_ns = random.Random(1), {}
+    lengths_ns = [int(source.lognormvariate(-4.7, 1.25) * SECOND_NS) for _ in range(10_000)]
+    for even in (True, False):
+        rule, now = ReferenceLimiter(1000, 50, 0, even=even), 0
+        for number, length_ns in enumerate(lengths_ns):
+            now = rule.after(number, now)[0] + length_ns
+        took_ns[even] = now
+    assert took_ns[True] <= took_ns[False] + SECOND_NS
 
 
 def test_rate_zero_is_unlimited() -> None:
