@@ -127,8 +127,10 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
         config=subject.config, kernel=subject.kernel, control=subject.control, workload=subject.workload,
         reasons=reasons, left_out=sides.left_out,
     )  # fmt: skip
-    if max(mean(base_values) or 0.0, mean(values) or 0.0) <= NEGLIGIBLE.get(metric.name, 0.0):
-        blank = replace(blank, reasons=(f"both at most {NEGLIGIBLE.get(metric.name, 0.0):g}",))
+    negligible = NEGLIGIBLE.get(metric.name, 0.0)
+    means = [mean(base_values) or 0.0, mean(values) or 0.0] if negligible else [*base_values, *values]
+    if max(means) <= negligible:
+        blank = replace(blank, reasons=(f"both at most {negligible:g}{' on average' if negligible else ''}",))
         return MeasuredRatio(blank, metric, [])
     measured = [(pair, found) for pair in sides.pairs if (found := _values(pair, step, metric)) is not None]
     missing = len(sides.pairs) - len(measured)

@@ -571,6 +571,6 @@ def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", repeats=4, change=lambda cell, step, totals: idle(cell, step, totals)
                                    if step == "qr100" else totals)])  # fmt: skip
     found = comparison.ratio("17.0", "qr100", "wal_bytes_per_op")
-    assert found is not None and found.ratio is None and found.reasons == ("both at most 1",)
+    assert found is not None and found.ratio is None and found.reasons == ("both at most 1 on average",)
     assert comparison.spread("17.0", "qr100", "wal_bytes_per_op") is None
     assert comparison.spread("16.3", "l.i1", "wal_bytes_per_op") is not None
