@@ -3,7 +3,7 @@
 
   # Whoever lets another flake's nixpkgs take this one's place (inputs.nixpkgs.follows) has servers, Python and bpftrace
   # all of that nixpkgs, and with it another compiler than others have.
-  # This branch got its last update on 2026-06-30: see CONTRIBUTING.md for how to move to another one.
+  # The last update of this branch was on 2026-06-30: see CONTRIBUTING.md for how to move to another one.
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-25.11";
 
   outputs =
