@@ -388,7 +388,7 @@ class Player:
             view = replace(view, observed=observed_server(step, samples), pair=pair)
         under_way = view.state == "running" and step.state == "running"
         goes_on = under_way or view.state == "replay"
-        begun_s = (until_ns - step.started_ns) / 1e9
+        known_s = (min(until_ns, newest_ns + LATE_NS) - step.started_ns) / 1e9  # no work is done in a longer silence
         # That a step has ended is known late: a clock that shows the present would go back then.
         shown_ns = max(newest_ns, until_ns - LATE_NS) if under_way else until_ns
         return replace(
@@ -399,7 +399,7 @@ class Player:
             series=series,
             length_s=max(0.0, (shown_ns - step.started_ns) / 1e9),
             fraction=fraction,
-            eta_s=max(0.0, elapsed_s / fraction - begun_s) if fraction and goes_on else None,
+            eta_s=max(0.0, elapsed_s / fraction - known_s) if fraction and goes_on else None,
             silent_s=(until_ns - newest_ns) / 1e9 if silent and goes_on else None,
             primary_role=kind,
             rate_per_s=rate if step.primary_metric and step.primary_metric.live else None,

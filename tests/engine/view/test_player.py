@@ -355,3 +355,14 @@ def test_neither_clock_nor_bar_goes_back_when_a_stall_or_the_step_ends(tmp_path:
     for figure in range(2):
         course = [each[figure] for each in seen]
         assert course == sorted(course) and course[-1] > course[0]
+
+
+def test_what_a_hanging_step_has_left_does_not_run_out(tmp_path: Path) -> None:
+    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
+        for _ in range(20):
+            live.block(400, 400)
+        before_s = player.look().eta_s
+        live.hand.at_ns += 60 * SECOND_NS
+        after_s = player.look().eta_s
+        assert before_s is not None and after_s is not None and before_s > 10
+        assert before_s - 3 <= after_s <= before_s
