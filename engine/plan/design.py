@@ -43,6 +43,11 @@ DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
 RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people
 
 
+def _effect(effect: float) -> float | None:
+    """An effect as a figure, or None where no effect shows."""
+    return effect if effect < noise.NOTHING_SHOWS else None
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Expected time and space of a run's cells; times are rough, since nothing has been measured yet.
@@ -66,8 +71,10 @@ class Estimate:
             "total_s": round(self.cell_s * self.cells),
             "needed_bytes": self.needed_bytes,
             "query_step_s": self.query_step_s,
-            "smallest_effect": round(self.noise.effect, 4) if self.noise else None,
-            "noise": asdict(self.noise) if self.noise else None,
+            "smallest_effect": _effect(round(self.noise.effect, 4)) if self.noise else None,
+            "noise": asdict(self.noise) | {"steps": {step: _effect(each) for step, each in self.noise.steps.items()}}
+            if self.noise
+            else None,
         }
 
 

@@ -24,6 +24,7 @@ from engine.analysis.run_results import load
 from engine.core.errors import UserError
 from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, Build, Cell
 from engine.journal.totals import StepTotals
+from engine.plan.design import Estimate
 from engine.results.comparison import RATE
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, STEPS, make_run
@@ -211,6 +212,8 @@ def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
     said = noise.summary(found, 8, "slices")
     assert found.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
     assert noise.summary(replace(found, steps={"l.i0": 43.14}), 8).startswith("8 pairs can detect only halvings or")
+    record = Estimate(2, 60.0, 1, replace(found, steps={"l.i0": noise.NOTHING_SHOWS, "l.i1": 0.1})).record()
+    assert record["smallest_effect"] is None and record["noise"]["steps"] == {"l.i0": None, "l.i1": 0.1}
 
 
 def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
