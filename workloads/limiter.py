@@ -19,20 +19,22 @@ class ReferenceLimiter:
     Round 0 is followed by a sleep too, so the first second carries one statement. The sleep ends at its due time here;
     the reference adds its oversleep, well below a millisecond, to every second.
 
-    With `even`, for servers in slices, the rounds of each second are spread evenly over it: a server's second there
-    lasts for several seconds of the clock, and bursts would leave most of those without any insert.
+    With `even`, for servers in slices, the rounds of each second are spread evenly over it, the first one included: a
+    server's second there lasts for several seconds of the clock, and bursts would leave most of those without any
+    insert. Either way the rounds of N seconds take N seconds.
     """
 
     def __init__(self, rate_per_s: int, rows_per_round: int, start_ns: int, *, even: bool = False) -> None:
         self.rounds_per_s = max(1, -(-rate_per_s // rows_per_round))
         self._apart_ns = SECOND_NS // self.rounds_per_s if even else 0
+        self._first_of_second = 0 if even else 1
         # The last round of a second is due at its end here: what is late by less than in a burst is as little lost.
         self._slack_ns = REFERENCE_SLACK_NS + (SECOND_NS if even else 0)
         self._checked_ns = start_ns
         self._intended_ns = start_ns
 
     def after(self, made_round: int, now_ns: int) -> tuple[int, int]:
-        if place := made_round % self.rounds_per_s:
+        if place := (made_round + 1 - self._first_of_second) % self.rounds_per_s:
             go_ns = max(self._checked_ns + place * self._apart_ns, now_ns)
             return go_ns, min(self._intended_ns + place * self._apart_ns, go_ns)
         due_ns = self._checked_ns + SECOND_NS

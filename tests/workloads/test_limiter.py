@@ -74,9 +74,9 @@ def test_in_slices_the_rounds_of_a_second_are_spread_over_it_at_the_same_rate(
     for number in range(3 * per_s + 1):
         now, intended = even.after(number, now)
         in_bursts, _ = bursts.after(number, in_bursts)
-        assert now == intended == SECOND_NS + number // per_s * SECOND_NS + number % per_s * (SECOND_NS // per_s)
-        if number % per_s == 0:
-            assert now == in_bursts
+        seconds, place = divmod(number + 1, per_s)
+        assert now == intended == seconds * SECOND_NS + place * (SECOND_NS // per_s)
+        assert now == in_bursts if place == 0 else now < in_bursts
     for place, late in enumerate(late_ns, 3 * per_s + 1):
         go, intended = even.after(place, now + late)
         assert go >= now + late and intended <= go
@@ -94,7 +94,7 @@ def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
         ends.append(now)
     late = ends[0]
     # What is left of the second in which it began is sent at once, the rest at the rate.
-    assert sum(end == late for end in ends) == 6 and ends[-1] - ends[6] == 23 * SECOND_NS // 10
+    assert sum(end == late for end in ends) == 5 and ends[-1] - ends[5] == 24 * SECOND_NS // 10
 
 
 def test_in_slices_scattered_statements_lose_no_more_than_in_bursts() -> None:
@@ -113,7 +113,4 @@ def test_rate_zero_is_unlimited() -> None:
     assert limiter("reference", 0, 50, 0, sliced=False) is None
     assert isinstance(limiter("catch-up", 100, 50, 0, sliced=True), CatchUpLimiter)
     made = limiter("reference", 100, 50, 0, sliced=True)
-    assert made is not None and [made.after(number, SECOND_NS)[0] for number in (0, 1)] == [
-        SECOND_NS,
-        3 * SECOND_NS // 2,
-    ]
+    assert made is not None and [made.after(number, 0)[0] for number in (0, 1)] == [SECOND_NS // 2, SECOND_NS]
