@@ -124,7 +124,8 @@ def joined(texts: Sequence[str]) -> tuple[str, ...]:
     whole: list[str] = []
     for text in texts:
         begun = whole[-1].partition("=")[2].strip() if whole and is_external(whole[-1]) else ""
-        new = _RELEASE.fullmatch(text) or (is_external(text) and NAME.fullmatch(text.partition("=")[0].strip()))
+        name, named, _ = text.partition("=")
+        new = _RELEASE.fullmatch(text) or (named and NAME.fullmatch(name.strip()))
         if _OPEN.fullmatch(begun) and not new:
             whole[-1] += f",{text}"
         else:

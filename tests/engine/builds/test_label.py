@@ -125,6 +125,7 @@ def test_a_connection_string_names_an_external_server() -> None:
         ["a=postgresql://h", "18.6-prebuilt", "17.11:O3"],
         ["16.3", "mine=/opt/a, b", "new=git:~/src@x,y"],
         ["a=host=h dbname=d", "head"],
+        ["a=postgresql://h", "mine=/opt/pg", "b=host=h", "fast=17.11:O3", "c=port=1", "new=git:~/src@x"],
     ],
 )
 def test_a_list_of_builds_keeps_commas_within_connection_strings_and_quotes(builds: list[str]) -> None:
