@@ -21,7 +21,7 @@ SHOWN = 60
 # The oldest minor releases with \restrict, which came into all branches at once.
 RESTRICTS = {13: 22, 14: 19, 15: 14, 16: 10, 17: 6}
 VERSION = re.compile(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?")
-ERROR = re.compile(r"psql:<stdin>:(\d+): (?:(?:ERROR|FATAL):  ([0-9A-Z]{5}): |error: )?(.*)")
+ERROR = re.compile(r"psql:<stdin>:(\d+): (?:(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): |error: )(.*)")
 CONTEXT = re.compile(r"^CONTEXT:  (COPY .*)", re.M)
 PERMISSION = "42501"
 IN_TRANSACTION = "25001"
@@ -87,7 +87,7 @@ def _chunks(text: Source, begin: int, end: int) -> Iterator[bytes]:
 
 
 def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check) -> str:
-    """Write until psql has read all or has ended; return the first of what it reports."""
+    """Write until psql has read all or has ended; return the last of what it reports: it stops at the first error."""
     assert process.stdin is not None and process.stderr is not None
     into, out = process.stdin.fileno(), process.stderr.fileno()
     os.set_blocking(into, False)
@@ -102,7 +102,8 @@ def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check
         for descriptor, _ in polled.poll(LOOK_S * 1000):
             if descriptor == out:
                 piece = os.read(out, CHUNK)
-                reported += piece[: max(0, MOST_TOLD - len(reported))]
+                reported += piece
+                del reported[:-MOST_TOLD]
                 if not piece:
                     return reported.decode(errors="replace")
             elif writing:
@@ -121,9 +122,11 @@ def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check
 
 
 def _failure(reported: str, code: int, text: Source, path: Path) -> str:
+    if code == 0:  # whatever it warned of
+        return ""
     match = ERROR.search(reported)
     if match is None:
-        return f"{path.name}: psql ended with code {code}: {' '.join(reported.split())[-200:]}" if code else ""
+        return f"{path.name}: psql ended with code {code}: {' '.join(reported.split())[-200:]}"
     state, why = match[2] or "", match[3].strip()
     # Of what psql has read, the first line is ours. Of a statement it reports the line in which it has read the end.
     place = _place_of(text, int(match[1]) - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +107,24 @@ def test_lines_keep_their_numbers_for_psql_and_what_stays_is_unchanged(
             expected = expected.replace(part, "\n" * part.count("\n"), 1)
     assert sent.decode().count("\n") == text.count(b"\n")
     assert sent.decode() == expected
+
+
+WARNED = 'psql:<stdin>:3: WARNING:  01000: permission denied to analyze "pg_authid", skipping it\nLOCATION:  vacuum.c\n'
+FAILED = 'psql:<stdin>:3: ERROR:  42704: type "x" does not exist\nLINE 1: b\nLOCATION:  parse_type.c\n'
+
+
+@pytest.mark.parametrize(
+    ("reported", "code", "why"),
+    [
+        (WARNED, 0, ""),
+        (WARNED + FAILED, 3, 'a.sql:2: 42704 type "x" does not exist, in: b;'),
+        ("psql:<stdin>:3: error: backslash commands are restricted\n", 3, "a.sql:2: backslash commands are restricted"),
+        (WARNED, 2, "psql ended with code 2"),
+    ],
+)
+def test_what_psql_warns_of_fails_no_restore(reported: str, code: int, why: str) -> None:
+    found = psql._failure(reported, code, b"a;\nb;\n", Path("a.sql"))
+    assert why in found and bool(found) == bool(why)
 
 
 def test_backslashes_escape_in_strings_once_they_are_said_to() -> None:
