@@ -26,4 +26,6 @@ def _unquoted(item: str) -> str:
 
 
 def _quoted(item: str) -> str:
-    return '"' + item.replace('"', '""') + '"' if comma_list(item) != [item] else item
+    """The item within quotes where a comma or another item's quote could change it."""
+    plain = comma_list(item) == [item] and not set(item) & set("\"'")
+    return item if plain else '"' + item.replace('"', '""') + '"'
