@@ -37,12 +37,15 @@ KINDS = (
           r"(?:create|alter|drop) database|update (?:pg_catalog )?pg_database", "DATABASE", "DATABASE PROPERTIES"),
     _kind("tablespace", "tablespaces", r"(?:create|alter|drop) tablespace|set default_tablespace", "TABLESPACE"),
     _kind("role", "roles", r"(?:create|alter|drop) (?:role|user|group)"),
-    _kind("owner", "owners", r"alter (?:.* )?(?<!rename )(?<!rename column )owner to(?: \w+)?$|reassign owned|"
+    _kind("owner", "owners", r"alter (?!.* rename (?:\w+ )?owner to)(?:.* )?owner to(?: \w+)?$|reassign owned|"
           r"(?:re)?set (?:session |local )?(?:role|session authorization|session_authorization)"),
     _kind("privilege", "privileges", r"grant|revoke|alter default privileges", "ACL", "DEFAULT ACL"),
     _kind("policy", "policies", r"(?:create|alter|drop) policy|alter table .*row level security",
           "POLICY", "ROW SECURITY"),
     _kind("setting", "settings", r"set transaction_timeout"),
+    # The servers make their own, by ANALYZE.
+    _kind("statistic", "statistics",
+          r"select (?:from )?(?:pg_catalog )?pg_restore_(?:relation|attribute|extended)_stats", "STATISTICS DATA"),
 )  # fmt: skip
 CLEANED = Kind("DROP", "DROPs", re.compile(
     r"drop .*|alter .* (?:drop|detach) .*|create or replace view .*|select (?:pg_catalog )?lo_unlink.*"

@@ -32,6 +32,8 @@ KEPT = (
     "ALTER TABLE ONLY repos ADD CONSTRAINT r FOREIGN KEY (owner) REFERENCES users(id);",
     "ALTER TABLE repos RENAME owner TO boss;",
     "ALTER TABLE repos RENAME COLUMN owner TO boss;",
+    "ALTER TYPE c RENAME ATTRIBUTE owner TO boss;",
+    "ALTER TABLE repos RENAME CONSTRAINT owner TO boss;",
     "ALTER TABLE t ADD COLUMN comment text, DISABLE TRIGGER x;",
     "ALTER SEQUENCE s OWNED BY repos.id;",
     "CREATE SCHEMA app;",
@@ -60,6 +62,8 @@ GONE = {
     "policy": ("CREATE POLICY p ON t TO reader USING ((owner = CURRENT_USER));",
                "ALTER TABLE public.t ENABLE ROW LEVEL SECURITY;"),
     "setting": ("SET transaction_timeout = 0;",),
+    "statistic": ("SELECT * FROM pg_catalog.pg_restore_relation_stats('relname', 't');",
+                  "SELECT * FROM pg_catalog.pg_restore_attribute_stats('relname', 't', 'avg_width', '4'::integer);"),
 }  # fmt: skip
 UNCOUNTED = (
     "\\restrict abc\n", "\\unrestrict abc\n", "\\connect shop\n", "CREATE EXTENSION IF NOT EXISTS x WITH SCHEMA ext;",
