@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from workloads.own.data import HEAD_BYTES, Data, check_readable, reported_by
+from workloads.own.data import Data, check_readable, reported_by
 from workloads.own.dump_statements import CHUNK, Lines, NoEnd, Source, Statement, line_of, mapped, statements
 from workloads.own.left_out import TRUST, Sorting, entry_left_out, names_after, superuser, told, unquoted
 
 HEADING = b"-- PostgreSQL database dump"
-TRAILERS = (b"-- PostgreSQL database dump complete", b"-- PostgreSQL database cluster dump complete")
+TRAILER = HEADING + b" complete"
 FROM_VERSION = re.compile(r"[Dd]umped from database version:? +([0-9]+)")
 VERSION_BYTES = 64 << 10
 HAS_ROWS = re.compile(r"\d+; \d+ \d+ (TABLE DATA|BLOB)")
@@ -66,16 +66,15 @@ class Survey:
         )  # fmt: skip
 
     def file(self, text: Source, path: Path) -> None:
-        if text.find(HEADING) >= 0:
-            end = bytes(text[max(0, len(text) - HEAD_BYTES) :])
-            if not any(trailer in end for trailer in TRAILERS):
-                raise ValueError(f"{path}: it is cut short: the last line of a dump is missing")
+        # More may follow: another dump, or statements by hand.
+        if (last := text.rfind(HEADING)) >= 0 and text[last : last + len(TRAILER)] != TRAILER:
+            raise ValueError(f"{path}: it is cut short: the last line of a dump is missing")
         found = FROM_VERSION.findall(bytes(text[:VERSION_BYTES]).decode(errors="replace"))
         self.major = max([self.major, *map(int, found)])
         encodings = self._statements(text, str(path))
         if encodings <= AS_UTF8 and (place := _not_utf8(text)) >= 0:
             raise ValueError(
-                f"{path}:{line_of(text, place)}: it is not UTF-8, and nothing in it names its encoding: put "
+                f"{path}:{line_of(text, place)}: it is not UTF-8, and nothing in it names another encoding: put "
                 "SET client_encoding = 'LATIN1'; (or its own) at its beginning, or convert it: iconv -t UTF-8"
             )
 

@@ -52,8 +52,9 @@ def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Pa
     assert found.schemas == {"uuid-ossp": "My ext"}
     assert left_out(found) == "left out of a.sql: 1 setting, 1 owner" and found.demands == ()
     assert found.bytes == len(mark + DUMP) and len(found.digest) == 64 and not data.change(found)
-    file.write_bytes(DUMP + b"\n")
+    file.write_bytes(mark + DUMP + b"CREATE INDEX i ON t (a);\n" * 99)
     assert "has changed since the run was planned" in data.change(found)
+    assert left_out(surveyed(of_dump(str(file)))) == left_out(found)
 
 
 COLLATIONS = b"""CREATE COLLATION app.german (provider = icu, locale = 'de');
@@ -87,7 +88,7 @@ def test_what_needs_a_superuser_is_refused_unless_the_dump_is_trusted(folder: Pa
         (b"COPY t FROM stdin;\n1\n2\n", "a.sql:1: it is cut short: the rows of COPY have no end"),
         (b"select 1;\n\\! rm -r /\n", "a.sql:2: \\! is a command of psql"),
         (b"select 1;\nselect 'a;\n", "a.sql:2: the text after ' has no end"),
-        (b"select 1;\nselect '\xe9';\n", "a.sql:2: it is not UTF-8, and nothing in it names its encoding"),
+        (b"select 1;\nselect '\xe9';\n", "a.sql:2: it is not UTF-8, and nothing in it names another encoding"),
         (b"\nSET client_encoding = 'MULE_INTERNAL';\n", "a.sql:2: no server converts client_encoding MULE_INTERNAL"),
         (b"\\connect a\nCREATE TABLE t ();\n\\connect b\nCREATE TABLE t ();\n", "the data of several databases (a, b)"),
     ],
