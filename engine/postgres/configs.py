@@ -274,7 +274,7 @@ def _is_text(value: str) -> bool:
 def _parse_conf(text: str, path: Path) -> tuple[Setting, ...]:
     """Parse a postgresql.conf fragment by the server's own grammar, without includes."""
     settings: list[Setting] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a form feed, too, may stand in a comment
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _CONF_LINE.match(line)

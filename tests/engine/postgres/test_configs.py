@@ -368,6 +368,7 @@ def test_a_value_survives_being_written_and_read(value: str) -> None:
 @pytest.mark.parametrize("line, value", [
     ("a = 1", "1"), ("a 1", "1"), ("a=1#c", "1"), ("a = 'x''y'", "x'y"), (r"a = 'x\'y\\z'", r"x'y\z"),
     ("a = '#'", "#"), ("a.b = -0.5", "-0.5"), ("\ta\t=\ton\t# c", "on"), ("a = ''", ""),
+    ("# x\fb = 2\u2028c = 3\r\na = 1\r\n", "1"),
 ])  # fmt: skip
 def test_lines_are_read_as_the_server_reads_them(line: str, value: str) -> None:
     from engine.postgres.configs import _parse_conf
