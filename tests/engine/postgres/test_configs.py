@@ -159,6 +159,7 @@ def test_a_config_of_another_machine_runs_without_what_reaches_out_of_the_cluste
         "lc_time = 'de_DE.UTF-8'\ncluster_name = '16/main'\narchive_mode = on\n"
         f"archive_command = 'touch {tmp_path}/ran'\nsynchronous_standby_names = 'ANY 1 (a, b)'\n"
         "shared_preload_libraries = '/opt/x.so'\napp.tenant = '7'\nauto_explain.log_analyze = on\n"
+        f"pgsodium.getkey_script = '{tmp_path}/key'\nvault.getkey_script = '{tmp_path}/key'\n"
         "include_dir = 'conf.d'\ninclude_if_exists = 'absent.conf'\nwork_mem = 8MB\n"
     )
     config = one(str(tmp_path / "main.conf"), build(16))
