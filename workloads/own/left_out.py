@@ -115,6 +115,8 @@ class Sorting:
         if kind is None and not self.making and CLEANED.statements.fullmatch(words):
             # `--clean` drops first what is not there yet. Until then only it replaces views.
             kind = CLEANED if not words.startswith("create") or CLEANED.one in self.counts else None
+        if statement.tokens[:2] == ("alter", "table") and "," in statement.tokens and kind is not CLEANED:
+            kind = None  # several actions: to leave out all would lose a column or a key
         if kind:
             self.counts[kind.one] = self.counts.get(kind.one, 0) + 1
             return False

@@ -32,6 +32,8 @@ KEPT = (
     "ALTER TABLE ONLY repos ADD CONSTRAINT r FOREIGN KEY (owner) REFERENCES users(id);",
     "ALTER TABLE repos RENAME owner TO boss;",
     "ALTER TABLE repos RENAME COLUMN owner TO boss;",
+    "ALTER TABLE t ADD PRIMARY KEY (id), OWNER TO bob;",
+    "ALTER TABLE t ADD COLUMN tenant int, ENABLE ROW LEVEL SECURITY;",
     "ALTER TYPE c RENAME ATTRIBUTE owner TO boss;",
     "ALTER TABLE repos RENAME CONSTRAINT owner TO boss;",
     "ALTER TABLE t ADD COLUMN comment text, DISABLE TRIGGER x;",
