@@ -93,8 +93,6 @@ def of_dump(text: str, option: str = "--dump") -> Data:
     if head[257:262] == b"ustar" and head.startswith(b"toc.dat\0"):
         return _sized(Data(path=str(path), format="tar"), option)
     _check_text(head, f"{option} {text}")
-    if b"\0" in head:
-        raise ValueError(f"{option} {text}: neither an archive by pg_dump nor SQL; is it encrypted or damaged?")
     return _sized(Data(path=str(path), format="sql"), option)
 
 
@@ -116,6 +114,8 @@ def _check_text(head: bytes, what: str) -> None:
             f"{what}: it is UTF-16, as > of PowerShell writes: convert it (iconv -f UTF-16 -t UTF-8), or dump with "
             "pg_dump --file"
         )
+    if b"\0" in head:
+        raise ValueError(f"{what}: neither an archive by pg_dump nor SQL; is it encrypted or damaged?")
 
 
 def _sized(data: Data, option: str) -> Data:

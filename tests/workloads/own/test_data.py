@@ -113,6 +113,9 @@ def test_a_schema_is_two_files(folder: Path) -> None:
         (folder / name).write_text("select 1")
     found = of_schema(str(folder / "s.sql"), str(folder / "r.sql"))
     assert [file.name for file in found.files] == ["s.sql", "r.sql"] and found.bytes == 16
+    (folder / "b.sql").write_text("select 1", "utf-16-le")
+    with pytest.raises(ValueError, match=r"--rows-from .*b.sql: neither an archive by pg_dump nor SQL"):
+        of_schema(str(folder / "s.sql"), str(folder / "b.sql"))
     with pytest.raises(ValueError, match=r"--rows-from .* No such file"):
         of_schema(str(folder / "s.sql"), str(folder / "none.sql"))
 
