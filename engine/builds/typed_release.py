@@ -12,12 +12,14 @@ from engine.builds.user_builds import RELEASE
 _BRANCH = re.compile(r"(master|main|trunk|head|devel)|(?:postgresql-?)?(\d\d)[-_.]?(?:devel|dev|snapshot)", re.I)
 _STABLE = re.compile(r"(?:origin/)?REL_?(\d\d)_STABLE", re.I)
 _NEWEST = re.compile(r"(?:(?:postgres|postgresql|pg)[:@ ])?(latest|newest|current|stable|lts)", re.I)
-# A word for PostgreSQL or its tags, up to three numbers, a pre-release, and a suffix of an image (-alpine).
+# A word for PostgreSQL or its tags, up to three numbers, a pre-release, and a suffix: of an image (-alpine), of a
+# distribution's package (-1.pgdg120+1), or of what `postgres --version` and `SELECT version()` report.
 _TYPED = re.compile(
-    r"(?P<word>(?:postgresql|postgres|pgsql|psql|pg|release|rel|version|v)?)[\s:@_/-]*v?"
+    r"(?:refs/tags/|(?:docker\.io/)?library/)?(?:postgresql|postgres|pgsql|psql|pg|release|rel|version|v)?"
+    r"(?:\s*\(postgresql\))?[\s:@_/-]*v?"
     r"(?P<major>\d{1,2})(?:[._](?P<minor>\d{1,3}|x))?(?:[._](?P<patch>\d{1,3}|x))?"
     r"(?:[\s._-]*(?P<stage>alpha|beta|rc)[\s._-]*(?P<number>\d{1,2})?)?"
-    r"(?P<image>-(?:alpine|bookworm|bullseye|trixie|slim)[\w.-]*)?",
+    r"(?:-(?:(?:alpine|bookworm|bullseye|trixie|slim)|\d+[.+~])[\w.+~-]*|\s+(?:on\s|\().*)?",
     re.I | re.ASCII,
 )
 

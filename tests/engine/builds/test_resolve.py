@@ -105,7 +105,9 @@ def test_unknown_label_names_the_nearest() -> None:
     ("pg16:O3", "'pg16' is a major version: name a release of it, such as '16.3'"),
     *((text, f"unknown build '{text}': PostgreSQL 16.3 is '16.3' here") for text in (
         "v16.3", "V16.3", "16.3.0", "16.03", "REL_16_3", "REL16_3", "PostgreSQL 16.3", "postgres:16.3", "pg 16.3",
-        "postgresql-16.3", "postgres:16.3-alpine", "release 16.3", "postgresql@16.3")),
+        "postgresql-16.3", "postgres:16.3-alpine", "release 16.3", "postgresql@16.3",
+        "postgres (PostgreSQL) 16.3", "PostgreSQL 16.3 on x86_64-pc-linux-gnu", "16.3 (Debian 16.3-1.pgdg120+1)",
+        "16.3-1.pgdg120+1", "docker.io/library/postgres:16.3", "refs/tags/REL_16_3")),
     ("v16.3+pg_trgm", "unknown build 'v16.3': PostgreSQL 16.3 is '16.3' here"),
     ("16.4", "unknown build '16.4' (nearest: 16.3); if it is a release, bench pin 16.4 adds it"),
     ("REL_17_RC1",
@@ -126,7 +128,19 @@ def test_a_release_typed_as_elsewhere_gets_one_hint(text: str, said: str) -> Non
 
 def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
     entries = [CatalogEntry("16.3", "16.3", "", "source")]
-    for text in ("16.3", "16.3:O9", "16.3+pg_trmg", "mine", "/opt/pg16.3", "16.3-mine", "1600.3", "\u0661\u0666", ""):
+    for text in (
+        "16.3",
+        "16.3:O9",
+        "16.3+pg_trmg",
+        "mine",
+        "/opt/pg16.3",
+        "./pg16",
+        "opt/pg16.3",
+        "16.3-mine",
+        "1600.3",
+        "\u0661\u0666",
+        "",
+    ):
         assert typed_release.hint(text, entries) == ""
     assert typed_release.hint("v16.3", []) == ""
 
