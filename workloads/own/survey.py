@@ -138,8 +138,9 @@ class Survey:
             raise ValueError(f"no server converts client_encoding {encoding}: use pg_dump --encoding=UTF8")
         if tokens[:2] == ("create", "collation"):
             self._makes_collation(statement, place)
+        words = ("collate", "from") if tokens[:2] == ("create", "collation") else ("collate",)
         for at, word in enumerate(tokens):
-            if word == "collate" and (name := _named(tokens[at + 1 : at + 4])).lower() not in self.collations and name:
+            if word in words and (name := _named(tokens[at + 1 : at + 4])).lower() not in self.collations and name:
                 self.demands[f"collation {place}: {name}"] = None
 
     def _makes_collation(self, statement: Statement, place: str) -> None:

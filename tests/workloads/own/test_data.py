@@ -63,6 +63,8 @@ CREATE TABLE t (
     a text COLLATE app.german, b text COLLATE "C", c text COLLATE pg_catalog."en_US.utf8", d text COLLATE "de-x-icu"
 );
 INSERT INTO t VALUES ('x' COLLATE "xx_XX");
+CREATE COLLATION belgian FROM "nl_BE";
+CREATE COLLATION flemish FROM dutch;
 """
 
 
@@ -70,7 +72,7 @@ def test_collations_are_demanded_with_their_places_but_not_those_that_the_dump_m
     (file := folder / "a.sql").write_bytes(COLLATIONS)
     assert surveyed(of_dump(str(file))).demands == (
         f"icu {file}:1: german", f"locale {file}:2: nl_NL", f"collation {file}:3: en_US.utf8",
-        f"collation {file}:3: de-x-icu",
+        f"collation {file}:3: de-x-icu", f"collation {file}:7: nl_BE",
     )  # fmt: skip
 
 
