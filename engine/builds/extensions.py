@@ -22,6 +22,8 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Extension
 from engine.core.record import converted, parsed
 from engine.core.text import user_path
+from engine.host import subprocesses
+from engine.host.account import unprivileged
 from engine.host.files import read_text
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
@@ -72,10 +74,24 @@ def check(build: str, word: str, major: int, compiled: bool) -> None:
 
 def of_contrib(build: str, name: str, prefix: Path) -> Extension:
     """An extension of contrib in a server that is there. Raises UserError if it came without."""
-    has_control = any((prefix / "share").rglob(f"extension/{name}.control"))
+    has_control = has(prefix, name)
     if not has_control and not any((prefix / "lib").rglob(f"{name}.so")):
         raise UserError(f"build '{build}': the server in {prefix} came without the extension {name}")
     return Extension(name if has_control else "", f"{name} of contrib")
+
+
+def has(prefix: Path, name: str) -> bool:
+    """Whether a server has an extension."""
+    return any(file.name == f"{name}.control" for file in _share(prefix).rglob("*.control"))
+
+
+def _share(prefix: Path) -> Path:
+    """The folder of a server's own files: on Debian not below its prefix, but its pg_config knows."""
+    own, program = prefix / "share", prefix / "bin" / "pg_config"
+    if own.is_dir() or not program.exists():
+        return own
+    answer = subprocesses.ask((str(program), "--sharedir"), unprivileged())
+    return own if answer.code else Path(answer.output.strip())
 
 
 def is_contrib(word: str) -> bool:

@@ -6,7 +6,9 @@ import mmap
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from engine.builds import extensions
 from engine.core.errors import UserError
 from engine.core.missing_steps import reasons
 from engine.core.model import Build
@@ -68,7 +70,7 @@ def check_demands(demands: Sequence[str], builds: Sequence[Build]) -> None:
     named = [name for what, _, name in (demand.partition(" ") for demand in demands) if what == "extension"]
     _check_collations(demands, builds)
     for build in builds:
-        if lacks := [name for name in named if not _has_extension(build, name)]:
+        if lacks := [name for name in named if not extensions.has(Path(build.prefix), name)]:
             raise UserError(
                 f"the data needs the extension{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}, which {build.label} "
                 "comes without: name builds that have them, or dump without them"
@@ -112,11 +114,6 @@ def _is_locale(name: str) -> bool:
 def _normal(name: str) -> str:
     language, dot, encoding = name.partition(".")
     return language + dot + encoding.lower().replace("-", "")
-
-
-def _has_extension(build: Build, name: str) -> bool:
-    folder = build.bin.parent / "share"
-    return any(file.name == f"{name}.control" for file in folder.rglob("*.control"))
 
 
 def _reason(step: Step, build: Build, absent: Mapping[str, str]) -> str:

@@ -106,6 +106,17 @@ def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
         extensions.of_contrib("b", "pg_trgm", tmp_path)
 
 
+def test_an_install_of_debian_has_its_extensions_elsewhere(new_folder: Callable[[], Path]) -> None:
+    prefix, share = new_folder(), new_folder()
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "pg_config").write_text(f"#!/bin/sh\necho {share}\n")
+    (prefix / "bin" / "pg_config").chmod(0o755)
+    (share / "extension").mkdir()
+    (share / "extension" / "pg_trgm.control").touch()
+    assert extensions.of_contrib("b", "pg_trgm", prefix).name == "pg_trgm"
+    assert extensions.has(prefix, "pg_trgm") and not extensions.has(prefix, "*") and not extensions.has(prefix, "x")
+
+
 def test_an_extension_of_a_server_for_this_machine_is_compiled_for_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
