@@ -154,7 +154,7 @@ class Bench(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command. An OSError about a file is a user error, except in the engine."""
-        check_address_space()  # below it a library ends the process by itself, with a code that means something else
+        check_address_space()  # with less, a library ends the process, and the exit code means something else
         try:
             return super().invoke(ctx)
         except OSError as error:
@@ -254,6 +254,7 @@ def engine(folder: Path, booted: bool) -> None:
     except UserError:
         raise
     except Exception:
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()
         sys.exit(BROKEN)  # 1 would be a cell that has failed
     sys.exit(INTERRUPTED if outcome.interrupted else 1 if outcome.failed else 0)

@@ -12,7 +12,7 @@ PROGRAM_BYTES = 512 << 20  # of Python with its numeric libraries, or of a serve
 
 
 def check_address_space(shared_buffers: Iterable[int] = ()) -> None:
-    """Raise UserError if bench, or a server with so many bytes of shared buffers, does not fit into the limit."""
+    """Raise UserError if bench, or a server with shared buffers of one of these sizes (bytes), does not fit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return
