@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def stopped_postmaster(server: Server) -> None:
 
 def all_stopped(server: Server) -> None:
     for pid in (server.pid, *children(server.pid)):
-        os.kill(pid, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # a backend that has just ended
+            os.kill(pid, signal.SIGSTOP)
 
 
 HELD: list[object] = []
