@@ -276,7 +276,7 @@ def _check_open_files(connections: int, servers: int) -> None:
     """Raise UserError if the engine may not open what it needs; the soft limit it raises on its own."""
     needed = OPEN_FILES + servers * (OPEN_FILES_OF_SERVER + OPEN_FILES_OF_CONNECTION * connections)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most not in (resource.RLIM_INFINITY, max(most, needed)):
+    if most != resource.RLIM_INFINITY and most < needed:
         raise UserError(
             f"{connections} connections to {servers} server{'s' if servers > 1 else ''} at once need {needed:,} open "
             f"files, and the hard limit is {most:,}: raise it (ulimit -Hn), or reduce --clients"
