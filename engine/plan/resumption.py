@@ -70,8 +70,8 @@ def _request(manifest: Manifest) -> Request:
 
 
 def complete(run: Path, manifest: Manifest) -> bool:
-    """Whether a run has finished and its engine has closed the journal, so that another would find nothing to do."""
-    if not _finished(run, manifest) or (run / "journal.db-wal").exists():
+    """Whether a run has finished, so that another engine would find nothing to do."""
+    if not _finished(run, manifest):
         return False
     with JournalReader(run) as journal:
         return all(attempt.state != "running" for attempt in journal.attempts(origins=False))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +155,14 @@ def test_export_writes_the_reference_clients_lines(finished: Bench, tmp_path: Pa
 
 
 def test_resuming_a_finished_run_runs_nothing(finished: Bench) -> None:
-    before = (finished.run / "journal.db").read_bytes()
-    done = finished("resume")
+    journal = finished.run / "journal.db"
+    before = journal.read_bytes()
+    with closing(sqlite3.connect(journal)) as reader:
+        reader.execute("SELECT count(*) FROM attempt").fetchone()
+        assert (finished.run / "journal.db-wal").exists()  # which an engine would write to
+        done = finished("resume")
     assert done.returncode == 0 and "nothing to do" in done.stdout, done.stderr
-    assert (finished.run / "journal.db").read_bytes() == before
+    assert journal.read_bytes() == before
 
 
 def test_two_configs_and_the_double_of_the_base_are_compared(
