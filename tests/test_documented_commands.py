@@ -40,7 +40,6 @@ SPAN = re.compile(rf"(?<!`)`{PREFIX}((?:\s+[^`]*)?)`(?!`)")
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # without a language: of command lines
 
 TERMINAL = "needs a terminal: tests/tui opens it in one"
-BROWSER = "serves until Ctrl-C: tests/tui opens it in a browser"
 NETWORK = "asks postgresql.org: tests/engine/cli answers in its place"
 UNDER_WAY = "needs a run that is under way: tests/engine has one"
 COMPILED = "compiles PostgreSQL: tests/engine/cli compiles a small tree"
@@ -51,8 +50,6 @@ NOT_RUN = {
     "watch RUN --cell 3 --step l.i1": TERMINAL,
     "watch RUN --cell 1": TERMINAL,
     "top DSN": "this server is made up: tests/engine/run has some",
-    "serve RUN": BROWSER,
-    "serve --port 0": BROWSER,
     "list builds --newest": NETWORK,
     "pin 18.7": NETWORK,
     "pin 19.0": NETWORK,

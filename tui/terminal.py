@@ -8,7 +8,6 @@ import asyncio
 import os
 import select
 import signal
-import stat
 import sys
 import threading
 import time
@@ -40,15 +39,9 @@ def watch(app: App[None]) -> None:
     for number in (signal.SIGHUP, signal.SIGTERM):
         loop.add_signal_handler(number, leave, 128 + number)
     fd = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
-    if os.isatty(fd) or _is_pipe(fd):
+    if os.isatty(fd):
         hung_up = lambda: loop.call_soon_threadsafe(leave, LOST)  # noqa: E731
         threading.Thread(target=_await_hang_up, args=(fd, hung_up), daemon=True, name="terminal").start()
-
-
-def _is_pipe(fd: int) -> bool:
-    """Whether the terminal is a page in a browser: its keys come from the server, which may be killed."""
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _await_hang_up(fd: int, then: Callable[[], object]) -> None:

@@ -56,13 +56,13 @@ def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:
                 signal.signal(number, handler)
 
 
-def become(out: Path, run: Path | None, *, module: str = "tui.__main__", **options: str | None) -> NoReturn:
+def become(out: Path, run: Path | None, **options: str | None) -> NoReturn:
     """Turn this process into the interface, reusing its loaded modules; for callers with nothing left to do.
 
-    `options` are those of the module: screen, glyphs, cell, step; None leaves one out.
+    `options` are those of the interface: screen, glyphs, cell, step; None leaves one out.
     """
     os.environ.update(own_modules())
-    sys.exit(import_module(module).main(_words(out, run, options)))
+    sys.exit(import_module("tui.__main__").main(_words(out, run, options)))
 
 
 def own_modules() -> dict[str, str]:

@@ -42,7 +42,6 @@ ELSEWHERE = {
     "stop": ("engine.cli.watch:stop", "Stop a run; `bench resume` continues it."),
     "mark": ("engine.cli.watch:mark", "Add a marker to a running run."),
     "interface": ("engine.cli.watch:open_interface", "Open the terminal interface."),
-    "serve": ("engine.cli.serve:serve", "Open the terminal interface in a browser."),
     "flame": ("engine.cli.flame:flame", "Write a flame graph of sampled stacks."),
     "report": ("engine.cli.report:report", "Write a comparison as a page for the browser."),
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),

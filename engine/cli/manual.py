@@ -24,7 +24,6 @@ PAGES = {
     "resume": "how-to/comparisons",
     "run": "how-to/comparisons",
     "schema": "reference/results",
-    "serve": "how-to/terminal",
     "stop": "how-to/comparisons",
     "tag": "how-to/comparisons",
     "top": "how-to/running-servers",

@@ -24,7 +24,6 @@ NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "mark": {"text": ("word",), "run": ("RUN",)},
     "flame": {"run": ("RUN",), "step": ("--step", "l.i1"), "role": ("--role", "insert")},
     "tag": {"run": ("RUN",)},
-    "serve": {"token_file": ("--token-file", "absent")},
     "bisect": {"good": ("--good", "a"), "bad": ("--bad", "b"), "repo": ("--repo", "absent")},
     "delete": {"names": ("RUN",)},
     "probes cost": {"label": ("--pg", "absent")},
