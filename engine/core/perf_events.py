@@ -1,6 +1,6 @@
 """Events counted of server processes: their names for perf and in tables, and their counts.
 
-Hardware events need a PMU, which most virtual machines do not have. The others are the kernel's, also in /proc.
+Hardware events need a PMU, which most virtual machines do not have. The others are the kernel's.
 """
 
 from __future__ import annotations

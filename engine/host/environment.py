@@ -31,7 +31,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.host import sched_ext
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import EnvironmentRecord
 from engine.host.machine_counters import CPU_COLUMNS, device_of, mount_of, parse_host_stat
@@ -255,9 +254,14 @@ def _kernel() -> EnvironmentRecord:
         "build": platform.version(),
         "command_line": _text("/proc/cmdline"),
         "clock_source": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "sched_ext": sched_ext.loaded(),
+        "sched_ext": sched_ext(),
         "mitigations": {name: state for name, state in states.items() if state and state != "Not affected"} or None,
     }
+
+
+def sched_ext(place: Path = Path("/sys/kernel/sched_ext")) -> str | None:
+    """The name of the sched_ext scheduler that runs; empty without one, None if the kernel has no sched_ext."""
+    return _text(place / "root/ops") or ("" if (place / "state").exists() else None)
 
 
 def _storage(path: Path, device: str | None) -> EnvironmentRecord:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.kernel import version_of
-from engine.host import sched_ext
 
 SYSCTL, DEBUG = "/proc/sys/kernel/sched_", "/sys/kernel/debug/sched/"
 NO_DEBUGFS = "debugfs is not mounted: mount -t debugfs debugfs /sys/kernel/debug"
@@ -43,28 +42,23 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 def known(release: str) -> dict[str, Path]:
     version = version_of(release)
-    tunables = {
+    return {
         name: Path(place.path)
         for name, places in PLACES.items()
         for place in places
         if place.since <= version < place.until
     }
-    return tunables | ({sched_ext.TUNABLE: sched_ext.PLACE} if version >= sched_ext.SINCE else {})
 
 
 def parsed(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """NAME=VALUE pairs: a number or, for `ext`, a scheduler. Raises UserError for an unknown or repeated name."""
+    """NAME=NUMBER pairs. Raises UserError for an unknown or repeated name."""
     tunables: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if name == sched_ext.TUNABLE and not sched_ext.NAME.fullmatch(value):
-            raise UserError(f"--sched {text}: give the program of a scheduler, such as ext=scx_rusty")
-        if name != sched_ext.TUNABLE and (
-            not equals or not value.isascii() or not value.isdecimal() or len(value) > 18
-        ):
+        if name not in PLACES:
+            raise UserError(f"--sched {name}: unknown; known: {', '.join(PLACES)}")
+        if not equals or not value.isascii() or not value.isdecimal() or len(value) > 18:
             raise UserError(f"--sched {text}: give NAME=NUMBER, such as base_slice_ns=3000000")
-        if name not in (*PLACES, sched_ext.TUNABLE):
-            raise UserError(f"--sched {name}: unknown; known: {', '.join(PLACES)}, ext")
         if name in tunables:
             raise UserError(f"--sched {name}: given twice")
         tunables[name] = value
@@ -76,11 +70,9 @@ def check_recorded(tunables: Tunables) -> None:
     parsed([f"{name}={value}" for name, value in tunables])
 
 
-def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = None) -> None:
-    """Raise UserError, listing a kernel's tunables, for one that it lacks by release and configuration."""
+def check(tunables: Tunables, release: str) -> None:
+    """Raise UserError, listing a kernel's tunables, for one that its release lacks."""
     known_here = known(release)
-    if options and options.get(sched_ext.OPTION) == "n":
-        known_here.pop(sched_ext.TUNABLE, None)
     for name, _ in tunables:
         if name not in known_here:
             raise UserError(f"--sched {name}: Linux {release} does not have it; it has {', '.join(known_here)}")
@@ -89,8 +81,6 @@ def check(tunables: Tunables, release: str, options: Mapping[str, str] | None = 
 def check_here(tunables: Tunables) -> None:
     """Raise UserError if this machine's own kernel cannot be tuned like this."""
     check(tunables, platform.release())
-    for name in _schedulers(tunables):
-        sched_ext.check_here(name)
     values(tunables)
     for name, path in _here(tunables).items():
         try:
@@ -123,10 +113,7 @@ def tuned(tunables: Tunables) -> Iterator[None]:
                 path.write_text(wanted[name])
             except OSError as error:
                 raise UserError(f"--sched {name}={wanted[name]}: the kernel refuses it: {error.strerror}") from None
-        with ExitStack() as stack:
-            for name in _schedulers(tunables):
-                stack.enter_context(sched_ext.running(name))
-            yield
+        yield
     finally:
         restore(before)
 
@@ -141,8 +128,4 @@ def restore(before: Mapping[str, str]) -> None:
 
 def _here(tunables: Tunables) -> dict[str, Path]:
     there = known(platform.release())
-    return {name: there[name] for name, _ in tunables if name in there and name != sched_ext.TUNABLE}
-
-
-def _schedulers(tunables: Tunables) -> list[str]:
-    return [value for name, value in tunables if name == sched_ext.TUNABLE]
+    return {name: there[name] for name, _ in tunables if name in there}

@@ -1,4 +1,4 @@
-"""Counts of `perf stat`, or without a PMU of the kernel alone, for a server's processes in a step, by role.
+"""Counts of `perf stat` for a server's processes in a step, by role.
 
 They run from the step's start to its end, like server CPU. Stopped processes, such as a server's during another's
 slices, count nothing: counts cover the same time as the step's operations.
@@ -16,7 +16,6 @@ from engine.core.perf_events import EVENTS, OTHERS, EventCount
 from engine.host import perf
 from engine.host.account import Account
 from engine.host.perf import Counting
-from engine.host.proc_counters import ProcCounting
 from engine.host.procfs import children
 
 ATTEMPTS = 3  # attaching fails if a process ends meanwhile
@@ -28,18 +27,17 @@ NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 @dataclass(slots=True)
 class Counted:
-    """Counts by role and event; `note` says what is missing; `by_perf`: perf was attached during the step."""
+    """Counts by role and event; `note` says what is missing."""
 
     roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     note: str = ""
-    by_perf: bool = False
 
 
 @cache
 def lacking(program: str) -> str:
     """Why this perf counts no hardware events on this machine; empty if it does. Tried once."""
     if not program:
-        return "there is no perf here"
+        return "there is no perf"
     own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     try:
         there = perf.trial(program, own)
@@ -48,8 +46,8 @@ def lacking(program: str) -> str:
     return "" if there & {event.name for event in EVENTS if event.hardware} else NO_PMU
 
 
-def kernel_only(lack: str) -> str:
-    return f"no hardware counters: {lack}; the kernel's own counts are from /proc"
+def not_here(lack: str) -> str:
+    return f"no hardware counters here: {lack}"
 
 
 def server_roles(postmaster: int, backends: Mapping[int, str], monitor: int) -> dict[int, str]:
@@ -83,20 +81,18 @@ class StepCounters:
     """Counts over the processes of one step. Never raises: if nothing can be counted, the note says why."""
 
     def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
-        """With a `lack` of perf, count from /proc. `roles` by pid may change while perf attaches."""
-        self._counting: Counting | ProcCounting | None = None
+        """With a `lack`, count nothing. `roles` by pid may change while perf attaches."""
+        self._counting: Counting | None = None
         self._roles: Mapping[int, str] = {}
         self.counted = Counted()
         if lack:
-            self._roles = roles()
-            self._counting = ProcCounting(sorted(self._roles))
-            self.counted.note = kernel_only(lack)
+            self.counted.note = not_here(lack)
             return
         for _ in range(ATTEMPTS):
             self._roles = roles()
             try:
                 self._counting = Counting(program, sorted(self._roles))
-                self.counted = Counted(by_perf=True)
+                self.counted = Counted()
                 return
             except UserError as error:
                 self.counted.note = f"no counters: {error}"
@@ -114,18 +110,16 @@ class StepCounters:
             self._counting.close()
             self._counting = None
 
-    def _take(self, counting: Counting | ProcCounting) -> None:
+    def _take(self, counting: Counting) -> None:
         for pid, counts in counting.end().items():
             known = self.counted.roles.setdefault(self._roles[pid], {}) if pid in self._roles else {}
             for event, count in counts.items():
                 known[event] = known[event] + count if event in known else count
         self._counting = None
-        notes = [self.counted.note] if self.counted.note else []
-        notes += [USER_ONLY] if counting.user_only else []
         self.counted.roles, doubts = believed(self.counted.roles)
-        self.counted.note = "; ".join([*notes, *doubts])
+        self.counted.note = "; ".join([*([USER_ONLY] if counting.user_only else []), *doubts])
 
-    def _try(self, act: Callable[[Counting | ProcCounting], None]) -> None:
+    def _try(self, act: Callable[[Counting], None]) -> None:
         if self._counting is None:
             return
         try:

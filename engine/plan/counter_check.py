@@ -14,10 +14,8 @@ from engine.core.perf_events import EVENTS
 from engine.host import perf
 from engine.host.account import Account
 from engine.host.subprocesses import ask
-from engine.observe.step_counters import kernel_only, lacking
+from engine.observe.step_counters import NO_PMU, lacking, not_here
 from engine.plan.request import Request
-
-KERNEL_ONLY = "events that the kernel counts anyway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
         record, lack = {}, str(error)
     if strict and lack:
         raise UserError(f"--counters hardware: {lack}; use auto")
-    return Perf(record, (kernel_only(lack),) if lack else ())
+    return Perf(record, (not_here(lack),) if lack else ())
 
 
 def here() -> tuple[str, str, str]:
@@ -57,16 +55,15 @@ def here() -> tuple[str, str, str]:
     if not program and fetched:
         return "not checked: the first run with --counters fetches perf", "", ""
     if not program:
-        return KERNEL_ONLY, "there is no perf", "install it (Debian: linux-perf), or set perf in config.toml"
+        return "none", "there is no perf", "install it (Debian: linux-perf), or set perf in config.toml"
     user = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     try:
         countable = perf.trial(program, user)
     except UserError as error:
-        return KERNEL_ONLY, str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
+        return "none", str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
     names = [event.name for event in EVENTS if event.hardware and event.name in countable]
     if not names:
-        reason = "this machine shows no PMU, as most virtual machines: instructions cannot be counted"
-        return KERNEL_ONLY, reason, "measure on bare metal, or let the guest have a PMU"
+        return "none", NO_PMU, "measure on bare metal, or let the guest have a PMU"
     return ", ".join(names), "", ""
 
 

@@ -13,7 +13,7 @@ from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.model import Config
 from engine.guest import accelerator, host_kernels, initrd, kernels, store_image, tools
-from engine.host import block_device, environment, kexec, sched_ext, scheduler
+from engine.host import block_device, environment, kexec, scheduler
 from engine.host.environment import Machine
 from engine.plan.request import Request
 
@@ -175,9 +175,7 @@ def _booted(request: Request, out: Path) -> Guests:
 
 def _check_tunables(request: Request, kernel: Kernel) -> None:
     tunables = scheduler.parsed(request.sched)
-    scheduler.check(tunables, kernel.release, kernel.options)
-    if name := dict(tunables).get(sched_ext.TUNABLE):
-        sched_ext.program(name)  # provided to the guest from this machine
+    scheduler.check(tunables, kernel.release)
 
 
 def _why_9p(request: Request, booted: Sequence[Kernel], programs: tools.Tools) -> str:

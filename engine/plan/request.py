@@ -258,7 +258,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Counters,
         about(
             "Count events of the server's processes with perf stat, such as instructions per operation. Without "
-            "hardware counters, auto counts only the kernel's own events, and hardware refuses to start.",
+            "hardware counters, auto counts nothing, and hardware refuses to start.",
             group=CAUSES,
         ),
     ] = "off"
@@ -322,8 +322,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sched: Annotated[
         tuple[str, ...],
         about(
-            "A tunable of the kernel's scheduler, for every cell; restored afterwards on the host. ext=scx_rusty "
-            "starts that sched_ext scheduler.",
+            "A tunable of the kernel's scheduler, for every cell; restored afterwards on the host.",
             metavar="NAME=VALUE",
             repeated=True,
             group=KERNELS,

@@ -16,7 +16,7 @@ import psycopg
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
-from engine.host import block_device, disk, environment, sched_ext
+from engine.host import block_device, disk, environment
 from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
@@ -134,10 +134,7 @@ class Attempt:
             named = ("label", "release", "version", "provenance", "digest", "config_digest")
             origin["boot"] = {**{name: getattr(kernel, name) for name in named}, "by": "kexec"}
         # The manifest records the host: a guest differs anyway.
-        planned = manifest.environment
-        if sched_ext.TUNABLE in dict(manifest.tunables):  # then it runs in cells only
-            planned = planned | {"kernel": {**(planned.get("kernel") or {}), "sched_ext": None}}
-        for finding in drift(planned, origin["environment"]) if cell.subject.kernel == HOST else ():
+        for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)
         with ExitStack() as stack:
             waiting = Waiting(progress, stop.check, stop.left_s)

@@ -33,7 +33,7 @@ from engine.core.model import Cell, Manifest
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
-from engine.host import block_device, sched_ext
+from engine.host import block_device
 from engine.host.account import make_passable, unprivileged
 from engine.host.files import is_name, open_plain
 from engine.journal.wire import Receiver
@@ -295,9 +295,6 @@ class GuestAttempt:
             yield bpftrace.resolve()
         if self._manifest.perf.get("path"):
             yield Path(self._manifest.perf["path"]).resolve().parent
-        scheduler = dict(self._manifest.tunables).get(sched_ext.TUNABLE)
-        if scheduler is not None:
-            yield sched_ext.program(scheduler).resolve().parent
         for build in self._manifest.builds:  # of all cells, so that they share one image
             yield Path(build.prefix)
         for load in (self._manifest.workload, *self._manifest.variants.values()):

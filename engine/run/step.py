@@ -183,7 +183,7 @@ class StepRunner:
                     probed[planstats.ROLE] = {planstats.PROBE: counted}
                     observers = tuple(sorted((*observers, planstats.PROBE)))
                 events = self._counters.counted if self._counters is not None else Counted()
-                if events.by_perf:
+                if events.roles:
                     observers = tuple(sorted((*observers, OBSERVER)))
                 sizes = pgstat.sizes(self.monitor)
                 self.journal.add_sizes(sampler.step, sizes)

@@ -1,11 +1,11 @@
 """What counting events costs a server: the same client with events counted, and without, in turns.
 
-    PGBED_SERVERS=... python -m tests.perf.counters_cost [--server 16.3-prebuilt] [--blocks N] [--turn S] [--perf]
+    PGBED_SERVERS=... python -m tests.perf.counters_cost [--server 16.3-prebuilt] [--blocks N] [--turn S]
 
 One client selects rows by their key, as fast as it can: statements so short that switches between processes, at which
 counting costs, are a large part of the work. Events of all of the server's processes are counted for every second turn,
-in blocks ABBA, as `bench run --counters` counts them for a step: by perf where it counts events of the hardware, else
-from /proc; with --perf by perf in any case. Printed are the ratios of counted to not, of the rate and of the backend's
+in blocks ABBA, as `bench run --counters` counts them for a step; on a machine without a PMU, perf counts the kernel's
+events alone. Printed are the ratios of counted to not, of the rate and of the backend's
 CPU time per operation, with 95 % intervals from the blocks; the promise is at most 1 % of either.
 """
 
@@ -27,7 +27,7 @@ from engine.builds import resolve
 from engine.core.model import Config
 from engine.host import perf
 from engine.host.procfs import TaskReader
-from engine.observe.step_counters import StepCounters, lacking, server_roles
+from engine.observe.step_counters import StepCounters, server_roles
 from engine.postgres.server import Server
 
 SETTINGS = (("shared_buffers", "64MB"), ("fsync", "off"), ("autovacuum", "off"))
@@ -61,7 +61,7 @@ def turn(connection: psycopg.Connection[tuple[object, ...]], backend: TaskReader
     return Turn(ops, ns, last.cpu_ns - first.cpu_ns)
 
 
-def measured(server: Server, program: str, lack: str, blocks: int, seconds: float) -> list[list[Turn]]:
+def measured(server: Server, program: str, blocks: int, seconds: float) -> list[list[Turn]]:
     """The turns of each block."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(TABLE)
@@ -74,7 +74,7 @@ def measured(server: Server, program: str, lack: str, blocks: int, seconds: floa
                 if not counted:
                     turns.append(turn(connection, backend, seconds))
                     continue
-                counters = StepCounters(program, lambda: server_roles(server.pid, {}, 0), lack)
+                counters = StepCounters(program, lambda: server_roles(server.pid, {}, 0))
                 counters.start()
                 turns.append(turn(connection, backend, seconds))
                 counters.finish()
@@ -107,21 +107,18 @@ def main() -> int:
     parser.add_argument("--server", default="16.3-prebuilt")
     parser.add_argument("--blocks", type=int, default=60)
     parser.add_argument("--turn", type=float, default=0.2, help="seconds")
-    parser.add_argument("--perf", action="store_true", help="by perf, also where the machine shows no PMU")
     options = parser.parse_args()
     if "PGBED_SERVERS" not in os.environ:
         sys.exit("PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install")
     program = perf.find()
-    lack = "" if options.perf else lacking(program)
     build = resolve.local_build(options.server, Path(os.environ["PGBED_SERVERS"]) / options.server)
     with tempfile.TemporaryDirectory(prefix="pgbed-counters-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         with Server(build, Config("cost", SETTINGS, "tests.perf"), Path(folder)) as server:
             server.create_database()
-            blocks = measured(server, program, lack, options.blocks, options.turn)
+            blocks = measured(server, program, options.blocks, options.turn)
     ops = sum(each.ops for block in blocks for each in block)
-    how = f"from /proc ({lack})" if lack else "by perf"
-    print(f"{options.server}, {len(blocks)} blocks of 4 x {options.turn:g} s, {ops} selects; counted {how}, to not:")
+    print(f"{options.server}, {len(blocks)} blocks of 4 x {options.turn:g} s, {ops} selects; counted, to not:")
     rate, cost = map(paired_interval, ratios(blocks))
     for name, found in (("rate", rate), ("the backend's CPU per operation", cost)):
         bounds = "" if found.low is None else f" [{found.low:.4f}-{found.high:.4f}]"

@@ -62,6 +62,15 @@ def test_rules_of_drift_name_keys_of_the_record(here: dict[str, Any]) -> None:
         assert gauge.key in here[gauge.section], gauge.key
 
 
+def test_the_scheduler_of_sched_ext_is_known_by_its_name(tmp_path: Path) -> None:
+    assert environment.sched_ext(tmp_path) is None
+    (tmp_path / "state").write_text("disabled\n")
+    assert environment.sched_ext(tmp_path) == ""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/ops").write_text("rusty_1.0.9\n")
+    assert environment.sched_ext(tmp_path) == "rusty_1.0.9"
+
+
 def test_a_machine_that_tells_nothing_gives_nulls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environment, "_text", lambda path: None)
     monkeypatch.setattr(machine_counters, "MOUNTS", tmp_path / "nothing")

@@ -19,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.perf_events import IPC, EventCount, per_op
 from engine.host import perf
 from engine.host.account import Account
-from engine.observe.step_counters import NO_PMU, StepCounters, believed, kernel_only, lacking, server_roles
+from engine.observe.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
 
@@ -109,13 +109,21 @@ def test_what_perf_does_not_print_is_refused_in_one_line(printed: str) -> None:
 
 
 def test_a_perf_that_is_not_there_or_refuses_is_a_sentence_and_no_failure() -> None:
-    assert lacking("") == "there is no perf here" and "No such file or directory" in lacking("/no/such/perf")
+    assert lacking("") == "there is no perf" and "No such file or directory" in lacking("/no/such/perf")
     for program, why in (("/no/such/perf", "No such file or directory"), (shutil.which("false"), "without a word")):
         assert program
         refused = StepCounters(program, lambda: {os.getpid(): "server"})
         refused.finish()
         assert why in refused.counted.note and not refused.counted.roles
         refused.close()
+
+
+def test_nothing_is_counted_where_there_are_no_hardware_counters() -> None:
+    counters = StepCounters("/no/such/perf", lambda: {os.getpid(): "server"}, NO_PMU)
+    counters.start()
+    counters.finish()
+    counters.close()
+    assert counters.counted == Counted(note=f"no hardware counters here: {NO_PMU}")
 
 
 @pytest.fixture
@@ -140,10 +148,10 @@ def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
 
 
 @pytest.mark.outside
-@pytest.mark.parametrize("lack", ["", NO_PMU])
 def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
-    program: str, server: Callable[[int | str], Server], lack: str
+    program: str, server: Callable[[int | str], Server]
 ) -> None:
+    """Of the events of the kernel, which perf counts with and without a PMU."""
     running = server(16)
     with running.connect() as faulty, running.connect() as restless, running.connect() as monitor:
         faulty.execute("SET work_mem = '256MB'")
@@ -155,7 +163,7 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
             assert left_out not in found and found[running.pid] == "server"
             return found
 
-        counters = StepCounters(program, roles, lack)
+        counters = StepCounters(program, roles)
         counters.start()
         faulty.execute("SELECT count(*) FROM (SELECT md5(x::text) m FROM generate_series(1, 200000) x ORDER BY 1) t")
         restless.execute("SELECT count(pg_sleep(0.0005)) FROM generate_series(1, 350)")
@@ -176,7 +184,7 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
     assert 0 < found["restless"]["task-clock"].count < found["faulty"]["task-clock"].count
     assert all({"cpu-migrations", "major-faults"} <= counts.keys() for counts in found.values())
     pmu = any("instructions" in counts for counts in found.values())
-    assert counters.counted.by_perf == (not lack) and counters.counted.note == (kernel_only(lack) if lack else "")
+    assert counters.counted.note == ""
     assert lacking(program) == ("" if pmu else NO_PMU)
 
 

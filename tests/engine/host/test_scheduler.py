@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from engine.core.errors import UserError
-from engine.host import sched_ext, scheduler
+from engine.host import scheduler
 
 
 def test_each_kernel_has_its_own_tunables_in_its_own_place() -> None:
@@ -29,7 +28,7 @@ def test_what_a_kernel_does_not_know_is_refused_with_what_it_has() -> None:
         (["base_slice_ns=-1"], "give NAME=NUMBER"),
         (["base_slice_ns=\u0661"], "give NAME=NUMBER"),
         (["nr_migrate=1", "nr_migrate=2"], "nr_migrate: given twice"),
-        (["ext=/bin/sh"], "give the program of a scheduler, such as ext=scx_rusty"),
+        (["ext=scx_rusty"], "ext: unknown; known: base_slice_ns"),
     ):
         with pytest.raises(UserError, match=said):
             scheduler.parsed(texts)
@@ -50,50 +49,6 @@ def test_where_the_kernel_shows_no_tunables_what_to_mount_is_said(
         scheduler.values([("nr_migrate", "8")])
     (Path(debug) / "nr_migrate").write_text("32\n")
     assert scheduler.values([("nr_migrate", "8")]) == {f"{debug}nr_migrate": "32"}
-
-
-def test_a_scheduler_of_sched_ext_is_for_kernels_that_have_it() -> None:
-    tunables = scheduler.parsed(["ext=scx_rusty", "nr_migrate=8"])
-    scheduler.check(tunables, "6.12.95")
-    scheduler.check(tunables, "6.18.1", {"SCHED_CLASS_EXT": "y"})
-    for release, options in (("6.6.1", {}), ("6.12.95", {"SCHED_CLASS_EXT": "n"})):
-        with pytest.raises(UserError, match=f"--sched ext: Linux {release} does not have it; it has base_slice_ns, "):
-            scheduler.check(tunables, release, options)
-
-
-# What the kernel does when a scheduler comes and goes; here the program does it itself.
-PROGRAM = """#!/bin/sh
-mkdir -p {0}/root
-echo rusty_1.0.9 > {0}/root/ops
-echo enabled > {0}/state
-trap 'echo disabled > {0}/state; exit 0' TERM
-while :; do sleep 0.05; done
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may")
-def test_the_scheduler_runs_while_it_is_wanted_and_is_seen_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "sched_ext"
-    assert sched_ext.loaded(place) is None
-    with pytest.raises(UserError, match="here has no sched_ext"), sched_ext.running("scx_rusty", place):
-        pass
-    place.mkdir()
-    (place / "state").write_text("disabled\n")
-    assert sched_ext.loaded(place) == ""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(UserError, match="program scx_rusty is missing: nix shell"):
-        sched_ext.check_here("scx_rusty", place)
-    program = tmp_path / "scx_rusty"
-    program.write_text(PROGRAM.format(place))
-    program.chmod(0o755)
-    with sched_ext.running("scx_rusty", place):
-        assert sched_ext.loaded(place) == "rusty_1.0.9"
-        with pytest.raises(UserError, match=r"the scheduler rusty_1\.0\.9 is running"):
-            sched_ext.check_here("scx_rusty", place)
-    assert sched_ext.loaded(place) == ""
-    program.write_text("#!/bin/sh\necho no BTF here >&2\nexit 1\n")
-    with pytest.raises(UserError, match="it does not start: no BTF here"), sched_ext.running("scx_rusty", place):
-        pass
 
 
 def test_nothing_but_tunables_is_ever_restored(tmp_path: object) -> None:
