@@ -288,7 +288,6 @@ let
         time python -m tests.perf.slices_coverage --trials 100
         time python -m tests.perf.interference_coverage --trials 40
         time python -m tests.perf.robust_coverage --trials 60
-        time python -m tests.perf.boots_coverage --trials 100
       } 2>&1 | tee $out/coverage.log
     '';
 

@@ -209,23 +209,13 @@ def _widths(ratios: Sequence[Ratio]) -> str:
 def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
     wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
     if not wanted:
-        apart = any(map(_by_boots, unknown))
-        of_boot = (" of this boot", ": compare this run together with one of another boot") if apart else ("", "")
-        return f"too much scatter, or too near the margin, for more pairs{of_boot[0]} to help{of_boot[1]}"
+        return "too much scatter, or too near the margin, for more pairs to help"
     pairs = max(wanted)
     together = max if cells.runs[0].manifest.sliced else sum  # interleaved cells run at the same time
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
     settled = f" for {len(wanted)} of them" if len(wanted) < len(unknown) else ""
     return f"{pairs} more pair{'s' if pairs > 1 else ''}{settled}, about {minutes} minute{'s' if minutes != 1 else ''}"
-
-
-def _by_boots(ratio: Ratio) -> bool:
-    """Whether boots, against which more pairs of this one do not help, make most of its interval's width."""
-    low, high, within_low, within_high = ratio.low, ratio.high, ratio.within_boot_low, ratio.within_boot_high
-    if not (low and high and within_low and within_high):
-        return False
-    return math.log(high / low) > 1.4 * math.log(within_high / within_low)
 
 
 def _visible(unknown: Sequence[Ratio]) -> str:

@@ -12,7 +12,6 @@ from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, P99, RA
 
 if TYPE_CHECKING:
     from engine.analysis.alpha_spending import Levels
-    from engine.analysis.boots import EarlierControl
 
 Pair = tuple[CellResult, CellResult]  # baseline, other
 
@@ -66,10 +65,7 @@ NEGLIGIBLE = {  # if both sides are below it, a ratio means nothing
 
 @dataclass(frozen=True, slots=True)
 class ComparedCells:
-    """The finished cells of some runs. `names` are the subjects, the base first.
-
-    `earlier` are A/A runs of the same machine in other boots (`engine.analysis.boot_history`).
-    """
+    """The finished cells of some runs. `names` are the subjects, the base first."""
 
     runs: tuple[RunResult, ...]
     base: Subject
@@ -78,7 +74,6 @@ class ComparedCells:
     cells: tuple[CellResult, ...]
     margin: float
     levels: Levels  # of verdicts
-    earlier: tuple[EarlierControl, ...] = ()
 
     @property
     def others(self) -> list[Subject]:

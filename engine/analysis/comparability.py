@@ -7,7 +7,7 @@ numbers visible and withholds the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from engine.analysis import kernel_differences
@@ -82,7 +82,7 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
     for run in own[1:]:
         # Differences between machines are part of each machine's effect: see `engine.analysis.pooling`.
         first = next(each for each in own if each.machine == run.machine)
-        for sentence in machine_changes(first, run):
+        for sentence in drift(_lasting(first.manifest.environment), _lasting(run.manifest.environment)):
             reasons[f"between {first.name} and {run.name} {sentence}"] = None
         first = own[0]
         if digests([first], subject) != digests([run], subject):
@@ -90,22 +90,6 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
         if _settings(first, subject) != _settings(run, subject):
             reasons[f"config {subject.config} has other settings in {run.name} than in {first.name}"] = None
     return list(reasons)
-
-
-def machine_changes(first: RunResult, other: RunResult) -> tuple[str, ...]:
-    """How settings of the machine differ between two runs."""
-    return drift(_lasting(first.manifest.environment), _lasting(other.manifest.environment))
-
-
-def alike_steps(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> frozenset[str]:
-    """The steps that two workloads do alike; none if these differ in anything but steps."""
-    named = {step["name"]: step for step in theirs["steps"]}
-    return frozenset(
-        step["name"]
-        for step in ours["steps"]
-        if step["name"] in named
-        and not any(_unlike({**ours, "steps": [step]}, {**theirs, "steps": [named[step["name"]]]}))
-    )
 
 
 def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:

@@ -34,11 +34,10 @@ def compare(
     such base.
     """
     # They load scipy, which only those who compare should pay for.
-    from engine.analysis import alpha_spending, attribution, boot_history, function_costs, verdicts
+    from engine.analysis import alpha_spending, attribution, function_costs, verdicts
     from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
-    cells = replace(cells, earlier=boot_history.earlier(cells.runs))
     cells = cells if level is None else replace(cells, levels=alpha_spending.alone(level))
     if only is not None:
         steps = {step for _, step, _ in only}

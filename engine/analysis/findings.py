@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.analysis import alpha_spending, boot_history, external_servers, layouts, pooling, slice_verdicts
+from engine.analysis import alpha_spending, external_servers, layouts, pooling, slice_verdicts
 from engine.analysis.cells import ComparedCells
 from engine.core import missing_steps
 from engine.core.model import Subject
@@ -29,7 +29,6 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
                 found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
             found += _short_deletes(cells, step, subject)
     found += pooling.findings(cells, judged)
-    found += boot_history.findings(judged)
     found += external_servers.findings(cells)
     found += slice_verdicts.findings(cells)
     found += layouts.findings(cells, judged)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.journal.manifest import read_manifest
 from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
     from engine.analysis.alpha_spending import Levels
-    from engine.analysis.boots import EarlierControl
     from engine.analysis.cells import ComparedCells
     from engine.results.slice_ratio import LogRatio
 
@@ -50,15 +47,6 @@ class Seen:
     tau: float = MIN_TAU
 
 
-@cache
-def _earlier(run: Path) -> tuple[EarlierControl, ...]:
-    """A/A runs of other boots, read once: they had begun before this run, so that its later analyses find no more."""
-    from engine.analysis import boot_history
-    from engine.analysis.run_results import RunResult
-
-    return boot_history.earlier([RunResult(run, read_manifest(run), ())])
-
-
 def look(run: Path, levels: Levels | None = None) -> Seen:
     """The steps whose rates or times are inconclusive for a subject, judged by the pairs so far.
 
@@ -71,7 +59,7 @@ def look(run: Path, levels: Levels | None = None) -> Seen:
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
-    cells = replace(cells, earlier=_earlier(run), levels=levels or cells.levels)
+    cells = replace(cells, levels=levels or cells.levels)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
     unknown = {
         ratio.step

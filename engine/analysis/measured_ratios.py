@@ -49,7 +49,7 @@ class MeasuredRatio:
     quotients: list[float]  # of pairs; empty if there is nothing to judge: then `blank` is all that is said
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
-    pooled: statistics.Estimate | None = None  # by slices, over machines, or with what boots add
+    pooled: statistics.Estimate | None = None  # by slices, or over machines or boots
     unadjusted: statistics.Estimate | None = None  # the same without adjustment, where there was one
 
     @property
@@ -59,8 +59,9 @@ class MeasuredRatio:
 
     @property
     def family(self) -> tuple[str, str]:
-        """Ratios judged together: a primary metric of all steps, or all causes; controls separately."""
-        return family_of(self.metric), self.blank.control
+        """Ratios judged together: a figure's of all steps, or all causes' (empty); controls separately."""
+        figure = _figure(self.metric)
+        return RATE if figure in PRIMARY_METRICS else FAMILIES.get(figure, ""), self.blank.control
 
 
 def measured(
@@ -76,13 +77,7 @@ def measured(
         if only is None or (cells.names[subject], step, metric.name) in only
         if (each := _measured(cells, sides, metric)) is not None
     ]
-    return _over_machines(cells, _with_slices(found))
-
-
-def family_of(metric: Metric) -> str:
-    """The metrics whose verdicts are corrected together with this one's; empty for a cause, which has none."""
-    figure = _figure(metric)
-    return RATE if figure in PRIMARY_METRICS else FAMILIES.get(figure, "")
+    return _over_units(cells, _with_slices(found))
 
 
 def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pair]:
@@ -181,20 +176,21 @@ def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     return [found[id(each)] for each in measured]
 
 
-def _over_machines(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
-    machine_of = pooling.machines_of(cells)
-    if len(set(machine_of.values())) < 2:
+def _over_units(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
+    units = pooling.units_of(cells)
+    if units is None:
         return measured
+    unit, unit_of = units
     found = []
     for each in measured:
         logs: dict[str, list[float]] = {}
         if each.quotients:
             for (base, _), quotient in zip(each.pairs, each.by_slices or each.quotients, strict=True):
-                logs.setdefault(machine_of[base.run], []).append(math.log(quotient))
-        if len(logs) < 2:
+                logs.setdefault(unit_of[base.run], []).append(math.log(quotient))
+        if len(logs) < pooling.LEAST[unit]:
             found.append(each)
             continue
-        estimate, effect = pooling.over_machines(logs, cells.margin)
+        estimate, effect = pooling.over_units(logs, cells.margin, unit)
         found.append(replace(each, pooled=estimate, blank=replace(each.blank, machines=effect)))
     return found
 

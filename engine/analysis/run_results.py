@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,7 @@ class CellResult:
     """A planned cell and its outcome: `finished` ones have all their steps, others a reason why not.
 
     A cell is `alone` if it finished and another of its repeat did not: from then on its steps were not interleaved.
-    `before` and `after` are the machine's records around the cell (`engine.host.environment`), if any. `boot` is
-    the id of that boot of the host; empty if it is not known.
+    `before` and `after` are the machine's records around the cell (`engine.host.environment`), if any.
     """
 
     run: str
@@ -80,7 +79,6 @@ class CellResult:
     suspended: tuple[str, ...] = ()  # a sentence for each time the machine was suspended during a step
     seconds: float = 0.0  # that it took in all
     settings: ServerSettings = ServerSettings()
-    boot: str = ""
 
     @property
     def environments(self) -> tuple[Environment, ...]:
@@ -89,12 +87,16 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run: its manifest and its planned cells in order, without those never begun because it ended early."""
+    """A run: its manifest and its planned cells in order, without those never begun because it ended early.
+
+    `boot` is the id of the machine's boot in which it began; empty if it is not known.
+    """
 
     path: Path
     manifest: Manifest
     cells: tuple[CellResult, ...]
     span_ns: tuple[int, int] = (0, 0)  # when its first cell began and its last ended, Unix time
+    boot: str = ""
 
     @property
     def whole_repeats(self) -> int:
@@ -127,9 +129,9 @@ def load(path: Path) -> RunResult:
         planned = outcome.wanted(reader.manifest, reader.decisions(), attempts)
         finished = outcome.finished(reader.manifest, list(attempts.values()))
         sessions = reader.sessions()
-        boots = {session.id: session.boot_id for session in sessions}
-        cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished, boots) for cell in planned)
-        return RunResult(path, reader.manifest, cells, _span_ns(sessions, every))
+        cells = tuple(_cell(reader, cell, attempts.get(cell.id), finished) for cell in planned)
+        boot = sessions[0].boot_id if sessions else ""
+        return RunResult(path, reader.manifest, cells, _span_ns(sessions, every), boot)
 
 
 def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tuple[int, int]:
@@ -160,15 +162,13 @@ def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, 
     return lines
 
 
-def _cell(
-    reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str], boots: Mapping[int, str]
-) -> CellResult:
+def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str]) -> CellResult:
     run = reader.manifest.run
     if attempt is None:
         return CellResult(run, cell, "not run")
     if attempt.state == "finished" and cell.id not in finished:
         return CellResult(run, cell, "alone", "another cell of its repeat has not finished")
-    result = CellResult(run, cell, attempt.state, attempt.reason or "", boot=boots.get(attempt.session_id, ""))
+    result = CellResult(run, cell, attempt.state, attempt.reason or "")
     try:
         return _read_cell(reader, result, attempt)
     except UserError as error:

@@ -82,44 +82,29 @@ class Scatter:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedError:
-    """The variance of what all pairs have in common: their scatter does not show it, and more pairs do not lower it."""
-
-    variance: float
-    degrees: float
-
-
-@dataclass(frozen=True, slots=True)
 class Estimate:
     """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, in addition to its own pairs - 1: 0 for
-    Student's plain t; `engine.analysis.slice_estimates` has more. With several `machines` (`engine.analysis.pooling`),
-    their number counts: then `sd` is the error of the mean times the root of the pairs. `shared` is what
-    `engine.analysis.boots` adds.
+    Student's plain t; `engine.analysis.slice_estimates` has more. With several `units` (`engine.analysis.pooling`),
+    their number counts: then `sd` is the error of the mean times the root of the pairs.
     """
 
     mean: float
     sd: float
     pairs: int
     prior_degrees: float = 0.0
-    machines: int = 1
-    shared: SharedError | None = None
+    units: int = 1
 
     @property
     def error(self) -> float:
         """The standard error of the mean."""
-        own = self.sd / math.sqrt(self.pairs)
-        return own if self.shared is None else math.sqrt(own**2 + self.shared.variance)
+        return self.sd / math.sqrt(self.pairs)
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the t distribution for its mean, by Satterthwaite if it has two errors."""
-        own = self.machines - 1 if self.machines > 1 else self.prior_degrees + self.pairs - 1
-        if self.shared is None or not self.error:
-            return own
-        part = self.shared.variance / self.error**2
-        return 1 / ((1 - part) ** 2 / own + part**2 / self.shared.degrees)
+        """Degrees of freedom of the t distribution for its mean."""
+        return self.units - 1 if self.units > 1 else self.prior_degrees + self.pairs - 1
 
     def of(self, pairs: int) -> Estimate:
         """The same mean and scatter with another number of pairs."""
@@ -245,11 +230,11 @@ def pairs_needed(
 ) -> int | None:
     """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
 
-    They are of the same boot, and do not lower the error that all share. None if that is more than `MOST_PAIRS` in all,
-    for a single pair, and over several machines, of which more would be needed. The arguments are those of `judge`.
+    None if that is more than `MOST_PAIRS` in all, for a single pair, and over several units, of which more would be
+    needed. The arguments are those of `judge`.
     """
     found = _estimate(evidence)
-    if found.pairs < 2 or found.machines > 1:
+    if found.pairs < 2 or found.units > 1:
         return None
 
     low, high = _log_bounds(margin)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import boot_history, external_servers, measured_ratios, statistics
+from engine.analysis import external_servers, measured_ratios, statistics
 from engine.analysis.cells import NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.averages import mean
@@ -43,7 +43,7 @@ class _Place:
 
 def ratios(cells: ComparedCells, only: Collection[tuple[str, str, str]] | None = None) -> tuple[Ratio, ...]:
     levels = cells.levels
-    measured = boot_history.of_pairs(cells, measured_ratios.measured(cells, cells.metrics, only))
+    measured = measured_ratios.measured(cells, cells.metrics, only)
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
         if len(each.quotients) > 1:
@@ -102,9 +102,6 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Rat
     if measured.unadjusted is not None:
         plain = statistics.paired_interval(measured.unadjusted)
         blank = replace(blank, unadjusted=plain.ratio, unadjusted_low=plain.low, unadjusted_high=plain.high)
-    if blank.boot_sd is not None:
-        within = statistics.paired_interval(replace(evidence, shared=None))
-        blank = replace(blank, within_boot_low=within.low, within_boot_high=within.high)
     if external_servers.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:

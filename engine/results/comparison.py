@@ -22,6 +22,7 @@ from engine.results.sweep import Sweep
 from engine.results.time_parts import Attribution
 
 Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
+Unit = Literal["machine", "boot"]
 CHANGED: tuple[Verdict, ...] = ("faster", "slower")
 KNOWN: tuple[Verdict, ...] = (*CHANGED, "same")
 # How a verdict is shown: as an arrow (better, worse), or by its sign.
@@ -76,18 +77,19 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineEffect:
-    """How machines differ in a ratio whose pairs were measured on several.
+class UnitEffect:
+    """How machines, or boots of one machine, differ in a ratio whose pairs were measured on several: `unit` says which.
 
-    `ratios` are each machine's mean; `tau` is the scatter of the machines' log ratios beyond that of their pairs;
-    `heterogeneity_p` is the p-value of all machines being alike, null if no machine has two pairs; `disagrees` names
-    those that differ significantly from the others, by the margin or more.
+    `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond that of their pairs;
+    `heterogeneity_p` is the p-value of all units being alike, null if no unit has two pairs; `disagrees` names those
+    that differ significantly from the others, by the margin or more.
     """
 
     ratios: dict[str, float]
     tau: float
     heterogeneity_p: float | None = None
     disagrees: tuple[str, ...] = ()
+    unit: Unit = "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,8 @@ class Ratio:
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
     `left_out` says which pairs are not part of it and why; `pairs_without_figure` counts those with a cell that lacks
-    the figure. `machines` is for pairs from several: the interval then covers machines. In runs of one machine the
-    interval allows for `boot_sd`, the standard deviation of the log ratio between boots of this machine, from A/A runs
-    in this number of `boots`; its bounds without that are `within_boot_low` and `within_boot_high`.
+    the figure. `machines` is for pairs from several machines, or from three boots or more of one: the interval then
+    covers machines, or boots of this one.
 
     `estimator` is `totals of slices`, `times of statements` that last longer than slices or, for whole cells, `cells`:
     the geometric mean of their ratios. `adjusted_by` names what others did on the machine that was taken out of a ratio
@@ -136,7 +137,7 @@ class Ratio:
     flagged: bool = False
     visible_effect: float | None = None
     workload: str = ""
-    machines: MachineEffect | None = None
+    machines: UnitEffect | None = None
     missing: str = ""
     joint_low: float | None = None
     joint_high: float | None = None
@@ -146,10 +147,6 @@ class Ratio:
     unadjusted: float | None = None
     unadjusted_low: float | None = None
     unadjusted_high: float | None = None
-    boot_sd: float | None = None
-    boots: int = 0
-    within_boot_low: float | None = None
-    within_boot_high: float | None = None
 
     @property
     def sign(self) -> str:

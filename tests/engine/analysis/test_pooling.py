@@ -1,17 +1,21 @@
-"""Pairs of several machines: intervals that cover machines, and the machine that disagrees."""
+"""Pairs of several machines or boots: intervals that cover these, and the machine that disagrees."""
 
 import json
 import math
 import random
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 
 from engine.analysis import verdicts
 from engine.analysis.compare import compare, compared_cells
-from engine.analysis.pooling import findings, over_machines
+from engine.analysis.pooling import findings, over_units
 from engine.analysis.statistics import paired_interval
 from engine.core.errors import UserError
 from engine.report.render import to_json, to_markdown
@@ -32,6 +36,22 @@ def farm(folder: Path, effects: dict[str, float], repeats: int = 2, runs: int = 
     ]  # fmt: skip
 
 
+def boots(
+    folder: Path, effects: list[float], machine: str = "here", builds: tuple[str, ...] = ("16.3", "17.0"), **plan: Any
+) -> list[Path]:
+    """Runs of one machine, one in each of its boots, which change the last build's rate of l.i1 by these factors."""
+    runs = []
+    for place, effect in enumerate(effects):
+        run = make_run(
+            folder / f"boot-{machine}-{place}", builds=builds, repeats=4, seed=place, **plan,
+            effects={(builds[-1], "l.i1"): effect}, environment=ENVIRONMENT | {"host": {"machine": machine}},
+        )  # fmt: skip
+        with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
+            journal.execute("UPDATE session SET boot_id = ?", (f"{place}a2b3c4d-0000",))
+        runs.append(run)
+    return runs
+
+
 def ratio_of(paths: list[Path], step: str = "l.i1") -> Ratio:
     found = compare(paths).ratio("17.0", step, "rate_per_s")
     assert found is not None
@@ -40,7 +60,7 @@ def ratio_of(paths: list[Path], step: str = "l.i1") -> Ratio:
 
 def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() -> None:
     logs = {"a": [0.05, 0.07], "b": [0.00, 0.01], "c": [-0.05, -0.02]}
-    estimate, effect = over_machines(logs, 0.02)
+    estimate, effect = over_units(logs, 0.02, "machine")
     means = [fmean(own) for own in logs.values()]
     half = 4.302653 * stdev(means) / math.sqrt(3)
     interval = paired_interval(estimate)
@@ -54,18 +74,18 @@ def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() 
 
 
 def test_machines_that_agree_by_chance_do_not_narrow_the_interval() -> None:
-    estimate, effect = over_machines({"a": [-0.02, 0.02], "b": [-0.03, 0.03]}, 0.02)
+    estimate, effect = over_units({"a": [-0.02, 0.02], "b": [-0.03, 0.03]}, 0.02, "machine")
     assert effect.tau == 0 and effect.heterogeneity_p == 1
     assert estimate.sd / 2 == pytest.approx(math.sqrt((0.0008 + 0.0018) / 2 / 4))
 
 
-@pytest.mark.parametrize(("tau", "machines"), [(0.0, 4), (0.02, 2), (0.02, 5)])
+@pytest.mark.parametrize(("tau", "machines"), [(0.0, 4), (0.02, 2), (0.02, 3), (0.02, 5)])
 def test_intervals_cover_what_machines_have_in_common(tau: float, machines: int) -> None:
     source, inside, trials = random.Random(7), 0, 400
     for _ in range(trials):
         shifts = [source.gauss(0, tau) for _ in range(machines)]
         logs = {f"m{i}": [shift + source.gauss(0, 0.01) for _ in range(2 + i % 2)] for i, shift in enumerate(shifts)}
-        interval = paired_interval(over_machines(logs, 0.02)[0])
+        interval = paired_interval(over_units(logs, 0.02, "machine")[0])
         assert interval.low is not None and interval.high is not None
         inside += interval.low <= 1 <= interval.high
     assert inside >= 0.925 * trials
@@ -103,6 +123,50 @@ def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
     assert [ratio.machines.disagrees for ratio in comparison.ratios
             if ratio.machines and ratio.metric == "rate_per_s" and ratio.step != "l.i1"] == [(), (), ()]  # fmt: skip
     assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).findings)
+
+
+def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
+    paths = boots(tmp_path, [0.895, 0.90, 0.905])
+    found, comparison = ratio_of(paths), compare(paths)
+    assert found.machines is not None
+    assert (found.machines.unit, found.pairs, found.verdict) == ("boot", 12, "slower")
+    assert found.machines.ratios.keys() == {"0a2b3c4d", "1a2b3c4d", "2a2b3c4d"}
+    assert found.low is not None and found.high is not None
+    apart = [math.log(ratio) for ratio in found.machines.ratios.values()]
+    half = 4.302653 * stdev(apart) / math.sqrt(3)  # Student's t with two degrees of freedom
+    assert math.log(found.high / found.low) / 2 == pytest.approx(half, rel=1e-5)
+    (line,) = [text for text in comparison.findings if "pooled" in text]
+    assert line.startswith(
+        "runs of 3 boots are pooled: 0a2b3c4d (1), 1a2b3c4d (1), 2a2b3c4d (1); intervals cover boots"
+    )
+    assert line in to_markdown(comparison)
+
+
+@pytest.mark.parametrize("machine", ["here", ""])
+def test_runs_of_too_few_boots_or_of_an_unknown_machine_are_joined(tmp_path: Path, machine: str) -> None:
+    paths = boots(tmp_path, [0.90, 0.90, 0.90], machine)[: 2 if machine else 3]
+    found = ratio_of(paths)
+    assert (found.machines, found.verdict) == (None, "slower")
+    assert not [text for text in compare(paths).findings if "boot" in text]
+
+
+def test_boots_of_several_machines_are_part_of_the_machines(tmp_path: Path) -> None:
+    paths = [run for name in ("here", "there") for run in boots(tmp_path / name, [0.90, 0.90, 0.90], name)]
+    found = ratio_of(paths)
+    assert found.machines is not None and found.machines.unit == "machine"
+    assert found.machines.ratios.keys() == {"here", "there"}
+
+
+def test_a_copied_run_is_judged_alike_whatever_else_lies_in_its_folder(tmp_path: Path) -> None:
+    controls = tmp_path / "runs"
+    boots(controls, [1.02, 0.98, 1.015, 0.985], builds=("16.3",), aa=True, created="2025-01-01T00:00:00+00:00")
+    compared = boots(tmp_path, [0.97])[0].rename(controls / "compared")
+    alone = Path(shutil.copytree(compared, tmp_path / "alone" / "compared"))
+    texts = [
+        [write(compare([run])).replace(str(run), "RUN") for write in (to_json, to_markdown)]
+        for run in (compared, alone)
+    ]
+    assert texts[0] == texts[1]
 
 
 def test_machines_of_every_step_are_counted_not_those_of_the_first(tmp_path: Path) -> None:
