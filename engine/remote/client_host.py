@@ -42,8 +42,8 @@ from workloads.base import Launch
 
 CONNECT_S = 30.0
 COPY_S = 600.0  # for all copies, over a slow line
-CLOSE_S = 15.0  # for all to end there
-END_S = 3.0  # then for ssh itself
+CLOSE_S = 5.0  # for all to end there
+END_S = 2.0  # then for ssh itself
 MOST_UNREAD = 1 << 20
 ACCEPT_S = 6.0
 GREETING_LINES = 200  # what a login shell may print before
