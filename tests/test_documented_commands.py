@@ -48,8 +48,6 @@ NOT_RUN = {
     "demo": TERMINAL,
     "interface --screen history": TERMINAL,
     "watch RUN --cell 3 --step l.i1": TERMINAL,
-    "watch RUN --cell 1": TERMINAL,
-    "top DSN": "this server is made up: tests/engine/run has some",
     "list builds --newest": NETWORK,
     "pin 18.7": NETWORK,
     "pin 19.0": NETWORK,

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.journal.manifest import is_observation
 from engine.journal.run_lock import is_locked
 from tui import MODES
 from tui.glyphs import NAMES
@@ -18,10 +17,9 @@ NICENESS = 10  # while loading: on a busy CPU, a tenth of the time that others g
 def _load(run: Path | None) -> None:
     """Import what the first paint needs, which is nearly the whole cost of starting, at low priority during a run.
 
-    This happens in a thread: on Linux niceness is per thread, so whatever is started later keeps the usual one. Nothing
-    is measured while servers are only watched.
+    This happens in a thread: on Linux niceness is per thread, so whatever is started later keeps the usual one.
     """
-    if run is None or not is_locked(run) or is_observation(run):
+    if run is None or not is_locked(run):
         _import()
     else:
         loading = threading.Thread(target=_import_behind, daemon=True)

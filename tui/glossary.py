@@ -51,7 +51,6 @@ VOCABULARY = (
     Entry("stolen time", "time of slices that the machine did not have, as far as a meter saw; the row `lost` on Live",
           r"\b[Ss]tolen\b|\blost   "),
     Entry("external server", "a server that pgbed did not start", r"\bexternal servers?\b"),
-    Entry("observation", "servers that run are only watched, without a workload: see bench top", r"\bobserved\b"),
     Entry("remote client", "clients on another host than the server", r"\bremote clients?\b"),
     Entry("stall", "a time in which a role makes (nearly) no progress: under 30 % of its median for 2 s or more",
           r"\b[Ss]talls?\b|\bSTALL\b|\bstalled\b"),

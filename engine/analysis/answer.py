@@ -35,10 +35,6 @@ NAMED = 3  # steps that are named with their figures; others are counted
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
     """A sentence for each subject compared with the base, except controls; a second one if the CPU differs."""
-    if cells.runs[0].manifest.observed:
-        words = f"were only watched: {external_servers.OBSERVED_WORDS}."
-        base = cells.names[cells.base]
-        return tuple(Answer(cells.names[one], f"{base} and {cells.names[one]} {words}") for one in cells.others)
     found = []
     for subject in cells.others:
         if not subject.control:

@@ -6,7 +6,6 @@ from engine.analysis.cells import ComparedCells
 from engine.core.model import Manifest, config_key
 
 NO_VERDICT = "others may have used these servers (run with --accept-foreign-load for verdicts)"
-OBSERVED_WORDS = "what a server does for others depends on what they want of it, so that nothing is compared"
 SETTINGS_NAMED = 8
 
 
@@ -28,8 +27,6 @@ def findings(cells: ComparedCells) -> list[str]:
 def _of_run(manifest: Manifest) -> list[str]:
     assert manifest.external is not None
     servers = ", ".join(f"{build.label} ({build.server})" for build in manifest.builds)
-    if manifest.observed:
-        return [f"{servers}: only watched; {OBSERVED_WORDS}"]
     found = [
         f"external servers: {servers}; not visible from outside: CPU, run queue, memory and stops of "
         "their processes, their machines and devices, their logs (checkpoints, autovacuum, errors)",

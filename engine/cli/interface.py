@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -30,18 +29,6 @@ def show(out: Path, run: Path, *, glyphs: str = "auto") -> int:
     """Show a run until the user leaves the interface; returns its exit code. The run is not affected."""
     command = _command(out, run, {"screen": "live", "glyphs": glyphs})
     return subprocess.call(command, env=own_modules())
-
-
-@contextmanager
-def beside(out: Path, run: Path, *, glyphs: str = "auto") -> Iterator[subprocess.Popen[bytes]]:
-    """Show a run while the caller works; gives the interface's process, which ends when the user leaves it."""
-    process = subprocess.Popen(_command(out, run, {"screen": "live", "glyphs": glyphs}), env=own_modules())
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()  # it restores the terminal
-        process.wait()
 
 
 def show_to_the_end(out: Path, run: Path, **options: str | None) -> int:

@@ -53,7 +53,6 @@ ELSEWHERE = {
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
     "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
     "block": ("engine.cli.farm:block", ""),
-    "top": ("engine.cli.top:top", "Watch servers that run, without a workload."),
     "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
     "completion": ("engine.cli.completion:completion", "Print a script for completion in a shell."),
     "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),

@@ -26,7 +26,6 @@ PAGES = {
     "schema": "reference/results",
     "stop": "how-to/comparisons",
     "tag": "how-to/comparisons",
-    "top": "how-to/running-servers",
     "trend": "how-to/comparisons",
     "watch": "how-to/terminal",
 }

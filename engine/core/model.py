@@ -18,7 +18,6 @@ LEVEL = 0.05  # error rate of a family of verdicts
 Interleave = Literal["cells", "slices"]
 Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
 SCHEMA = "1.0"  # of the manifest and the journal
-OBSERVED = "observed"  # in place of a workload, and its one step: servers that others use are only watched
 
 
 def workload_title(workload: Mapping[str, Any]) -> str:
@@ -275,11 +274,6 @@ class Manifest:
     def rebooting(self) -> bool:
         """Whether this machine itself is booted into each cell's kernel."""
         return bool(self.kernels) and self.guest is None
-
-    @property
-    def observed(self) -> bool:
-        """Whether servers that others use were only watched: all cells at the same time, without a comparison."""
-        return self.workload.get("name") == OBSERVED
 
     @property
     def sliced(self) -> bool:

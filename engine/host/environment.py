@@ -63,23 +63,12 @@ def record(path: Path) -> EnvironmentRecord:
     except (OSError, ValueError):
         device = None
     probe_us, busy_share = _speed_and_load()
-    found = description()
     return {
-        "cpu": {**found["cpu"], "probe_us": probe_us},
-        "memory": found["memory"],
-        "kernel": found["kernel"],
-        "storage": _storage(path, device),
-        "state": {"busy_share": busy_share, **_state(device)},
-        "host": found["host"],
-    }
-
-
-def description() -> EnvironmentRecord:
-    """The sections that take no time: nothing is measured for them."""
-    return {
-        "cpu": _cpu(),
+        "cpu": {**_cpu(), "probe_us": probe_us},
         "memory": _memory(),
         "kernel": _kernel(),
+        "storage": _storage(path, device),
+        "state": {"busy_share": busy_share, **_state(device)},
         "host": {
             "name": platform.node(),
             "product": _text("/sys/class/dmi/id/product_name"),

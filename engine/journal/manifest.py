@@ -44,14 +44,6 @@ def slices_of(run: Path) -> str:
     return f"{manifest.slice_ms:g} ms" if manifest.sliced else ""
 
 
-def is_observation(run: Path) -> bool:
-    """Whether a run only watches servers; False for an unreadable one."""
-    try:
-        return read_manifest(run).observed
-    except UserError:
-        return False
-
-
 def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
     """The manifest's JSON object. Raises UserError if it is missing, damaged or of another schema."""
     path = run / "manifest.json"

@@ -36,7 +36,7 @@ CREATE TABLE step (
     attempt_id INTEGER NOT NULL REFERENCES attempt,
     ordinal INTEGER NOT NULL,
     name TEXT NOT NULL,                    -- l.i0, l.x, ..., pause
-    kind TEXT NOT NULL,                    -- load, index, write, pause, query, observed
+    kind TEXT NOT NULL,                    -- load, index, write, pause, query
     state TEXT NOT NULL,                   -- running, finished, failed, interrupted
     started_ns INTEGER NOT NULL,
     ended_ns INTEGER,
@@ -99,8 +99,6 @@ CREATE TABLE wait_second (
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
 -- Sources: server (all server processes but the monitor's), process:<backend type>, wal (bytes that the server wrote,
 -- as it says; since it was last asked), host, device, and the observers: engine, monitor (the engine's own connection).
--- Of a server that is only watched: connections (by role, busiest first, with their rates as far as these are counted by
--- role), and database (transactions and rows of all databases, checkpoints: engine.postgres.server_activity.Totals).
 -- Source `transactions` is no counter: in `ended` it lists those that ended, each with its client, when, and how long it
 -- took in ns, of steps whose transactions are timed one by one.
 CREATE TABLE sample (
@@ -116,7 +114,6 @@ CREATE TABLE sample (
 -- Kinds: checkpoint, autovacuum, autovacuum_cancelled, lock_wait, server_error (from the server's log),
 -- stall, drift (the machine changed, or the settings of an external server),
 -- clock_step (the wall clock was set), suspended (the machine was), gap (a tick that came late),
--- vacuum (by hand), disconnected (no answer from the server), both of a server that is only watched,
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
 -- meter (whether and how stolen time was measured in a step: text; cost in CPUs),
 -- shortened (a step in slices whose difference is known well enough ends early: text),

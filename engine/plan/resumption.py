@@ -36,8 +36,6 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
     Raises UserError if a build, kernel, program, script or settings file has changed since the run began, or if its
     folder holds anything but files. Servers of finished cells are not started, so they may have changed.
     """
-    if manifest.observed:
-        raise UserError(f"{run.name}: what servers did meanwhile was not seen: bench top begins another observation")
     strange = strange_file(run, _made_by_an_engine)
     if strange is not None:
         raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")

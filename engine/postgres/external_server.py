@@ -110,23 +110,15 @@ class Found:
             )
 
 
-def look(name: str, conninfo: str, *, only_watched: bool = False, waiting: Waiting = NOBODY) -> Found:
-    """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared.
-
-    One that is `only_watched` may be a standby, and read-only for the role.
-    """
+def look(name: str, conninfo: str, *, waiting: Waiting = NOBODY) -> Found:
+    """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
         with external_queries.connect(whole, waiting=waiting, server=name) as connection:
-            return _asked(name, connection, only_watched=only_watched)
+            return _asked(name, connection)
     except psycopg.Error as error:
         raise UserError(f"{name}: {one_line(error)}") from None
-
-
-def check_string(name: str, conninfo: str) -> None:
-    """Raise UserError, without quoting it, for what is not a connection string, or has options that are refused."""
-    _parsed(name, conninfo)
 
 
 def without_password(conninfo: str) -> str:
@@ -204,7 +196,7 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     return given
 
 
-def _asked(name: str, connection: psycopg.Connection[Any], *, only_watched: bool) -> Found:
+def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     version, pgconn = connection.info.server_version, connection.pgconn
     reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
@@ -212,9 +204,9 @@ def _asked(name: str, connection: psycopg.Connection[Any], *, only_watched: bool
     facts = external_queries.row(connection, name, question("external_facts", version) or "", _Facts)
     if facts.backend != str(connection.info.backend_pid):
         raise UserError(f"{name}: a connection pooler is in front of this server: name the server's own address")
-    if facts.standby and not only_watched:
+    if facts.standby:
         raise UserError(f"{name}: a standby, which is read-only: name its primary")
-    if facts.read_only and not only_watched:
+    if facts.read_only:
         raise UserError(f"{name}: transactions of this role are read-only (default_transaction_read_only)")
     completed = {
         option.keyword.decode(): option.val.decode()

@@ -24,7 +24,7 @@ from importlib.resources import files
 from typing import NamedTuple, TypeVar
 
 import psycopg
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
 from engine.core.clock import patient
@@ -153,11 +153,6 @@ class Monitor(Closing):
     @property
     def backend_pid(self) -> int:
         return self._pgconn.backend_pid
-
-    @property
-    def lost(self) -> bool:
-        """Whether the connection is gone, so that no later question will be answered."""
-        return self._pgconn.status != ConnStatus.OK
 
     def close(self) -> None:
         self._connection.close()

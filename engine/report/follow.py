@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from engine.core.model import Cell
 from engine.core.text import Visible, visible, visible_json
 from engine.journal.rows import EventRow
 from engine.report.console import PlainConsole
-from engine.view import observed_server
 from engine.view.events import clients_words, event_words, incident_words, incidents_of, unlike
 from engine.view.interleaved_step import InterleavedStep, so_far_words
-from engine.view.observed_server import ObservedServer
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 
@@ -29,20 +27,11 @@ LINE_INTERLEAVED_S = 1.0  # a comparison under way is followed more closely
 def once(run: Path, *, as_json: bool) -> Visible:
     with Player(run) as player:
         view = player.look()
-        if not as_json:
-            return visible(line(view))
-        every = [view]
-        for _ in view.pair.sides[1:] if view.pair is not None else ():
-            player.other_side(every[-1])
-            every.append(player.look())
-        return visible_json(record(view, player.notices(), every[1:]), allow_nan=True)
+        return visible_json(record(view, player.notices()), allow_nan=True) if as_json else visible(line(view))
 
 
-def record(view: ViewState, notices: Sequence[EventRow], others: Sequence[ViewState] = ()) -> dict[str, Any]:
-    """The state as JSON; what is unknown is null, 0 or empty. `fraction` is null where work is not counted.
-
-    `others` are the states of further servers that are watched at the same time.
-    """
+def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
+    """The state as JSON; what is unknown is null, 0 or empty. `fraction` is null where work is not counted."""
     shown = view.state == "running" and view.cell is not None
     in_step = shown and view.step is not None and not view.doing
     doing, _, waiting_for = view.doing.partition(": ")
@@ -76,22 +65,9 @@ def record(view: ViewState, notices: Sequence[EventRow], others: Sequence[ViewSt
         ],
         "stalls": [asdict(stall) for stall in (view.stalls if in_step else ())],
         "probes": [asdict(notice) for notice in (notices if shown else ())],
-        "observed": [_observed(each) for each in (view, *others) if each.observed is not None],
         "decisions": [event_words(each, view.at_ns) for each in view.decisions],
         "allocation": asdict(view.allocation) if view.allocation is not None else None,
         "failures": [{"id": each.id, "cell": each.cell, "reason": each.reason or ""} for each in view.failures],
-    }
-
-
-def _observed(view: ViewState) -> dict[str, Any]:
-    """A server that is only watched; as it was last, if the observation has ended."""
-    assert view.observed is not None
-    return {
-        "name": view.subject,
-        "rate_per_s": view.rate_per_s,
-        "unit": view.unit,
-        **observed_server.record(view.observed),
-        "stalls": [asdict(stall) for stall in view.stalls],
     }
 
 
@@ -124,8 +100,6 @@ def line(view: ViewState) -> str:
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
     if view.interleaved is not None and view.step is not None:
         return "  ".join(_interleaved_parts(view, view.interleaved, view.step.name))
-    if view.observed is not None:
-        return "  ".join(_observed_parts(view, view.observed))
     number = f"cell {view.cell.ordinal + 1}/{view.cells}{_left(view)}"
     parts = [number, f"{_of_cell(view, view.cell)} r{view.cell.repeat}"]
     if view.step is None or view.doing:
@@ -143,24 +117,6 @@ def line(view: ViewState) -> str:
         parts.append(f"{view.relative:.3f} of base")
     parts += _stalls_now("", view.incidents_now, view.at_ns)
     return "  ".join(parts)
-
-
-def _observed_parts(view: ViewState, server: ObservedServer) -> list[str]:
-    parts = [span(view.length_s)]
-    sides = [(side.name, side.rate_per_s) for side in view.pair.sides] if view.pair is not None else []
-    parts += [
-        f"{name} {rate:,.0f} {view.unit}"
-        for name, rate in sides or [(view.subject, view.rate_per_s)]
-        if rate is not None
-    ]
-    words = ", ".join(observed_server.connection_words(server.total))
-    parts.append(f"{view.subject}: {words}" if sides else words)
-    parts += _stalls_now("", view.incidents_now, view.at_ns) if not sides else []
-    for side, found in view.pair.incidents_now() if view.pair is not None else ():
-        parts += _stalls_now(f"{side.name} ", [found], view.at_ns)
-    if view.silent_s is not None:
-        parts.append(f"? no figures for {span(view.silent_s)}")
-    return parts
 
 
 def _left(view: ViewState) -> str:
@@ -213,7 +169,6 @@ class _News:
         found = []
         step = view.step.name if view.step is not None else ""
         sides = view.interleaved.sides if view.interleaved is not None else ()
-        sides = view.pair.sides if view.pair is not None else sides
         known = [(f"{side.name} ", incidents_of(side.stalls)) for side in sides] or [("", view.incidents)]
         for name, incidents in known:
             over = [each for each in incidents if all(stall.ended_ns is not None for stall in each)]
@@ -236,13 +191,8 @@ class _News:
         return new
 
 
-def follow(
-    run: Path, console: PlainConsole, known: Iterable[str] = (), rest: Callable[[float], None] = time.sleep
-) -> None:
-    """Print a line every five seconds, or every second while builds are compared, and any news not yet `known`.
-
-    `rest` is called for the seconds between.
-    """
+def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
+    """Print a line every five seconds, or every second while builds are compared, and any news not yet `known`."""
 
     def put(text: str) -> None:
         console.say(text)
@@ -262,4 +212,4 @@ def follow(
                 last_line_s, last_place = time.monotonic(), place
             if view.state != "running":
                 return
-            rest(LOOK_S)
+            time.sleep(LOOK_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from engine.analysis import probe_cost
 from engine.core.errors import UserError
 from engine.core.format import size
-from engine.core.model import Manifest, workload_title
+from engine.core.model import Manifest
 from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
@@ -156,11 +155,6 @@ def commands(manifest: Manifest) -> Iterable[str]:
     revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
     engine = f"pgbed {manifest.engine}{revision}"
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
-    if manifest.observed:
-        servers = (shlex.quote(f"{build.label}={build.server}") for build in manifest.builds)
-        by = workload_title(manifest.workload).removeprefix("by ")
-        yield f"bench top {' '.join(servers)} --by {shlex.quote(by)}"
-        return
     try:
         request = request_of(manifest.request)
     except (UserError, UnknownName, ValueError) as error:

@@ -142,8 +142,7 @@ def event_words(event: EventRow, at_ns: int) -> str:
     if lasts(event, at_ns):  # a replay knows the outcome, but must not show it yet
         data = {name: value for name, value in data.items() if name not in _AT_END}
     words = _WORDS.get(event.kind)
-    text = words(data) if words else str(data.get("text") or data.get("message") or event.kind)
-    return f"{text}, not over at the end" if data.get("unfinished") else text
+    return words(data) if words else str(data.get("text") or data.get("message") or event.kind)
 
 
 def _checkpoint(data: dict[str, Any]) -> str:
@@ -174,7 +173,7 @@ def _lock_wait(data: dict[str, Any]) -> str:
 
 
 # Known only at the end of an event; the first logged line of a lock wait has its duration at that time.
-_AT_END = ("total_s", "elapsed_s", "waited_ms", "failed", "unfinished")
+_AT_END = ("total_s", "elapsed_s", "waited_ms", "failed")
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "checkpoint": _checkpoint,
     "autovacuum": _autovacuum,

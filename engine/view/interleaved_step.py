@@ -84,17 +84,13 @@ class InterleavedStep:
         return course.known[place - 1].ratio if place else None
 
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
-        return incidents_now(self.sides, self.at_ns)
-
-
-def incidents_now(sides: Iterable[Side], at_ns: int) -> list[tuple[Side, tuple[EventRow, ...]]]:
-    """The incidents of which a stall lasts, by side."""
-    return [
-        (side, found)
-        for side in sides
-        for found in incidents_of(side.stalls)
-        if any(lasts(stall, at_ns) for stall in found)
-    ]
+        """The incidents of which a stall lasts, by side."""
+        return [
+            (side, found)
+            for side in self.sides
+            for found in incidents_of(side.stalls)
+            if any(lasts(stall, self.at_ns) for stall in found)
+        ]
 
 
 class InterleavedSteps:
@@ -111,19 +107,15 @@ class InterleavedSteps:
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
         """Attempts of the same repeat and engine start as `one`, including it; in the order of their subjects."""
-        together = self._manifest.interleave == "slices" or self._manifest.observed
-        if not together or one.cell not in self._cells:
+        if not self._manifest.sliced or one.cell not in self._cells:
             return [one]
         found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
         return sorted(found.values(), key=self._place)
 
     def sliced(self, steps: AttemptSteps) -> AttemptSteps:
-        """The same steps, with their recorded slices read, if they are sliced; else empty.
-
-        Servers that are only watched have no slices, but run at the same time.
-        """
-        if len(steps) < 2 or self._manifest.observed:
-            return steps if len(steps) > 1 else ()
+        """The same steps, with their recorded slices read, if they are sliced; else empty."""
+        if len(steps) < 2:
+            return ()
         key = _key(steps)
         slices = self._slices.get(key)
         if slices is None or not self._replay:
@@ -137,7 +129,7 @@ class InterleavedSteps:
     def at(
         self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
     ) -> InterleavedStep | None:
-        if not steps or self._manifest.observed:
+        if not steps:
             return None
         slices = self._slices[_key(steps)]
         blocks = slices.blocks_at(at_ns)
@@ -157,25 +149,6 @@ class InterleavedSteps:
         place = [attempt.id for attempt, _ in steps].index(chosen.id)
         return InterleavedStep(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
 
-    def pair(
-        self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
-    ) -> tuple[tuple[Side, ...], int]:
-        """The servers of an observation, and which of them is chosen."""
-        sides = [
-            Side(
-                cell,
-                self._names[cell.subject],
-                series,
-                _rate(series, at_ns),
-                series.worked_s(at_ns),
-                None,
-                tuple(stalls),
-            )
-            for (attempt, _), (series, stalls) in zip(steps, found, strict=True)
-            for cell in (self._cells[attempt.cell],)
-        ]
-        return tuple(sides), [attempt.id for attempt, _ in steps].index(chosen.id) if steps else 0
-
     def _is_pair(self, one: Attempt, other: Attempt) -> bool:
         cells = [self._cells.get(each.cell) for each in (one, other)]
         return all(cells) and len({cell.repeat for cell in cells if cell is not None}) == 1
@@ -190,12 +163,6 @@ def _so_far(slices: SliceSeries, place: int, blocks: int, rates: Sequence[float 
     if known is None and not slices.counted and base and other:
         return SoFar(other / base, None, None, blocks)
     return known
-
-
-def _rate(series: StepSeries, at_ns: int) -> float | None:
-    primary = series.step.primary_metric
-    rates = series.rates.get(primary.role) if primary is not None else None
-    return rates.at(at_ns) if rates is not None else None
 
 
 def _key(steps: AttemptSteps) -> tuple[int, ...]:

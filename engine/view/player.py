@@ -27,7 +27,6 @@ from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
 from engine.view.ghost import Ghost
 from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
 from engine.view.moment import last_second, machine_over, role_means
-from engine.view.observed_server import ObservedPair, observed_server
 from engine.view.phase import booting, waiting
 from engine.view.progress import SETTLED_S, agreement
 from engine.view.progress import fraction as fraction_of
@@ -123,7 +122,7 @@ class Player:
             return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start())
 
     def ghost(self, view: ViewState, kind: str) -> Ghost | None:
-        if view.series is None or view.timed or view.interleaved is not None or view.observed is not None:
+        if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):
             bases = self._bases.attempts(view.cell, self._attempts.values())
@@ -138,10 +137,10 @@ class Player:
         return self._details[1]
 
     def other_side(self, view: ViewState) -> None:
-        together = view.interleaved or view.pair
-        if together is None:
+        if view.interleaved is None:
             return
-        cell = together.sides[(together.chosen + 1) % len(together.sides)].cell
+        sides = view.interleaved.sides
+        cell = sides[(view.interleaved.chosen + 1) % len(sides)].cell
         self._wanted = cell.subject
         if self._played is not None:
             at_ns = self.position_ns
@@ -168,8 +167,7 @@ class Player:
         attempt, step, sides = self._under_way(attempts[-1])
         view = replace(blank, cell=self._cells.get(attempt.cell))
         if not running and attempt.state == "running":
-            how = "" if self.manifest.observed else "; r in Launch resumes the run"
-            view = replace(view, state="died", doing=f"the engine has exited{how}")
+            view = replace(view, state="died", doing="the engine has exited; r in Launch resumes the run")
         if step is None:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = waiting(self.reader, "starting the server", attempt, attempt.started_ns) if running else view.doing
@@ -217,7 +215,7 @@ class Player:
         going = [each for each in sides if each[0].state != "failed"]
         if going:
             wanted = [each for each in going if self._cells[each[0].cell].subject == self._wanted]
-            attempt, step = (wanted or (going if self.manifest.observed else going[1:]) or going)[0]
+            attempt, step = (wanted or going[1:] or going)[0]
         return attempt, step, sides
 
     def _ended(self) -> str:
@@ -367,11 +365,10 @@ class Player:
         rates = series.rates.get(kind)
         rate = rates.at(newest_ns) if rates and not silent else None
         over = step.totals if step.ended_ns is not None and at_ns >= step.ended_ns and view.speed is None else None
-        over = None if self.manifest.observed else over  # what it did last says more than a mean
         if over is not None:
             rate, samples = step.rate_per_s, machine_over(over, samples)
             roles = role_means(over, series.roles.values(), kind, step.further)
-        bases = [] if self.manifest.observed else self._bases.attempts(view.cell, self._attempts.values())
+        bases = self._bases.attempts(view.cell, self._attempts.values())
         timed = step.primary_metric is not None and step.primary_metric.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)
@@ -382,10 +379,6 @@ class Player:
         fraction = fraction_of(series, kind, until_ns, counted_s)  # as of the last tick, so that it never goes back
         elapsed_s = (newest_ns - step.started_ns) / 1e9
         found = [self._stalls(view, each, at_ns) for _, each in sides]
-        if self.manifest.observed:
-            together = self._interleaved.pair(sides, found, attempt, at_ns)
-            pair = ObservedPair(*together, at_ns) if sides else None
-            view = replace(view, observed=observed_server(step, samples), pair=pair)
         under_way = view.state == "running" and step.state == "running"
         goes_on = under_way or view.state == "replay"
         known_s = (min(until_ns, newest_ns + LATE_NS) - step.started_ns) / 1e9  # no work is done in a longer silence

@@ -54,10 +54,6 @@ def _per_s(field: str, factor: float) -> Callable[[Mapping[str, Any], int], floa
     return lambda data, dt_ns: data[field] * factor * SECOND_NS / dt_ns if field in data else None
 
 
-def _state(field: str) -> Callable[[Mapping[str, Any], int], float | None]:
-    return lambda data, _: data.get(field)
-
-
 def _busy(data: Mapping[str, Any], _: int) -> float | None:
     idle, every = data.get("idle_ns", 0) + data.get("iowait_ns", 0), sum(data.get(name, 0) for name in CPU_COLUMNS)
     return 100 * (1 - idle / every) if every else None
@@ -71,10 +67,6 @@ FIGURES = (
     Figure("disk reads", "MB/s", "device", _per_s("read_kb", 1 / 1024)),
     Figure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
     Figure("host busy", "%", "host", _busy),
-    # Of a server that is only watched.
-    Figure("active", "connections", "connections", _state("active_now")),
-    Figure("waiting", "connections", "connections", _state("waiting_now")),
-    Figure("commits", "/s", "database", _per_s("commits", 1.0)),
 )
 OF_SERVER = ("server", "wal")  # nearly idle while the server is paused
 SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))

@@ -12,7 +12,6 @@ from itertools import groupby
 from operator import attrgetter, mul
 from statistics import median
 
-from engine.core.model import OBSERVED
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Count, EventRow, RoleRow, StepRow
 from engine.journal.totals import progress
@@ -225,8 +224,7 @@ class StepSeries:
         for count in tick:
             role = self.roles[count.role_id]
             counted[role.kind] = counted.get(role.kind, 0) + progress(role.name, count)
-            longest_us = count.in_flight_ns // 1000 if self.step.kind == OBSERVED else count.max_us
-            slowest_us[role.kind] = max(slowest_us.get(role.kind, 0), longest_us)
+            slowest_us[role.kind] = max(slowest_us.get(role.kind, 0), count.max_us)
         for kind, number in counted.items():
             done = self._done.setdefault(kind, Series())
             done.add(until, length, number + (done.value[-1] if done.value else 0))

@@ -15,7 +15,6 @@ from engine.journal.rows import Attempt, EventRow, ProbeFrame, RoleRow, RoleSeco
 from engine.journal.totals import progress, role_place
 from engine.view.events import incidents_of, lasts
 from engine.view.interleaved_step import InterleavedStep
-from engine.view.observed_server import ObservedPair, ObservedServer
 from engine.view.step_series import SECOND_NS, StepSeries
 from workloads import histogram
 
@@ -109,8 +108,6 @@ class ViewState:
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     interleaved: InterleavedStep | None = None  # of a sliced step; all else here is of the chosen side
-    observed: ObservedServer | None = None  # a server that is only watched
-    pair: ObservedPair | None = None  # two of them; all else here is of the chosen one
     external: bool = False  # an external server: only its own statistics are known
     stopping: bool = False  # a stop was requested
     speed: int | None = None  # of a replay; None if live
@@ -121,17 +118,6 @@ class ViewState:
     def subject(self) -> str:
         """The name of the cell's subject, or of its build if the plan does not know it."""
         return self.names.get(self.cell.subject, self.cell.subject.name) if self.cell else ""
-
-    @property
-    def stalled(self) -> tuple[EventRow, ...]:
-        return tuple(stall for stall in self.stalls if lasts(stall, self.at_ns))
-
-    @property
-    def role_names(self) -> list[str]:
-        """The roles of the table; of a server that is watched, all of them, the busiest first."""
-        if self.observed is not None:
-            return [role.name for role in self.observed.roles]
-        return [role.name for role in self.roles]
 
     @property
     def incidents(self) -> list[tuple[EventRow, ...]]:

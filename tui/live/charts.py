@@ -37,7 +37,6 @@ from tui.widgets.wait_strip import legend, strip_of
 ROOMY = (110, 38)  # columns, rows from which there is a second chart and the waits
 TIMES_ROWS, CLOSING_ROWS = (2, 4), (4, 8)  # in a short or crowded terminal; in a tall one
 SECOND_ROWS = (3, 5)
-MOST_WAITING = 4  # of the roles of a server that is only watched
 
 
 class Charts:
@@ -65,8 +64,6 @@ class Charts:
     LiveScreen.-metered #lost { display: block; }
     LiveScreen.-interleaved #sides, LiveScreen.-interleaved #closing { display: block; }
     LiveScreen.-interleaved #rates, LiveScreen.-interleaved #times { display: none; }
-    LiveScreen.-pair #sides { display: block; }
-    LiveScreen.-pair #rates { display: none; }
     LiveScreen.-heat #heat { display: block; }
     LiveScreen.-heat #rates, LiveScreen.-heat #sides { display: none; }
     """
@@ -127,10 +124,6 @@ class Charts:
             lines = view.interleaved.rates if kind == view.primary_role else _active(view.interleaved, kind)
             axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
-        elif view.pair is not None:
-            of_sides = [side.series.rates.get(kind) for side in view.pair.sides]
-            axis_of = [shown] * len(of_sides)
-            self.sides.show(_sides(of_sides, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
             timed = kind == view.primary_role and bool(series.times.value)
@@ -143,7 +136,6 @@ class Charts:
             self.closing.show(_closing(view, view.interleaved, shown, self.closing, self._glyphs))
             self.lost.show([_lost(view.interleaved, shown, self.cells, self._glyphs)])
         elif kind in series.slowest:
-            self.times.word = "max ms" if view.observed is None else "age ms"
             self.times.show(series.slowest[kind], shown, stalls, cross=cross)
         else:
             self.times.clear()
@@ -178,7 +170,7 @@ class Charts:
         self.second.show(points, shown, cross=pointer.cross)
         details.read_waits(view.series.roles, place_of(view))
         rows = self._waits.of(details.waits, shown, self.cells)
-        names = [name for name in waiting(view) if name in rows] or list(rows)
+        names = [role.name for role in view.roles if role.name in rows] or list(rows)
         special = _special(shown, self.cells, (), None, pointer.cross)
         strips = [
             ((f"{name:<{SCALE_CELLS - 1}} "[:SCALE_CELLS], "dim"), *strip_of(rows[name], special)) for name in names
@@ -215,11 +207,6 @@ class Charts:
             over = view.fraction == 1 and view.speed is None
             self._ghost = (key, Ghost(curve.past, Series() if over else curve.ahead(int(axis.at))))
         return self._ghost[1]
-
-
-def waiting(view: ViewState) -> list[str]:
-    """The roles whose waits are shown."""
-    return view.role_names[:MOST_WAITING] if view.observed is not None else view.role_names
 
 
 def fixed_rows(roles: int, *, interleaved: bool, tall: bool, roomy: bool, ample: bool) -> int:

@@ -21,7 +21,7 @@ ROOMY_ONLY = ("live.figure",)
 class Layout:
     """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates.
 
-    `metered` adds a row for the time that the machine did not have. Two servers that are only watched are a `pair`.
+    `metered` adds a row for the time that the machine did not have.
     """
 
     columns: int
@@ -29,7 +29,6 @@ class Layout:
     interleaved: bool
     log: bool
     heat: bool
-    pair: bool = False
     metered: bool = False
 
     @property
@@ -62,7 +61,6 @@ class Layout:
         """The classes of the screen. The framework sets some of them too, but only after the first layout."""
         return {
             "-interleaved": self.interleaved,
-            "-pair": self.pair,
             "-metered": self.metered,
             "-roomy": self.roomy,
             "-ample": self.ample,
@@ -72,10 +70,7 @@ class Layout:
 
     def hidden_keys(self, *, replay: bool) -> list[str]:
         """Ids of the bindings that the row of keys leaves out."""
-        hidden = {
-            *(LIVE_ONLY if replay else REPLAY_ONLY),
-            *(() if self.interleaved or self.pair else INTERLEAVED_ONLY),
-        }
+        hidden = {*(LIVE_ONLY if replay else REPLAY_ONLY), *(() if self.interleaved else INTERLEAVED_ONLY)}
         hidden |= set() if self.roomy else set(ROOMY_ONLY)
         hidden |= set(LESS_WIDE) if self.columns < SIDE_COLUMNS[0][0] else set()
         if not self.wide:

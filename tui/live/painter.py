@@ -10,8 +10,7 @@ from engine.view.player import Player
 from engine.view.step_series import Series
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
-from tui.live import budget, charts, probe_words
-from tui.live import observed_server as observed
+from tui.live import budget, probe_words
 from tui.live import text as live_text
 from tui.live.charts import Charts, place_of
 from tui.live.layout import Layout
@@ -65,7 +64,7 @@ class Painter:
         """Name of the role whose row of the table is at a place of the screen."""
         region = self._roles.region
         place = offset.y - region.y - 1
-        inside = region.contains(*offset) and view.observed is None and 0 <= place < len(view.roles)
+        inside = region.contains(*offset) and 0 <= place < len(view.roles)
         return view.roles[place].name if inside else None
 
     def show_head(self, lines: Sequence[Line]) -> None:
@@ -79,14 +78,8 @@ class Painter:
         text = live_text.ages(view)
         ages = _unfolded(text, layout.main_columns) if layout.tall else [text]
         self._ages.show(ages)
-        probes = probe_words.rows(view.frames, view.role_names)
-        if view.observed is not None:
-            stalled = [str(stall.role) for stall in view.stalled]
-            table = observed.table(
-                view.observed, layout.main_columns, tall=layout.tall, stalled=stalled, glyphs=self._glyphs
-            )
-        else:
-            table = live_text.role_table(view, layout.main_columns)
+        probes = probe_words.rows(view.frames, [role.name for role in view.roles])
+        table = live_text.role_table(view, layout.main_columns)
         if view.step is None:  # a cell is being prepared: only the plan is known
             self._slow.clear()
             steps = budget.rows(view)
@@ -95,7 +88,7 @@ class Painter:
         states = live_text.states(view)
         table = [*table, *(probes if layout.tall else probes[:2]), states, *budget.summary(view, layout.main_columns)]
         self._roles.show(table)
-        self._arrange(layout, len(ages) + len(table), len(charts.waiting(view)))
+        self._arrange(layout, len(ages) + len(table), len(view.roles))
         self._paint_log(view)
         kind, pointer = self._playback.kind_of(view), self._pointer
         self.charts.show(player, view, kind, pointer, self._playback.stall, hot=layout.heat)
@@ -103,7 +96,7 @@ class Painter:
             if self.settled:
                 self._paint_details(player, view)
             else:
-                self.charts.reserve(len(charts.waiting(view)))
+                self.charts.reserve(len(view.roles))
         elif pointer.cross is not None and view.series is not None:
             player.details(view).read_waits(view.series.roles, place_of(view))
         if layout.wide:
@@ -172,7 +165,6 @@ class Painter:
             return readout(view, kind, pointer, self.charts.cells, self.charts.ghost, waits)
         window = pointer.words(view) if view.step is not None else ""
         write = live_text.rates if view.interleaved is None else live_text.legend
-        write = observed.legend if view.pair is not None else write
         return write(view, kind, window, glyphs=self._glyphs, columns=columns)
 
 

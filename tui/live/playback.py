@@ -81,8 +81,7 @@ class Playback:
             if version == self._version:
                 return False
             self._version = version
-            together = view.interleaved or view.pair
-            sides = [side.series for side in together.sides] if together is not None else [view.series]
+            sides = [side.series for side in view.interleaved.sides] if view.interleaved is not None else [view.series]
             changed = [] if self.held else [series for series in sides if series.catch_up_events()]
             return bool(changed)
 

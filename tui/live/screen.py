@@ -138,17 +138,16 @@ class LiveScreen(BenchScreen):
         self.pointer.follow(self.view, view)
         self.playback.show(view)
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
-        self.hint("finished: 3 compares" if view.state == "finished" and view.observed is None else "")
+        self.hint("finished: 3 compares" if view.state == "finished" else "")
         self._cost.measure()
         self._trouble = ""
         servers = view.interleaved
         metered = servers is not None and servers.metered
-        self._draw(self._lay_out(interleaved=servers is not None, pair=view.pair is not None, metered=metered))
+        self._draw(self._lay_out(interleaved=servers is not None, metered=metered))
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
-        interleaved, pair, metered = (self.has_class(name) for name in ("-interleaved", "-pair", "-metered"))
-        layout = self._lay_out(interleaved=interleaved, pair=pair, metered=metered)
+        layout = self._lay_out(interleaved=self.has_class("-interleaved"), metered=self.has_class("-metered"))
         if self._trouble:
             self._show_error(self._trouble)
         elif self.view is not None:
@@ -167,10 +166,10 @@ class LiveScreen(BenchScreen):
         self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
         self.refresh_small()
 
-    def _lay_out(self, *, interleaved: bool, pair: bool = False, metered: bool = False) -> Layout:
+    def _lay_out(self, *, interleaved: bool, metered: bool = False) -> Layout:
         """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
         log, heat = self.has_class("-log"), self.has_class("-heat")
-        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, pair=pair, metered=metered)
+        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, metered=metered)
         for name, holds in layout.classes.items():
             self.set_class(holds, name)
         self.painter.lay_out(layout)
@@ -307,7 +306,7 @@ class LiveScreen(BenchScreen):
     def action_side(self) -> None:
         """Show the roles, stalls and events of the next interleaved build."""
         player, view = self.player, self.view
-        if player is None or view is None or (view.interleaved or view.pair) is None:
+        if player is None or view is None or view.interleaved is None:
             self.notify_line("no build is interleaved with this one now")
             return
         self._try(lambda: player.other_side(view))

@@ -31,9 +31,7 @@ def side(
 ) -> list[Line]:
     """The column in `size` (columns, rows); the environment, which never changes, is last and may be cut."""
     columns, rows = size
-    lines: list[Line] = []
-    if view.observed is None:
-        lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
+    lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
     if steps := budget.rows(view):
         lines += [*steps, line()]
     lines += last_minute(view, figures, columns, glyphs)
@@ -121,8 +119,6 @@ def _at(view: ViewState) -> int:
 def environment(manifest: Manifest) -> list[str]:
     cpu, kernel = manifest.environment.get("cpu", {}), manifest.environment.get("kernel", {})
     workload = manifest.workload
-    if manifest.observed:
-        return [f"{build.label}: PostgreSQL {build.version} at {build.server}" for build in manifest.builds]
     return [
         *(("of the clients' machine:",) if manifest.external is not None else ()),
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",

@@ -10,14 +10,12 @@ from engine.view.interleaved_step import reach_words, so_far_words
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
-from tui.live import observed_server as observed
 from tui.marks import SIDES, Line, Span, cut, line, width
 from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
 TREND = 0.005  # smaller changes of a ratio are shown as steady
 WARNINGS = (
-    "disconnected",
     "drift",
     "gap",
     "probe_gap",
@@ -41,8 +39,6 @@ def title(view: ViewState, columns: int) -> Line:
     badge = _badge(view)
     if cell is None:
         return line(badge, (f" {view.run}", "title"))
-    if view.observed is not None:
-        return line(badge, (f" {observed.title(view, view.observed)} ", "title"))
     kernel = f" {cell.subject.kernel}" if cell.subject.kernel != "host" else ""
     interleaved = view.interleaved
     numbers = (
@@ -119,22 +115,16 @@ def _progress(
     if view.sla is not None:
         kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # rounds down: 94.9 % is not 95 %
         spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
-    if view.observed is not None:
-        return (*spans, (f" {observed.connections(view.observed)}", ""), *_cost(interface_percent))
     until = ""
     if view.left_s is not None:
         until = f", {span(view.left_s)} left, ends {ends(view)}" if left else f", ends {ends(view)}"
     spans.append((f" {view.cells_done}/{view.cells} cells{until}", "dim"))
     if view.cells_failed:
         spans.append((f" x {view.cells_failed} failed", "worse"))
-    return (*spans, *_cost(interface_percent))
-
-
-def _cost(interface_percent: float | None) -> list[Span]:
-    if interface_percent is None:
-        return []
-    hot = interface_percent > 2
-    return [(f"  {'? ' if hot else ''}screen {interface_percent:.1f}% cpu", "warning" if hot else "dim")]
+    if interface_percent is not None:
+        hot = interface_percent > 2
+        spans.append((f"  {'? ' if hot else ''}screen {interface_percent:.1f}% cpu", "warning" if hot else "dim"))
+    return tuple(spans)
 
 
 def ends(view: ViewState) -> str:
@@ -274,8 +264,7 @@ def ages(view: ViewState) -> Line:
         spans += [(f" {role.name} ", "dim"), (f"{role.in_flight_s:.2f}s", "stall" if role.stalled else "")]
     if now := view.incidents_now:
         return line((f" ! {incident_words(now[0], view.at_ns)}", "stall"))
-    together = view.interleaved or view.pair
-    if together is not None and (others := together.incidents_now()):
+    if view.interleaved is not None and (others := view.interleaved.incidents_now()):
         side, incident = others[0]
         return line((f" ! {side.name} {incident_words(incident, view.at_ns)}", "stall"))
     if incidents := view.incidents:
@@ -351,23 +340,8 @@ def _row(values: Mapping[str, str], heads: Sequence[tuple[str, int]]) -> str:
 
 def states(view: ViewState) -> Line:
     """Checkpoints, autovacuum, and the device's activity."""
-    if view.observed is not None:
-        return observed.states(view.observed, _lasting(view))
     if view.external:
         return line((" not visible from outside: checkpoints, autovacuum, the server's machine", "dim"))
-    spans = _lasting(view)
-    machine = view.machine
-    if machine.written_kb_per_s is not None:
-        read, written = _number(machine.read_kb_per_s, 1024), _number(machine.written_kb_per_s, 1024)
-        spans.append((f" dev r {read} w {written} MB/s", ""))
-    if machine.io_stalled_percent is not None:
-        spans.append((f"  io wait {machine.io_stalled_percent:.0f}%", ""))
-    if machine.host_busy_percent is not None:
-        spans.append((f"  host {machine.host_busy_percent:.0f}% busy", ""))
-    return tuple(spans)
-
-
-def _lasting(view: ViewState) -> list[Span]:
     spans: list[Span] = []
     for kind in ("checkpoint", "autovacuum"):
         events = [event for event in view.events if event.kind == kind]
@@ -379,7 +353,15 @@ def _lasting(view: ViewState) -> list[Span]:
             spans.append((f" {word} {len(events)}x, {span((view.at_ns - ended_ns) / 1e9)} ago ", ""))
         else:
             spans.append((f" {word} none ", "dim"))
-    return spans
+    machine = view.machine
+    if machine.written_kb_per_s is not None:
+        read, written = _number(machine.read_kb_per_s, 1024), _number(machine.written_kb_per_s, 1024)
+        spans.append((f" dev r {read} w {written} MB/s", ""))
+    if machine.io_stalled_percent is not None:
+        spans.append((f"  io wait {machine.io_stalled_percent:.0f}%", ""))
+    if machine.host_busy_percent is not None:
+        spans.append((f"  host {machine.host_busy_percent:.0f}% busy", ""))
+    return tuple(spans)
 
 
 def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:

@@ -36,7 +36,7 @@ class ScaledChart(Horizontal):
     ) -> None:
         super().__init__(id=id)
         self._log = log
-        self.word = word
+        self._word = word
         self.chart = RateChart(glyphs, id=chart_id, log=log, resized=resized)
         self._scale = Lines()
 
@@ -57,7 +57,7 @@ class ScaledChart(Horizontal):
     ) -> None:
         chart = self.chart
         chart.show(points, axis, stalls, base, base_label, cursor, None, ghost, cross)
-        self._scale.show(scale((chart.top, self._middle, chart.foot), chart.size.height, self.word))
+        self._scale.show(scale((chart.top, self._middle, chart.foot), chart.size.height, self._word))
 
     @property
     def _middle(self) -> float | None:

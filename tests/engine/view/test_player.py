@@ -79,23 +79,23 @@ def test_it_follows_the_engine(tmp_path: Path) -> None:
 def test_a_stall_is_told_while_it_lasts_and_after(tmp_path: Path) -> None:
     with growing(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         live.second()
-        assert not player.look().stalled
+        assert not player.look().incidents_now
         stall = live.stall()
         live.hand.at_ns += SECOND_NS // 2  # the next second has not come
         view = player.look()
-        assert [each.id for each in view.stalled] == [stall]
+        assert [[each.id for each in found] for found in view.incidents_now] == [[stall]]
         assert {role.name: role.stalled for role in view.roles} == {"insert": True, "delete": False}
         live.second(insert=0)
         ended_ns = live.hand.at_ns
         live.second()
         live.journal.update_event(stall, None, live.stall_record() | {"ending_ns": ended_ns})
         live.journal.commit()
-        (ending,) = player.look().stalled
+        ((ending,),) = player.look().incidents_now
         assert stall_words(ending, live.hand.at_ns).endswith(" 1.0s, ending"), "its end is not counted on"
         live.end_stall(stall)
         live.second()
         view = player.look()
-        assert not view.stalled and [each.id for each in view.stalls] == [stall]
+        assert not view.incidents_now and [each.id for each in view.stalls] == [stall]
         assert not any(role.stalled for role in view.roles)
 
 
@@ -141,7 +141,7 @@ def test_an_engine_that_died_is_told_from_one_that_runs(tmp_path: Path) -> None:
         view = player.look()
     assert view.state == "died" and "resume" in view.doing
     assert view.at_ns == START_NS + SECOND_NS  # when it was heard of last
-    assert view.stalls and not view.stalled
+    assert view.stalls and not view.incidents_now
 
 
 def test_a_run_that_was_stopped_or_failed_says_so(tmp_path: Path) -> None:
@@ -285,7 +285,9 @@ def test_stalls_are_gone_to_one_by_one_and_back(recording: Path) -> None:
             landed = player.seek_stall(1)
             assert landed is not None and landed[0].started_ns == begin
             view = player.look()
-            assert not view.stalled and view.incidents[-1][0].started_ns == begin, "all of it is seen, and its end"
+            assert not view.incidents_now and view.incidents[-1][0].started_ns == begin, (
+                "all of it is seen, and its end"
+            )
             assert view.at_ns > max(stall.ended_ns or 0 for stall in landed)
         assert not player.seek_stall(1)
         player.seek(2**62)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shlex
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,7 @@ from click.testing import CliRunner
 
 from engine.analysis.compare import compare
 from engine.cli.main import main
-from engine.core.model import OBSERVED, Cell
+from engine.core.model import Cell
 from engine.journal.archive import unpack
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
@@ -30,7 +29,7 @@ from engine.report.tables.section import Notes, bounds, number
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
-from tests.support.journal import make_run, plan_run
+from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
 
 EVIL = "</script><img src=x onerror=owned=1><!--"
@@ -197,15 +196,6 @@ def command_of(run: Path) -> str:
     """The command that repeats a run."""
     with JournalReader(run) as reader:
         return list(origins.commands(reader.manifest))[-1]
-
-
-def test_the_command_of_an_observation_has_nothing_of_its_record_unquoted(tmp_path: Path) -> None:
-    manifest = plan_run(tmp_path)
-    build = replace(manifest.builds[0], label="prod", server="host=db1 user=me")
-    observed = replace(manifest, builds=(build,), workload={"name": OBSERVED, "title": "by user"})
-    assert list(origins.commands(observed))[-1] == "bench top 'prod=host=db1 user=me' --by user"
-    evil = replace(observed, workload={"name": OBSERVED, "title": "by user; touch here"})
-    assert shlex.split(list(origins.commands(evil))[-1])[-1] == "user; touch here"
 
 
 def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
