@@ -35,7 +35,6 @@ let
       users.groups = anything { };
       users.users = anything { };
       virtualisation = anything { };
-      specialisation = anything { };
       systemd.services = anything { };
       systemd.slices = anything { };
     };
@@ -65,7 +64,6 @@ let
               printf '%s' "$text" > $out
               chmod +x $out
             '';
-          linuxPackages_6_12 = "the kernel 6.12 and its packages";
           bpftrace = {
             type = "derivation";
             name = "bpftrace";
@@ -83,10 +81,6 @@ let
     enable = true;
     group = "dba";
     serverProbes = false;
-  };
-  booting = evaluated "0.27.1" {
-    enable = true;
-    hostKernels = [ "6.12" ];
   };
   old = evaluated "0.24.1" { enable = true; };
   sudoless = evaluatedWith { security.sudo.enable = false; } "0.24.1" { enable = true; };
@@ -137,14 +131,6 @@ assert new.users.groups ? pgbed && new.security.sudo.extraRules == [ ];
 assert variables.PGBED_PROBE_HELPER == "/run/wrappers/bin/pgbed-probe-helper";
 assert wrapper.capabilities == "${always},cap_sys_admin+ep";
 assert wrapper.permissions == "u+rx,g+x" && wrapper.group == "pgbed";
-
-assert new.specialisation == { } && new.systemd.services == { };
-assert
-  booting.specialisation.pgbed-6_12.configuration.boot.kernelPackages.content
-  == "the kernel 6.12 and its packages";
-assert booting.systemd.services.pgbed-resume.wantedBy == [ "multi-user.target" ];
-assert
-  booting.systemd.services.pgbed-resume.serviceConfig.ExecStart == "/bin/sh /var/lib/pgbed/resume";
 
 assert scheduler.users.groups ? dba;
 assert scheduler.security.wrappers.pgbed-probe-helper.capabilities == "${always}+ep";

@@ -10,8 +10,6 @@
 let
   cfg = config.programs.pgbed;
   name = "pgbed-probe-helper";
-  series = builtins.replaceStrings [ "." ] [ "_" ];
-  resumeUnit = builtins.fromTOML (builtins.readFile ../engine/host/resume_unit.toml);
 
   # With this system's bpftrace in it, which no caller can change.
   helper = pkgs.writeScript name (cfg.package.probeHelper cfg.package "${cfg.bpftrace}/bin/bpftrace");
@@ -89,20 +87,6 @@ in
       '';
     };
 
-    hostKernels = lib.mkOption {
-      type = lib.types.listOf lib.types.str;
-      default = [ ];
-      example = [
-        "6.6"
-        "6.12"
-      ];
-      description = ''
-        Kernels, by their series, that this machine can be booted into by `bench run --kernel-by reboot`: for each there
-        is a specialisation of this system, such as `pgbed-6_12`, and a service goes on with a run at every boot while
-        there is one.
-      '';
-    };
-
     serverProbes = lib.mkOption {
       type = lib.types.bool;
       default = true;
@@ -123,21 +107,6 @@ in
         ];
         users.groups.${cfg.group} = { };
       }
-
-      (lib.mkIf (cfg.hostKernels != [ ]) {
-        specialisation = lib.listToAttrs (
-          map (label: {
-            name = "pgbed-" + series label;
-            value.configuration.boot.kernelPackages = lib.mkForce pkgs."linuxPackages_${series label}";
-          }) cfg.hostKernels
-        );
-        # What engine/host/resume_unit.py writes where files may be written to /etc.
-        systemd.services.pgbed-resume = {
-          unitConfig = resumeUnit.Unit;
-          serviceConfig = resumeUnit.Service;
-          wantedBy = [ resumeUnit.Install.WantedBy ];
-        };
-      })
 
       (lib.mkIf (cfg.privilege == "capabilities") {
         security.wrappers.${name} = {

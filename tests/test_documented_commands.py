@@ -66,7 +66,6 @@ NOT_RUN = {
     "bisect --good REL_16_3 --bad REL_17_BETA1 --repo ~/src/postgres --step qr100": COMPILED,
     "compare --plan sales_by_region": "the recording has no such statement: tests/engine/run makes some",
     "farm nightly.toml --blocks 8": "needs builders: tests/engine/farm has some",
-    "host-kernels install 6.1-distro 6.12-distro": "needs root, and a machine that may be booted",
 }
 NOT_PLANNED = {
     "--workload own": "needs data that the run's user may read: tests/engine/run has some",

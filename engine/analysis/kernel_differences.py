@@ -58,7 +58,7 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
         yield "provenance", *_provenance(ours[0], theirs[0])
         yield "configuration", True, difference(ours[0], theirs[0])
         lines = [kernel.command_line or "nothing" for kernel in (ours[0], theirs[0])]
-        if lines[0] != lines[1] and not ours[0].initrd:
+        if lines[0] != lines[1]:
             yield "command line", True, f"{lines[0]} vs {lines[1]}"
 
 

@@ -47,7 +47,6 @@ ELSEWHERE = {
     "probes": ("engine.cli.probes:probes", "List probes, measure their cost, switch them."),
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
-    "host-kernels": ("engine.cli.host_kernels:host_kernels", "Install kernels that this machine can be booted into."),
     "ci": ("engine.cli.ci:ci", "Compare a head with its merge base, for a CI job."),
     "confirm": ("engine.cli.confirm:confirm", "Measure again what a run named slower or faster."),
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
@@ -230,21 +229,17 @@ def main() -> None:
 
 @main.command(hidden=True)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--booted", is_flag=True, help="Go on after a boot into a cell's kernel.")
-def engine(folder: Path, booted: bool) -> None:
-    """The engine itself, headless: started by `run` and `resume`, and after every boot if each cell has its own."""
+def engine(folder: Path) -> None:
+    """The engine itself, headless: started by `run` and `resume`."""
     from engine.core.record import converted, parsed
     from engine.host.disk import DiskFull
-    from engine.journal.manifest import read_manifest
     from engine.run.engine import execute
-    from engine.run.reboot import go_on
     from engine.run.stop import BROKEN, NO_ROOM
 
     text = sys.stdin.buffer.read()  # connection strings, which may hold passwords: they are nowhere else
     connections = converted(parsed(text, "stdin"), dict[str, str], "stdin") if text else None
-    rebooting = read_manifest(folder).rebooting
     try:
-        outcome = go_on(folder, booted=booted) if rebooting else execute(folder, connections)
+        outcome = execute(folder, connections)
     except DiskFull as error:
         with suppress(OSError):  # the log may be on that disk
             echo(f"bench: {error}", err=True)

@@ -14,7 +14,6 @@ PAGES = {
     "export": "how-to/comparisons",
     "farm": "how-to/farm",
     "flame": "how-to/probes",
-    "host-kernels": "how-to/kernels",
     "interface": "how-to/terminal",
     "list": "how-to/comparisons",
     "mark": "how-to/terminal",

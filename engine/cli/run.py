@@ -241,7 +241,7 @@ def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str |
 @option(
     "--yes",
     is_flag=True,
-    help="Do not ask before running a manifest's plan or booting this machine.",
+    help="Do not ask before running a manifest's plan.",
 )
 @option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and with --detach the run's folder.")
 def run(
@@ -278,7 +278,7 @@ def run(
     if dry_run:
         housekeeping.forget_data(folder / prospect.manifest.run)
     else:
-        code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs, yes=yes)
+        code = start.start(prospect, folder, screen, detach=detach, glyphs=glyphs)
         if as_json and detach:
             echo_json({"folder": str(folder / prospect.manifest.run), **prospect.record()})
         sys.exit(code)

@@ -11,7 +11,7 @@ from engine.builds import resolve
 from engine.cli.options import OUT, RunArgument
 from engine.core.errors import UserError
 from engine.core.format import size
-from engine.host import disk, resume_unit
+from engine.host import disk
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
@@ -43,13 +43,10 @@ def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
 def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     """Delete runs: journals, logs, kept clusters. Asks first.
 
-    Only runs in the output folder are removed, and none that is running or will continue after the next boot.
+    Only runs in the output folder are removed, and none that is running.
     """
     # Check all before touching the first: one wrong name removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
-    going = resume_unit.run_of()
-    if going in [folder.resolve() for folder in folders]:
-        raise UserError(f"the run {going} continues after the next boot: stop it first with bench stop")
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing was removed: without a terminal, --yes must confirm")

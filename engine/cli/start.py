@@ -22,7 +22,7 @@ from engine.cli import interface, standard_streams
 from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import Config, workload_title
-from engine.host import disk, host_lock, kexec, resume_unit
+from engine.host import disk, host_lock
 from engine.host.account import make_passable, own_folder, unprivileged
 from engine.host.disk import DiskFull
 from engine.host.procfs import processes_in
@@ -132,10 +132,8 @@ def _amount(prospect: Prospect) -> str:
     return f"{least}{of_each}, {in_all}{ends}"
 
 
-def start(
-    prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False
-) -> int:
-    """Create the run directory and start the engine on it; return the exit code. `yes` agrees to boots.
+def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto") -> int:
+    """Create the run directory and start the engine on it; return the exit code.
 
     On a terminal the interface opens, with `glyphs`; otherwise lines are printed.
     Raises UserError if there is too little space, or the folder cannot be written.
@@ -153,10 +151,6 @@ def start(
         own_folder(out)  # again, now that it exists
         if prospect.manifest.external is None:
             disk.check(out, prospect.estimate.needed_bytes)
-        if prospect.manifest.rebooting:
-            resume_unit.check_free(run)
-            resume_unit.check_code()
-            agree(f"Boot this machine {len(prospect.manifest.cells)} times, from now on?", yes)
         # Checked before anything is written; the engine takes the lock for good.
         with host_lock.exclusive_run(concurrent=prospect.manifest.allow_concurrent):
             pass
@@ -174,7 +168,7 @@ def agree(question: str, yes: bool) -> None:
         raise UserError("nothing was done")
 
 
-def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto", yes: bool = False) -> int:
+def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto") -> int:
     """Continue a run that this user began on this machine; return the exit code."""
     run = own_folder(run)
     own_folder(run.parent)  # which has the links to what is built
@@ -192,22 +186,11 @@ def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "aut
     if resumption.complete(run, manifest):
         console.say(f"nothing to do: every cell has finished; to see the results: bench compare {reference(run)}")
         return 0
-    if manifest.rebooting:
-        kexec.check()
-        resume_unit.check_free(run)
-        resume_unit.check_code()
-        agree("Boot this machine for each cell that is left, from now on?", yes)
     return _spawn(run, console, detach=detach, glyphs=glyphs, connections=connections)
 
 
 def stop(run: Path, console: PlainConsole) -> None:
     """Ask a run's engine to stop, as Ctrl-C does, and wait. Raises UserError if none runs, or it is another user's."""
-    if not is_locked(run) and resume_unit.run_of() == run.resolve():
-        from engine.run import reboot  # here, because it loads the engine
-
-        # Either this machine has just booted and the engine has not started, or the cell is over and no boot requested.
-        console.say(f"{reboot.end(run)}; to continue: bench resume {reference(run)}")
-        return
     if not is_locked(run):
         raise UserError(f"{run}: no engine is running; `bench list runs` shows the state of each run")
     engine, patience_s = holder(run), KILL_AFTER_S
@@ -261,8 +244,6 @@ def _spawn(
                 pipe.write(json.dumps(connections).encode() if connections else b"")
         if not _wait_open(run, process):
             return _died(run, process.returncode)
-        if planned(run).rebooting:
-            return _boots(run, process.wait(), console)
         if detach:
             _say_how_to_return(console, f"running detached: {run}", run)
             return 0
@@ -288,15 +269,6 @@ def _spawn(
             process.send_signal(signal.SIGINT)
             _await_end(run, process.pid, lambda: process.poll() is not None, console)
         code = STOPPED  # also if it was stopped before it could report that itself
-    return _conclude(run, code, console)
-
-
-def _boots(run: Path, code: int, console: PlainConsole, root: Path = resume_unit.ROOT) -> int:
-    if code == 0 and resume_unit.run_of(root) == run.resolve():
-        console.say(f"this machine boots now, and the run continues afterwards: {run}")
-        return 0
-    if code not in (0, 1, STOPPED):
-        return _died(run, code)
     return _conclude(run, code, console)
 
 

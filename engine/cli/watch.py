@@ -57,7 +57,6 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 @PLAIN
 @GLYPHS
 @click.option("--detach", is_flag=True, help="Start the engine, and exit.")
-@click.option("--yes", is_flag=True, help="Do not ask before booting this machine (--kernel-by reboot).")
 def resume(folder: Path, plain: bool, **how: Any) -> None:
     """Continue a run of yours that was stopped, or whose engine died. Finished cells are kept.
 

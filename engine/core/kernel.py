@@ -10,7 +10,7 @@ HOST = "host"  # the running kernel
 BOOT = "boot"  # kind of the event of a guest's boot: {"cell", "after": newest attempt at that time}
 EEVDF_SINCE = (6, 6)  # the scheduler of ordinary tasks; before it CFS
 
-Provenance = Literal["nixpkgs", "distro", "local", "host"]  # `host`: this machine is booted into it
+Provenance = Literal["nixpkgs", "distro", "local"]
 Accelerator = Literal["kvm", "tcg"]
 GuestDisk = Literal["image", "tmpfs"]
 Share = Literal["9p", "erofs", "erofs+9p"]
@@ -22,9 +22,8 @@ class Kernel:
 
     `folder` holds `lib/modules/RELEASE`, `image` is the file to boot, `digest` its sha256 and `config_digest` that of
     the full configuration, empty without one. `options` are the configuration options that affect process placement
-    (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from. `version` (uname
-    -v) and `initrd` are set if this machine itself is booted into it. `command_line` is then the whole of it; of a
-    guest's it is what is added to that of all guests.
+    (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
+    `command_line` is added to the command line of all guests.
     """
 
     label: str
@@ -37,8 +36,6 @@ class Kernel:
     package: str = ""
     archives: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
-    version: str = ""
-    initrd: str = ""
     command_line: str = ""
 
     @property

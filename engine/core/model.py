@@ -221,7 +221,7 @@ class Manifest:
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
     adaptive: bool = False  # after each pair the time left is divided anew: see engine.plan.allocation
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
-    guest: GuestMachine | None = None  # that boots them; None: this machine itself boots them
+    guest: GuestMachine | None = None  # that boots them
     tunables: tuple[tuple[str, str], ...] = ()  # of the kernel's scheduler, in all cells
     route: Route = SOCKET  # how clients reach their server
     probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
@@ -266,14 +266,6 @@ class Manifest:
     def kernel(self, label: str) -> Kernel | None:
         """The kernel of a label; None for the host's."""
         return next((kernel for kernel in self.kernels if kernel.label == label), None)
-
-    def in_guest(self, subject: Subject) -> bool:
-        return subject.kernel != HOST and self.guest is not None
-
-    @property
-    def rebooting(self) -> bool:
-        """Whether this machine itself is booted into each cell's kernel."""
-        return bool(self.kernels) and self.guest is None
 
     @property
     def sliced(self) -> bool:

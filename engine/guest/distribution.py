@@ -55,8 +55,8 @@ def known() -> dict[str, Source]:
     return DEBIAN if shutil.which("apt-get") and KEYRING.exists() else {}
 
 
-def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -> Path:
-    """The folder of a distribution's kernel, fetched unless cached; `whole` with all modules. Raises UserError."""
+def fetch(label: str, cache: Path, progress: Progress) -> Path:
+    """The folder of a distribution's kernel, fetched unless cached. Raises UserError."""
     folder = cache / label
     if (folder / "kernel.json").is_file():
         return folder
@@ -66,7 +66,7 @@ def fetch(label: str, cache: Path, progress: Progress, *, whole: bool = False) -
         progress(f"kernel {label}: fetching from Debian's {suite}")
         with TemporaryDirectory(dir=cache) as work:
             try:
-                unpacked = _fetched(DEBIAN[label].series, suite, Path(work), whole)
+                unpacked = _fetched(DEBIAN[label].series, suite, Path(work))
             except _Failed as failed:
                 reasons.append(f"{suite}: {failed}")
                 continue
@@ -79,7 +79,7 @@ class _Failed(Exception):
     pass
 
 
-def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
+def _fetched(series: str, suite: str, work: Path) -> Path:
     for folder in ("lists/partial", "cache/archives/partial", "debs", "made"):
         (work / folder).mkdir(parents=True)
     (work / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror(suite)} {suite} main\n")
@@ -99,7 +99,7 @@ def _fetched(series: str, suite: str, work: Path, whole: bool) -> Path:
     _run(("apt-get", *private, "download", name, *needs), work / "debs")
     archives = sorted((work / "debs").glob("*.deb"))
     for archive in archives:
-        _unpack(archive, work / "made", whole)
+        _unpack(archive, work / "made")
     if not (work / "made" / "bzImage").is_file():
         raise _Failed(f"{name} holds no kernel image")
     record = {
@@ -143,14 +143,14 @@ def _run(command: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
-def _unpack(archive: Path, into: Path, whole: bool) -> None:
-    """Unpack the image, its configuration and the modules (all, or those that guests need)."""
+def _unpack(archive: Path, into: Path) -> None:
+    """Unpack the image, its configuration and the modules that guests need."""
     with (
         subprocess.Popen(("dpkg-deb", "--fsys-tarfile", archive), stdout=subprocess.PIPE) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as files,
     ):
         for member in files:
-            place = place_of(member.name, whole=whole)
+            place = place_of(member.name)
             if place is None or not member.isfile():
                 continue
             source = files.extractfile(member)
@@ -162,7 +162,7 @@ def _unpack(archive: Path, into: Path, whole: bool) -> None:
             target.chmod(0o644)
 
 
-def place_of(name: str, *, whole: bool = False) -> str | None:
+def place_of(name: str) -> str | None:
     """A package file's path within the kernel's folder, or None to leave it out."""
     match = MEMBER.fullmatch(name)
     if match is None or ".." in name.split("/"):
@@ -172,5 +172,5 @@ def place_of(name: str, *, whole: bool = False) -> str | None:
     path = match["path"]
     if path == "vmlinuz":  # of linux-binary, since 7.0
         return "bzImage"
-    kept = whole or path.startswith(KEPT) or path in ("config", "modules.builtin")
+    kept = path.startswith(KEPT) or path in ("config", "modules.builtin")
     return f"lib/modules/{match['release']}/{path}" if kept else None

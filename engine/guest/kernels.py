@@ -185,30 +185,16 @@ def options_of(config: str) -> dict[str, str]:
 
 
 def release_of(image: Path) -> str | None:
-    match = RELEASE.match(_said(image))
-    return match[1].decode() if match else None
-
-
-def told_by(image: Path) -> tuple[str, str]:
-    """Release and version (uname -r and -v) that an x86 image reports. Raises UserError."""
-    release = release_of(image)
-    text = _said(image).split(b"\0")[0].decode(errors="replace")
-    if release is None:
-        raise UserError(f"{image}: not a bootable x86 kernel image")
-    return release, text.partition(") ")[2].strip()
-
-
-def _said(image: Path) -> bytes:
-    """The version string of an x86 image (Documentation/arch/x86/boot.rst: kernel_version), or b""."""
+    """The release (uname -r) that an x86 image reports (Documentation/arch/x86/boot.rst: kernel_version), or None."""
     try:
         with os.fdopen(open_plain(image, follow=True), "rb") as file:
             head = file.read(HEADER_BYTES)
     except OSError as error:
         raise UserError(f"{image}: {error.strerror}") from None
     if head[0x202:0x206] != b"HdrS":
-        return b""
-    begin = int.from_bytes(head[0x20E:0x210], "little") + 0x200
-    return head[begin : begin + 400]
+        return None
+    match = RELEASE.match(head, int.from_bytes(head[0x20E:0x210], "little") + 0x200)
+    return match[1].decode() if match else None
 
 
 def _checked(kernel: Kernel) -> Kernel:

@@ -72,8 +72,8 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     for look in manifest.interim_analyses:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
             raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
-    if manifest.rebooting and (manifest.interim_analyses or manifest.minutes is not None):
-        raise UserError(f"{path}: a run whose cells have a boot each has an end that is planned")
+    if manifest.kernels and manifest.guest is None:
+        raise UserError(f"{path}: kernels: there is no guest that boots them")
     if manifest.adaptive and (manifest.minutes is None or not manifest.sliced):
         raise UserError(f"{path}: adaptive: only a run in slices with a number of minutes can be")
     if manifest.adaptive and sum(look.level for look in manifest.interim_analyses) > LEVEL / 2:
@@ -100,7 +100,7 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
             raise UserError(f"{path}: cell {cell.id!r} names a build or config that is not in it")
-        if (subject.kernel != HOST or manifest.rebooting) and manifest.kernel(subject.kernel) is None:
+        if subject.kernel != HOST and manifest.kernel(subject.kernel) is None:
             raise UserError(f"{path}: cell {cell.id!r} names a kernel that is not in it")
         if subject.workload not in (manifest.variants or ("",)):
             raise UserError(f"{path}: cell {cell.id!r} names a workload that is not in it")

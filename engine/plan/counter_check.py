@@ -40,7 +40,7 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
         program = find(progress, roots)
         user = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
         record = {"path": program, "version": ask([program, "--version"], user).shown}
-        lack = lacking(program) if HOST in request.kernels or request.rebooting else ""
+        lack = lacking(program) if HOST in request.kernels else ""
     except UserError as error:
         record, lack = {}, str(error)
     if strict and lack:

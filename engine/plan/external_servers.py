@@ -49,7 +49,7 @@ def check(request: Request) -> None:
         ("--keep", request.keep, "each cell's database is dropped"),
         ("--tcp", request.tcp, "the connection string says how clients reach it"),
         ("--client-host", request.client_host is not None, "run bench on that host"),
-        ("--kernel", request.in_guests or request.rebooting, "its kernel is the one that it runs under"),
+        ("--kernel", request.in_guests, "its kernel is the one that it runs under"),
         ("--sched", bool(request.sched), "nothing is set on its machine"),
         ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),
     )

@@ -12,8 +12,8 @@ from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.model import Config
-from engine.guest import accelerator, host_kernels, initrd, kernels, store_image, tools
-from engine.host import block_device, environment, kexec, scheduler
+from engine.guest import accelerator, initrd, kernels, store_image, tools
+from engine.host import block_device, scheduler
 from engine.host.environment import Machine
 from engine.plan.request import Request
 
@@ -22,7 +22,6 @@ LEAST_MB = 768
 MEMINFO = Path("/proc/meminfo")
 SPARE_MB = 512  # of the host's memory, for qemu, and for the host
 MB = 1 << 20
-IN_MEMORY = ("tmpfs", "ramfs", "overlay")  # file systems that a boot may empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,6 @@ class Guests:
 def check(request: Request) -> scheduler.Tunables:
     """Check names and numbers; return the scheduler's tunables. Raises UserError; fetches and boots nothing."""
     tunables = scheduler.parsed(request.sched)
-    if request.rebooting and (varied := next((spec for spec in request.kernels if ":" in spec), None)):
-        raise UserError(f"--kernel {varied}: parameters of a kernel are for guests; leave out --kernel-by reboot")
-    if request.rebooting:
-        _check_reboots(request)
-        return tunables
     kernels.check_names(request.kernels)
     if request.in_guests and (request.tcp or request.client_host):
         raise UserError(f"{'--tcp' if request.tcp else '--client-host'}: not with --kernel: a guest has no network")
@@ -73,18 +67,6 @@ def check_device(request: Request, config: Config) -> None:
         raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
     if request.guest_disk == "tmpfs":
         raise UserError(f"config '{config.name}' limits the guests' disk, and with --guest-disk tmpfs they have none")
-
-
-def _check_reboots(request: Request) -> None:
-    if HOST in request.kernels:
-        there = ", ".join(each.label for each in host_kernels.known()) or "none; bench host-kernels install adds some"
-        raise UserError(f"--kernel-by reboot: name the kernels with --kernel; this machine can be booted into {there}")
-    for label in request.kernels:
-        if request.kernels.count(label) > 1:
-            raise UserError(f"kernel given twice: {label}")
-    if request.minutes:
-        raise UserError("--minutes: not with --kernel-by reboot, whose boots take time, too; give --repeats")
-    kexec.check()
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
@@ -134,8 +116,6 @@ def prepare(
     out: Path,
 ) -> Guests:
     """Fetch kernels and tools, and boot one to choose an accelerator. Raises UserError for an impossible request."""
-    if request.rebooting:
-        return _booted(request, out)
     if not request.in_guests:
         return Guests()
     roots = out / ".builds"
@@ -158,19 +138,6 @@ def prepare(
     )
     _check_memory(guest, settings)
     return Guests(booted, guest, tuple(_notices(request, booted, guest, why, by_9p)))
-
-
-def _booted(request: Request, out: Path) -> Guests:
-    booted = tuple(host_kernels.resolve(label) for label in request.kernels)
-    for kernel in booted:
-        _check_tunables(request, kernel)
-    kept = environment.record(out)["storage"]["filesystem"]
-    if kept in IN_MEMORY:
-        raise UserError(f"--kernel-by reboot: {out} is on {kept}, which a boot may empty; choose a disk with --out")
-    cells = request.subjects * request.planned_repeats
-    lines = [f"kernel {kernel.label}: {kernel.release}, {kernel.scheduler}, booted by kexec" for kernel in booted]
-    last = "and once more at the end, into its boot loader's default"
-    return Guests(booted, None, (*lines, f"this machine is booted for each cell: {cells} times, {last}"))
 
 
 def _check_tunables(request: Request, kernel: Kernel) -> None:

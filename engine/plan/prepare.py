@@ -94,7 +94,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     servers = external_servers.look_up(request, kept, every) if request.external else None
     builds = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
-    if HOST in request.kernels or request.rebooting:
+    if HOST in request.kernels:
         notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in design.probes.names:
         notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
@@ -108,7 +108,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     )
     for config in applied.values():
         guests.check_device(request, config)
-        if HOST in request.kernels or request.rebooting:
+        if HOST in request.kernels:
             block_device.check(config.device, out)
     notices += tuple(
         dict.fromkeys(
@@ -122,7 +122,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     expected = design.estimate(request, settings, out, adaptive=adaptive)
     needed = design.cell_bytes(request, settings)
     booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
-    for kernel in booted.kernels if request.in_guests else ():
+    for kernel in booted.kernels:
         offered = selection.in_guest(kernel) if design.probes.choices else None
         lacking = selection.admit(design.probes, builds, offered, allow_slow=request.allow_slow_probes)
         notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)

@@ -19,7 +19,7 @@ def provide(request: Request, probes: Selection, progress: Progress, roots: Path
     """Fetch or install what the plan needs regardless of its builds. Raises UserError if that is impossible."""
     if any(choice.probe in BPF for choice in probes.choices):
         _provide_bpftrace(progress, roots)
-    if HOST in request.kernels or request.rebooting:
+    if HOST in request.kernels:
         selection.admit(probes, ())
     if request.in_guests:
         selection.admit(probes, (), selection.in_guest())

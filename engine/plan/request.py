@@ -311,14 +311,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         False
     )
     keep: Annotated[bool, about("Keep every cell's cluster instead of removing it.", group=OUTPUT)] = False
-    kernel_by: Annotated[
-        Literal["guest", "reboot"],
-        about(
-            "How a cell gets its kernel: in a guest, or by booting this machine into it for each cell (see "
-            "bench host-kernels).",
-            group=KERNELS,
-        ),
-    ] = "guest"
     sched: Annotated[
         tuple[str, ...],
         about(
@@ -405,11 +397,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_guests(self) -> bool:
-        return self.kernel_by == "guest" and any(kernel != HOST for kernel in self.kernels)
-
-    @property
-    def rebooting(self) -> bool:
-        return self.kernel_by == "reboot"
+        return any(kernel != HOST for kernel in self.kernels)
 
     @property
     def sliced(self) -> bool:

@@ -12,7 +12,6 @@ from engine.builds.source_tree import Source
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest, config_key
 from engine.core.record import converted
-from engine.guest import host_kernels
 from engine.guest import kernels as known_kernels
 from engine.host import perf, scheduler
 from engine.host.files import strange_file
@@ -167,10 +166,7 @@ def _recorded(manifest: Manifest, request: Request, config: str, build: str) -> 
 def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Callable[[str], None]) -> None:
     texts = {known_kernels.label_of(text): text for text in request.kernels}
     for kernel in manifest.kernels:
-        if manifest.rebooting:
-            found = host_kernels.resolve(kernel.label)
-        else:
-            found = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
+        found = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
         if found != kernel:
             raise UserError(
                 f"kernel '{kernel.label}' has changed since the run began: it is {found.release}, was "

@@ -129,10 +129,6 @@ class Attempt:
             return block_device.without(record, manifest.config(cell.subject).device)
 
         origin: dict[str, Any] = {"environment": surroundings()}
-        kernel = manifest.kernel(cell.subject.kernel)
-        if manifest.rebooting and kernel is not None:
-            named = ("label", "release", "version", "provenance", "digest", "config_digest")
-            origin["boot"] = {**{name: getattr(kernel, name) for name in named}, "by": "kexec"}
         # The manifest records the host: a guest differs anyway.
         for finding in drift(manifest.environment, origin["environment"]) if cell.subject.kernel == HOST else ():
             note("drift", finding)

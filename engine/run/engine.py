@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
 from engine.host import block_device, disk, scheduler
 from engine.host.account import unprivileged
@@ -40,7 +41,7 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[Stop]:
+def _stop_on_signals() -> Iterator[Stop]:
     """Ask the run to stop on SIGINT, SIGTERM and SIGHUP; it then ends its cell and can be resumed."""
     stop = Stop()
 
@@ -56,20 +57,17 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def execute(
-    run: Path, connections: Mapping[str, str] | None = None, only: str | None = None, stop: Stop | None = None
-) -> Outcome:
-    """Run all unfinished cells of a run, or `only` one. Removes libpq's variables from the environment.
+def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
+    """Run all unfinished cells of a run. Removes libpq's variables from the environment.
 
-    `connections` are the connection strings of external servers, by build label. A caller that handles signals itself
-    and continues afterwards passes `stop`. Raises UserError if another engine has the run, or its manifest or journal
-    cannot be read, and DiskFull if they cannot be written.
+    `connections` are the connection strings of external servers, by build label. Raises UserError if another engine has
+    the run, or its manifest or journal cannot be read, and DiskFull if they cannot be written.
     """
     ignore_libpq_variables()
     manifest, connections = planned(run, signed=True), connections or {}
     with (
         disk.named_when_full(run),
-        contextlib.nullcontext(stop) if stop is not None else stop_on_signals() as stop,
+        _stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
         JournalWriter.open(run) as journal,
         Control(run) as control,
@@ -96,7 +94,6 @@ def execute(
         failed = 0
         for repeat, groups in itertools.groupby(outcome.groups(manifest), key=lambda cells: cells[0].repeat):
             left = [cells for cells in groups if not finished.issuperset(cell.id for cell in cells)]
-            left = [cells for cells in left if only is None or any(cell.id == only for cell in cells)]
             if left and not stop.reason:
                 stopping_rule.decide(repeat - 1)
             if stop.reason or repeat > stopping_rule.repeats:
@@ -104,7 +101,7 @@ def execute(
             for cells in left:
                 if stop.reason:
                     break
-                in_guests = all(manifest.in_guest(cell.subject) for cell in cells)
+                in_guests = all(cell.subject.kernel != HOST for cell in cells)
                 tunables = () if in_guests else manifest.tunables
                 device = () if in_guests else manifest.config(cells[0].subject).device
                 conninfo = connections.get(cells[0].subject.build, "")
@@ -140,7 +137,7 @@ def _run(
 ) -> int:
     def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
         folder = run / "cells" / cell.id
-        if manifest.in_guest(cell.subject):
+        if cell.subject.kernel != HOST:
             return GuestAttempt(folder, manifest, cell, stop, commands)
         return Attempt(folder, manifest, cell, stop, commands, remote_clients, conninfo, stopping_rule.seconds)
 

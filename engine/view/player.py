@@ -225,8 +225,8 @@ class Player:
         return "failed" if "failed" in states.values() else "stopped"
 
     def _start(self) -> int:
-        """The start of the engine that runs; 0 if each cell has one of its own."""
-        return 0 if self.manifest.rebooting else max((each.session_id for each in self._attempts.values()), default=0)
+        """The start of the engine that runs."""
+        return max((each.session_id for each in self._attempts.values()), default=0)
 
     def _finished(self) -> set[str]:
         return outcome.finished(self.manifest, list(self._attempts.values()))

@@ -72,7 +72,6 @@ def test_a_variant_is_booted_with_its_words() -> None:
     ("entries", "message"),
     [
         ({"kernels": ["host:preempt=full"]}, "the host is not booted"),
-        ({"kernels": ["6.1-distro:preempt=full"], "kernel_by": "reboot"}, "parameters of a kernel are for guests"),
     ],
 )
 def test_parameters_are_for_guests(entries: dict[str, object], message: str) -> None:
