@@ -59,10 +59,7 @@
         versions = defaultVersions;
       };
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
-      nixosModules = {
-        default = module;
-        farm-builder = import ./nix/farm-builder.nix;
-      };
+      nixosModules.default = module;
       templates.patched = {
         path = ./nix/templates/patched;
         description = "bench with PostgreSQL servers that have patches and flags of your own";

@@ -7,7 +7,6 @@
   manual,
   nixfmt ? null,
   stdenv,
-  testers ? null,
   bench,
   module,
   packages,
@@ -127,14 +126,6 @@ let
     ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/builds/derivation.nix} $(find ${../nix} -name '*.nix')
     touch $out
   '';
-
-  vmTest =
-    { testers }:
-    import ./vm-test.nix {
-      inherit module testers;
-      inherit (bench) python;
-      servers = testServers.checked;
-    };
 
   # What a flake of somebody's own gets from this one: the template, evaluated with this package set.
   patched =
@@ -327,28 +318,14 @@ let
           HOME=$PWD ${bench.selfContained}/bin/bench list builds | grep -F 18.6 > $out
         '';
 
-    module = callPackage ./module-check.nix { inherit bench module vmTest; };
+    module = callPackage ./module-check.nix { inherit bench module; };
     bench = bench.tests.start;
   }
   # The recipe for servers from source, which no other check needs.
   // lib.optionalAttrs (testServers.compiled != null) { server = testServers.compiled; }
   // lib.optionalAttrs (nixfmt != null) { inherit format; };
-
-  # Needs KVM, which few builders have: a package, and with the others a job of Hydra.
-  vm =
-    if testers == null then
-      null
-    else
-      let
-        test = vmTest { inherit testers; };
-      in
-      test
-      // {
-        noProgram = true;
-        meta = test.meta // about "The NixOS modules do in machines what they promise";
-      };
 in
 # One attribute, since callPackage adds functions of its own beside it.
 {
-  inherit checks vm;
+  inherit checks;
 }

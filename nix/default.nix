@@ -53,8 +53,7 @@ let
       default = bench;
     }
     // lib.optionalAttrs (pgbench != null) { inherit pgbench; }
-    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; }
-    // lib.optionalAttrs (checks.vm != null) { vm-test = checks.vm; };
+    // lib.optionalAttrs (hyperfine != null) { inherit hyperfine; };
 in
 {
   inherit packages;

@@ -42,19 +42,13 @@ in
   mkEnableOption = _: { default = false; };
   mkIf = onlyIf: content: { inherit onlyIf content; };
   mkMerge = mergeOf: { inherit mergeOf; };
-  mkForce = content: { inherit content; }; # of a system within the system, which nothing here makes
 
   evalModules =
     { modules, specialArgs }:
     let
       load =
         module:
-        if builtins.isPath module then
-          load (import module)
-        else if builtins.isAttrs module then
-          module
-        else
-          module (specialArgs // { inherit config options; });
+        if builtins.isAttrs module then module else module (specialArgs // { inherit config options; });
       loaded = map load modules;
       options = builtins.foldl' update { } (map (module: module.options or { }) loaded);
       definitions = map (module: module.config or (removeAttrs module [ "options" ])) loaded;
