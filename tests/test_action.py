@@ -5,10 +5,13 @@ Needs root, Nix, git, setpriv and unshare. `python -m tests.perf.ci_jobs` has it
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,7 +20,8 @@ import pytest
 
 from engine.core.model import Build
 from tests.support import slowtree, smalltree
-from tests.support.ci_runner import Runner
+from tests.support.ci_runner import ROOT, Runner, script
+from tests.support.journal import make_run
 
 pytestmark = pytest.mark.outside
 
@@ -82,3 +86,50 @@ def test_without_network_nothing_can_be_built_and_one_line_says_so(runner: Runne
     assert done.returncode == 2, done.stdout + done.stderr
     said = "bench: bench is not built: what it is made of cannot be fetched without network"
     assert done.stderr.splitlines()[-1] == said
+
+
+@pytest.fixture
+def confirmed(new_folder: Callable[[], Path]) -> Callable[[Path], subprocess.CompletedProcess[str]]:
+    """The script in a folder, with the artifact of a job in it, by this checkout's `bench`."""
+
+    def run(artifact: Path) -> subprocess.CompletedProcess[str]:
+        bench = artifact.parent / "bench"
+        bench.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m engine "$@"\n')
+        bench.chmod(0o755)
+        text, environment = script({"confirm": artifact.name}, {"runner.temp": str(new_folder())})
+        told = {"GITHUB_ACTION_PATH": str(artifact.parent), "GITHUB_STEP_SUMMARY": str(artifact.parent / "summary.md")}
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", text], cwd=artifact.parent, env=os.environ | environment | told,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=JOB_S, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_a_second_job_measures_slower_steps_and_what_they_need(
+    confirmed: Callable[[Path], subprocess.CompletedProcess[str]],
+    new_folder: Callable[[], Path],
+    servers: dict[str, Build],
+) -> None:
+    folder, prefix = new_folder(), next(iter(servers.values())).prefix
+    request = {
+        "builds": [f"base={prefix}", f"head={prefix}"], "rows": 2000, "rows_written": 1000, "query_seconds": 1,
+        "overrides": ["shared_buffers=32MB"], "interleave": "cells", "repeats": 1, "allow_concurrent": True,
+    }  # fmt: skip
+    effects = {("head", "l.i1"): 0.9}
+    make_run(folder / "pgbed/20261128-1", builds=("base", "head"), effects=effects, repeats=6, request=request)
+    done = confirmed(folder / "pgbed")
+    (made,) = (folder / "pgbed-ci").glob("2*/manifest.json")
+    steps = [step["name"] for step in json.loads(made.read_text())["workload"]["steps"]]
+    assert steps == ["l.i0", "l.x", "l.i1"], done.stdout + done.stderr
+    assert done.returncode == 2 and "gate: nothing is known of any step" in done.stderr  # of a single pair
+
+
+def test_a_second_job_without_a_slower_step_fails(
+    confirmed: Callable[[Path], subprocess.CompletedProcess[str]], new_folder: Callable[[], Path]
+) -> None:
+    folder = new_folder()
+    make_run(folder / "pgbed/20261128-1", builds=("base", "head"), failed={1: "the server ended"}, repeats=6)
+    done = confirmed(folder / "pgbed")
+    assert done.returncode == 1 and "no step is slower, so the first job failed for another reason" in done.stderr
+    assert not (folder / "pgbed-ci").exists()

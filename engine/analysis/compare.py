@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -24,14 +24,12 @@ def compare(
     paths: Sequence[Path],
     base: str | None = None,
     level: float | None = None,
-    only: Collection[tuple[str, str, str]] | None = None,
 ) -> Comparison:
     """Compare all finished cells of the runs with those of the base (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
-    verdicts, if this is not the only analysis of these runs. `only` are the ratios that there will be, by subject,
-    step and metric; by default all. Raises UserError if a path is not a run, if workloads differ, or if there is no
-    such base.
+    verdicts, if this is not the only analysis of these runs. Raises UserError if a path is not a run, if workloads
+    differ, or if there is no such base.
     """
     # They load scipy, which only those who compare should pay for.
     from engine.analysis import alpha_spending, attribution, function_costs, verdicts
@@ -39,10 +37,7 @@ def compare(
 
     cells = compared_cells(paths, base)
     cells = cells if level is None else replace(cells, levels=alpha_spending.alone(level))
-    if only is not None:
-        steps = {step for _, step, _ in only}
-        cells = replace(cells, steps=tuple(step for step in cells.steps if step in steps))
-    ratios, spreads = verdicts.ratios(cells, only), verdicts.spreads(cells)
+    ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
     units = {
         step.name: judged.unit
         for cell in cells.cells

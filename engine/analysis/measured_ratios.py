@@ -13,7 +13,7 @@ sliced; one in which a cell lacks a figure is left out of that figure's. A verdi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.analysis import comparability, kernel_differences, pooling, slice_estimates, slice_verdicts, statistics
@@ -64,17 +64,15 @@ class MeasuredRatio:
         return RATE if figure in PRIMARY_METRICS else FAMILIES.get(figure, ""), self.blank.control
 
 
-def measured(
-    cells: ComparedCells, metrics: Sequence[Metric], only: Collection[tuple[str, str, str]] | None = None
-) -> list[MeasuredRatio]:
-    """The ratios of all subjects in all steps, in these metrics, or `only` some by subject, step and metric."""
+def measured(cells: ComparedCells) -> list[MeasuredRatio]:
+    """The ratios of all subjects in all steps and metrics."""
+    metrics = cells.metrics
     found = [
         each
         for step in cells.steps
         for subject in cells.others
         for sides in [_sides(cells, step, subject)]
         for metric in metrics
-        if only is None or (cells.names[subject], step, metric.name) in only
         if (each := _measured(cells, sides, metric)) is not None
     ]
     return _over_units(cells, _with_slices(found))

@@ -21,7 +21,6 @@ A verdict is withheld, with the reason, if one stands against it in `engine.anal
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 
 from engine.analysis import external_servers, measured_ratios, statistics
@@ -41,9 +40,9 @@ class _Place:
     shares: tuple[float, ...] = (1.0, 1.0)
 
 
-def ratios(cells: ComparedCells, only: Collection[tuple[str, str, str]] | None = None) -> tuple[Ratio, ...]:
+def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
     levels = cells.levels
-    measured = measured_ratios.measured(cells, cells.metrics, only)
+    measured = measured_ratios.measured(cells)
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
         if len(each.quotients) > 1:

@@ -48,7 +48,6 @@ ELSEWHERE = {
     "tag": ("engine.cli.runs:tag", "Tag a run, or show its tags."),
     "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
     "ci": ("engine.cli.ci:ci", "Compare a head with its merge base, for a CI job."),
-    "confirm": ("engine.cli.confirm:confirm", "Measure again what a run named slower or faster."),
     "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
     "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
     "block": ("engine.cli.farm:block", ""),

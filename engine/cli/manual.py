@@ -6,7 +6,6 @@ PAGES = {
     "bisect": "how-to/bisect",
     "ci": "how-to/ci",
     "compare": "tutorial/first-comparison",
-    "confirm": "how-to/ci",
     "completion": "reference/settings",
     "delete": "how-to/comparisons",
     "demo": "tutorial/first-comparison",
@@ -29,13 +28,12 @@ PAGES = {
     "watch": "how-to/terminal",
 }
 EXIT_CODES = (
-    ("0", "Done; with --gate, and of bench confirm: no build is worse."),
-    ("1", "With --gate, and of bench confirm: a step is slower by more than tolerated, missed its SLA or did nothing, "
-          "or cells failed or are missing; of bench ci also: the head does not build."),
+    ("0", "Done; with --gate: no build is worse."),
+    ("1", "With --gate: a step is slower by more than tolerated, missed its SLA or did nothing, or cells failed or are "
+          "missing; of bench ci also: the head does not build."),
     ("1", "Without --gate: cells of a run or blocks of a farm failed, or a check of bench doctor did."),
     ("2", "The command failed or was refused: a wrong name or value, nothing to compare, or an output that is closed "
-          "or full; with --gate, and of bench confirm: there is no result for some build; of bench bisect: no commit "
-          "was found."),
+          "or full; with --gate: there is no result for some build; of bench bisect: no commit was found."),
     ("130", "Stopped by Ctrl-C; bench resume, or the same bench bisect, continues."),
     ("141", "Nobody reads the output any more, as after bench list builds | head -1; a run continues."),
     ("143", "Stopped by SIGTERM, likewise."),

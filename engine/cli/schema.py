@@ -9,7 +9,7 @@ import msgspec
 
 from engine.report.console import echo_json
 
-RECORDS = ("compare", "confirm", "slices", "flame", "plan", "manifest")
+RECORDS = ("compare", "slices", "flame", "plan", "manifest")
 
 
 @click.command()
@@ -19,7 +19,6 @@ def schema(record: str) -> None:
 
     \b
     compare     what `bench compare --json` prints (default)
-    confirm     what `bench confirm --json` prints
     slices      what `bench compare --slices STEP --json` prints
     flame       what `bench flame --json` prints
     plan        a plan file, as `bench run --plan` reads it
@@ -28,14 +27,12 @@ def schema(record: str) -> None:
     from engine.core.model import Manifest
     from engine.plan.request import Request
     from engine.results.comparison import Comparison
-    from engine.results.confirmation import Confirmation
     from engine.results.flame import FlameGraph
     from engine.results.sliced_step import SlicedStep
     from workloads import workloads
 
     types: dict[str, type] = {
         "compare": Comparison,
-        "confirm": Confirmation,
         "slices": SlicedStep,
         "flame": FlameGraph,
         "plan": Request,

@@ -92,4 +92,4 @@ def test_the_schema_of_a_plan_has_its_entries() -> None:
 def test_an_unknown_record_is_refused_in_one_line() -> None:
     done = CliRunner().invoke(main, ["schema", "journal"])
     assert done.exit_code == 2
-    assert "'journal' is not one of 'compare', 'confirm', 'slices', 'flame', 'plan', 'manifest'" in done.stderr
+    assert "'journal' is not one of 'compare', 'slices', 'flame', 'plan', 'manifest'" in done.stderr
