@@ -326,7 +326,6 @@ def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
 
 
 @pytest.mark.outside  # beside all that Nix builds, everything waits for a CPU
-@pytest.mark.timing
 @pytest.mark.timeout(900)  # twenty cells on a machine that others keep busy
 def test_each_planted_slow_down_is_put_down_to_its_cause(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, new_folder: Callable[[], Path]

@@ -65,7 +65,6 @@ def test_a_slow_down_by_something_else_is_not_put_down_to_the_cpus(tmp_path: Pat
     assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
 
 
-@pytest.mark.timing
 def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: str) -> None:
     size = ("--rows", "2000", "--rows-written", "20000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
     bench.detached("--pg", label, "--aa", "--repeats", "1", "--interleave", "cells", *size)

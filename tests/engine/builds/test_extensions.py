@@ -142,7 +142,6 @@ def test_an_extension_of_a_server_for_this_machine_is_compiled_for_it_too(
 
 @pytest.mark.outside
 @pytest.mark.parametrize("label", compiled_here())
-@pytest.mark.timing
 def test_two_versions_of_an_extension_are_compared(
     label: str, bench: Bench, new_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

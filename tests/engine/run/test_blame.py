@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
 from engine.observe.sampler import TICK_NS
@@ -69,7 +67,6 @@ def of_least_weight(pid: int) -> Iterator[None]:
         wait_for(lambda: weigh(0), "the kernel to take a weight")
 
 
-@pytest.mark.timing
 def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = await_warm(bench)
@@ -132,7 +129,6 @@ def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: 
     bench("stop")
 
 
-@pytest.mark.timing
 def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *BUSY)
     step = await_warm(bench)

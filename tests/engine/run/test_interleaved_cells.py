@@ -182,7 +182,6 @@ def test_what_is_stopped_between_slices_is_what_was_asked_for(bench: Bench, pair
     assert unlike.returncode == 2 and "--stop all" in unlike.stderr and "--stop none" in unlike.stderr
 
 
-@pytest.mark.timing
 def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Bench, label: str) -> None:
     """The other one compresses the pages that it writes to its WAL."""
     plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "3", "--set", "shared_buffers=32MB")

@@ -79,7 +79,6 @@ def test_the_comparison_says_what_the_reader_costs(compared: Bench) -> None:
     assert listed["workload"] == ", ".join(VARIANTS)
 
 
-@pytest.mark.timing
 def test_a_lock_of_the_other_load_is_named_as_the_cause_of_a_stall(bench: Bench, label: str, tmp_path: Path) -> None:
     script = tmp_path / "locks.sql"
     script.write_text(

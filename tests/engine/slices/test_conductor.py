@@ -116,7 +116,6 @@ def pair(server: Callable[[int | str], Server]) -> list[Server]:
     return [server(14), server(16)]
 
 
-@pytest.mark.timing
 def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Server], account: Account) -> None:
     with driven(pair, account) as (_, conductor):
         found = collected(conductor, 80)
@@ -142,7 +141,6 @@ def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Serve
     assert all(10_000_000 <= each.early_ns <= each.counted_ns and each.early_ops <= each.ops for each in early)
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("clients", [1, 3])
 def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], account: Account, clients: int) -> None:
     with driven(pair, account, by="work", clients=clients) as (pages, conductor):
@@ -164,7 +162,6 @@ def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], a
     assert any(each.imbalance_ns for each in found) == (clients > 1)
 
 
-@pytest.mark.timing
 @pytest.mark.parametrize("questions", [(3000, 3000), (20_000, 3000), (3000, 20_000), (1, 1)])
 def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
     pair: list[Server], account: Account, questions: tuple[int, int]
@@ -183,7 +180,6 @@ def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
     assert len(found) == 4 * len(blocks)
 
 
-@pytest.mark.timing
 def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
     pair: list[Server], account: Account
 ) -> None:
@@ -201,7 +197,6 @@ def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
             wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
 
 
-@pytest.mark.timing
 def test_whole_statements_are_cut_and_only_one_server_runs_at_a_time(pair: list[Server], account: Account) -> None:
     with driven(pair, account, by="whole", questions=(2, 6), answer="long") as (pages, conductor):
         found = collected(conductor, 4)

@@ -346,7 +346,6 @@ def wrapped(install: Path, folder: Path, script: str) -> Path:
     return folder
 
 
-@pytest.mark.timing
 def test_probes_attach_to_what_a_script_in_the_place_of_postgres_starts(
     bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
 ) -> None:

@@ -61,7 +61,6 @@ def theirs(bench: Bench, user: pwd.struct_passwd) -> Run:
     return run
 
 
-@pytest.mark.timing  # a second that bpftrace misses is said, on a machine that is busy
 def test_a_user_with_a_rule_for_the_helper_sees_what_root_sees(
     bench: Bench, theirs: Run, build: Callable[[int | str], Build]
 ) -> None:

@@ -116,7 +116,6 @@ def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> 
             assert cause(main_stall(incident)) in told and cause(main_stall(incident)) in text
 
 
-@pytest.mark.timing
 def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:
     stops = (Stop(600, "first", until="REPLAY"), Stop(600, "second", ("5", "4", "3")), Stop(600, "third", ("down",)))
 

@@ -161,7 +161,6 @@ def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path)
     show_launch(act, out)
 
 
-@pytest.mark.timing
 def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "run", asking.own_interpreter)
 
