@@ -17,8 +17,8 @@ Change = tuple[str, str]
 MOST = 4  # servers side by side
 MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
 # The usual length of a slice. Much of what disturbs a server lasts for less than 50 ms: with 20 ms intervals within a
-# pair are 0.6 times as wide (tests/perf/slices_sizes.py). Stopping processes in the middle of a statement takes longer,
-# and clients that know no gate lose the transaction.
+# pair are 0.6 times as wide (tests/perf/cost.py). Stopping processes in the middle of a statement takes longer, and
+# clients that know no gate lose the transaction.
 SLICE_MS, SLICE_MS_STOPPED = 20.0, 50.0
 # Wall time continues during a pause: intervals are lengthened, so that a server does as much in its own time as alone.
 # setting: the server's default, the unit of a bare number, the most that the server takes in ms

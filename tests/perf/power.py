@@ -29,8 +29,10 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -46,7 +48,6 @@ from engine.analysis.statistics import Estimate, holm_shares, p_value, t_quantil
 from engine.journal.archive import MANIFEST
 from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
 from tests.perf.layouts import bench, spread, with_error
-from tests.perf.slices_aa import neighbour
 
 LAYOUTS, NEIGHBOUR, ALONE = KINDS = ("layouts", "neighbour", "alone")
 PAIRS = 4
@@ -96,11 +97,36 @@ def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str
     layouts = f"{build}:layout{2 * number - 1},{build}:layout{2 * number}"
     builds = ("--pg", layouts) if kind == LAYOUTS else ("--pg", build, "--aa")
     began_s = time.monotonic()
-    with neighbour(kind == NEIGHBOUR):
+    with neighbour() if kind == NEIGHBOUR else nullcontext():
         words = ("run", *builds, *PLAN, "--seed", str(number), *options)
         if code := subprocess.run(bench(folder, *words), stdout=subprocess.DEVNULL).returncode:
             sys.exit(code)  # bench has said why
     print(f"{folder.name}: {time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+@contextmanager
+def neighbour() -> Iterator[None]:
+    """Burns all CPUs in bursts, log-uniform from 0.5 to 20 s, with as long a pause between them."""
+    over = threading.Event()
+
+    def burn() -> None:
+        chance = random.Random(1)
+        while not over.is_set():
+            length = math.exp(chance.uniform(math.log(0.5), math.log(20)))
+            burners = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)]
+            over.wait(length)
+            for burner in burners:
+                burner.kill()
+                burner.wait()
+            over.wait(length)
+
+    thread = threading.Thread(target=burn)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def read(folder: Path, kind: str) -> Aa:
