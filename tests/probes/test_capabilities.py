@@ -22,7 +22,7 @@ pytestmark = pytest.mark.outside
 FOR_SCHEDULER = ("bpf", "perfmon", "dac_read_search", "dac_override")
 FOR_SERVER = (*FOR_SCHEDULER, "sys_admin")
 STATEMENTS = 20
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 Servers = Callable[[int | str], Server]
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.outside
 
 Servers = Callable[[int | str], Server]
 STATEMENTS = 20
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 STACKED = 3  # queries that take long enough to be sampled
 STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7 = 3"
 

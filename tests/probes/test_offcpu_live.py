@@ -30,7 +30,7 @@ from tests.support.observing import Helper
 pytestmark = pytest.mark.outside
 
 Watched = Callable[[], dict[str, list[Frame]]]
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 NEAR_S = 0.02
 LOCKS = 5
 SLEEPS = "select count(pg_sleep(0.05)) from generate_series(1, 40)"
@@ -128,19 +128,26 @@ def test_a_wait_for_a_lock_is_asleep_and_one_for_the_client_is_the_clients(
 
 
 def test_a_wait_for_storage_is_disk(watched: Watched, connection: psycopg.Connection) -> None:
-    """`offcpu` ends a wait where its end is begun, `sched` where the process can run: the rest waits for a CPU."""
+    """`offcpu` ends a wait where its end is begun, `sched` where the process can run: the rest waits for a CPU.
+
+    An interrupt within a probe is one that the kernel shows to none: a wait or two may be missing in either.
+    """
+    took_s = []
     connection.execute("set synchronous_commit = on")
     connection.execute("create table if not exists waits (a text)")
     watched()
     for _ in range(40):
+        began = time.monotonic()
         connection.execute("insert into waits select repeat('x', 2000) from generate_series(1, 100)")
+        took_s.append(time.monotonic() - began)
         time.sleep(0.02)  # so that few of them fall between print and clear
     pid, found = connection.info.backend_pid, watched()
     disk, woken = (seconds(found["sched"], field, pid) for field in ("off_disk_us", "runq_us"))
     seen, ready = (seconds(found["offcpu"], field, pid) for field in ("disk_us", "runq_us"))
-    assert disk > 0
-    assert 0.9 * disk - 0.005 - ready <= seen <= 1.1 * disk + 0.005 + woken
-    assert 0.5 * seen <= in_stacks(found["offcpu"], "disk", pid) <= seen + NEAR_S
+    missed = 0.005 + sum(sorted(took_s)[-2:])
+    assert disk > 0 and 0 < seen <= sum(took_s)
+    assert 0.9 * disk - missed - ready <= seen <= 1.1 * disk + missed + woken
+    assert 0.5 * seen - missed <= in_stacks(found["offcpu"], "disk", pid) <= seen + NEAR_S
 
 
 def test_a_backend_beside_a_hog_waits_for_a_cpu(watched: Watched, connection: psycopg.Connection) -> None:

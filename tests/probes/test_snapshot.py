@@ -35,14 +35,14 @@ def child(program: str) -> Iterator[tuple[int, str]]:
 
 
 def await_state(pid: int, letter: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while snapshot.take(pid).state != letter:
         assert time.monotonic() < deadline, snapshot.take(pid)
         time.sleep(0.01)
 
 
 def finished(stack: UserStack) -> UserStack:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not stack.poll():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -22,7 +22,7 @@ from engine.journal.run_lock import is_locked
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
 from tests.support.journal import CELL, Growing, growing
-from tests.support.screens import STALLED, drive
+from tests.support.screens import STALLED, drive, until
 from tests.support.terminal import Terminal
 from tui.app import Bench
 from tui.live.stall_screen import StallScreen
@@ -90,7 +90,8 @@ def test_a_screen_that_is_slower_than_the_sizes_settles_on_the_last_one(
             app.post_message(events.Resize(Size(*size), Size(*size)))
             await asyncio.sleep(0.03)
             front.call_later(lambda: None)  # two sizes with nothing between them are but one
-        await asyncio.sleep(1.5)
+        await until(pilot, lambda: app.size == front.size == Size(80, 24))
+        await asyncio.sleep(1.5)  # in which nothing more is to come
         assert app.size == front.size == Size(80, 24)
 
     monkeypatch.setattr(Screen, "_screen_resized", counted)

@@ -27,7 +27,7 @@ Servers = Callable[[int | str], Server]
 SPIN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -210,7 +210,7 @@ def test_parallel_workers_of_autovacuum_are_its_own(leader: str) -> None:
 
         worker = process(f"parallel worker for PID {process(f'{leader} ib')} ")
         expected = leader if leader == "autovacuum worker" else "parallel worker"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while process_kind(worker) != expected:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -84,7 +84,7 @@ def test_a_checkpoint_is_counted_where_the_version_counts_it(major: int, server:
         before = pgstat.snapshot(monitor)
         connection.execute("CHECKPOINT")
         view, key = ("checkpointer", "num_requested") if major >= 17 else ("bgwriter", "checkpoints_req")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] == 0 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] >= 1
@@ -97,7 +97,7 @@ def test_counters_that_were_reset_count_from_zero(major: int, server: Servers) -
         first = pgstat.snapshot(monitor)
         assert first.views["database"][""]["xact_commit"] > 0
         connection.execute("SELECT pg_stat_reset()")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (last := pgstat.snapshot(monitor)).resets.get(("database", "")) == first.resets.get(("database", "")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -185,7 +185,7 @@ def test_settings_that_differ_from_the_default_have_the_servers_value(major: int
             connection.execute("ALTER SYSTEM SET geqo = off")
             connection.execute("ALTER SYSTEM SET statement_timeout = '77s'")
             connection.execute("SELECT pg_reload_conf()")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             try:
                 while "geqo" not in found and time.monotonic() < deadline:
                     found = {setting.name: setting for setting in pgstat.settings(monitor)}
@@ -199,7 +199,7 @@ def test_settings_that_differ_from_the_default_have_the_servers_value(major: int
 
 def observe(activity: Activity, wanted: Callable[[Observed], bool], least_age_s: float = 0.0) -> Observed:
     """The first sample that is as wanted; on a busy machine the monitor gives up some of its questions."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 60
     while True:
         with suppress(MonitorError):
             observed = activity.sample(least_age_s)
@@ -334,7 +334,7 @@ def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:
                 pgstat.snapshot(monitor)
         finally:
             os.kill(monitor.backend_pid, signal.SIGCONT)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 # The late answer was thrown away: this is the answer to this question.

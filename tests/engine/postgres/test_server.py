@@ -41,7 +41,7 @@ def show(server: Server, *names: str) -> list[str]:
         return [connection.execute(f"SHOW {name}").fetchone()[0] for name in names]  # type: ignore[index]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

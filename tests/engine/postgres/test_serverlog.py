@@ -260,7 +260,7 @@ def test_a_running_server_is_followed(
     found: list[LogEvent] = []
     with ServerLog(running.log_path, (time.monotonic_ns(), time.time_ns())) as log:
 
-        def seen(condition: Callable[[LogEvent], bool], timeout_s: float = 30.0) -> bool:
+        def seen(condition: Callable[[LogEvent], bool], timeout_s: float = 60.0) -> bool:
             deadline = time.monotonic() + timeout_s
             while not any(condition(event) for event in found):
                 if time.monotonic() > deadline:
@@ -291,7 +291,7 @@ def test_a_running_server_is_followed(
         )
         connection.execute("DELETE FROM log_test WHERE a % 2 = 0")
         at_work = b"SELECT 1 FROM pg_stat_progress_vacuum WHERE relid = 'log_test'::regclass"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not connection.execute(at_work).fetchone() and time.monotonic() < deadline:
             time.sleep(0.05)
         connection.execute("ALTER TABLE log_test RESET (autovacuum_vacuum_cost_delay, autovacuum_vacuum_cost_limit)")

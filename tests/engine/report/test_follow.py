@@ -176,7 +176,7 @@ def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list
     run.journal.end_attempt(run.attempt, time.monotonic_ns(), "failed", reason)
     second = run.journal.begin_attempt("003-17.0-auto-r2", time.monotonic_ns(), {})
     run.journal.commit()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "FAILED" not in out.getvalue() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert told.is_alive()

@@ -330,10 +330,7 @@ def test_a_lost_terminal_does_not_touch_a_detached_run(bench: Bench, label: str)
     os.close(terminal)
     os.waitpid(pid, 0)
     step = bench.await_step("l.i1")
-    time.sleep(1.5)
-    with JournalReader(bench.run) as reader:
-        role = reader.roles(step.id)[0]
-        assert reader.role_seconds(role.id)
+    wait_for(lambda: seconds_of(bench, step), "the first second")
     assert is_locked(bench.run)
     bench("stop")
     nothing_left(bench)

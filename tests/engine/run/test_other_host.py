@@ -53,7 +53,7 @@ _carry(there.fileno(), 1, delay_s)
 
 
 def call(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
 
 
 def needed(*words: str) -> None:

@@ -16,7 +16,7 @@ from tests.support.benchcall import SMALL, STALL_END_S, Bench, nothing_left, wai
 
 READER = "pgbench-select"
 VARIANTS = ("insert", f"insert+{READER}")
-PATIENCE_S = 10.0  # for the end of a step whose time is over
+PATIENCE_S = 60.0  # for the end of a step whose time is over
 FURTHER = ("--with", "pgbench_scale=1", "--with", "warmup_seconds=0")
 
 

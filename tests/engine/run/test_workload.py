@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from textual.pilot import Pilot
 
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from engine.journal.rows import StepRow
+from engine.journal.rows import EventRow, StepRow
 from engine.plan.command_line import command
 from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
 from tests.support.screens import estimated, show_launch
@@ -36,6 +35,16 @@ def toy(bench: Bench) -> Bench:
 def warm(bench: Bench, step: StepRow) -> bool:
     with JournalReader(bench.run) as reader:
         return len(reader.role_seconds(reader.roles(step.id)[0].id)) >= WARM_TICKS
+
+
+def causes(stall: EventRow) -> list[str]:
+    return [cause["name"] for cause in stall.data.get("causes", ())]
+
+
+def blamed(bench: Bench, step: StepRow) -> bool:
+    """Whether a stall, over or not, is put down to a signal."""
+    with JournalReader(bench.run) as reader:
+        return any("stopped" in causes(event) for event in reader.events(step.id) if event.kind == "stall")
 
 
 def test_it_is_planned_run_watched_compared_and_exported(toy: Bench, label: str, tmp_path: Path) -> None:
@@ -73,11 +82,14 @@ def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
     os.kill(backend, signal.SIGSTOP)
     try:
         wait_for(lambda: "STALL ask" in toy("watch", "--once").stdout, "the stall to be told")
-        time.sleep(2)  # server processes are looked at once a second
+        wait_for(lambda: blamed(toy, step), "the signal to be its cause")
     finally:
         os.kill(backend, signal.SIGCONT)
-    stalls = wait_for(lambda: ended_stalls(toy, step), "its end", STALL_END_S)
-    assert "stopped" in [cause["name"] for stall in stalls for cause in stall.data["causes"]]
+    wait_for(
+        lambda: "stopped" in [name for stall in ended_stalls(toy, step) for name in causes(stall)],
+        "its end",
+        STALL_END_S,
+    )
     assert toy("stop").returncode == 0
 
 

@@ -117,7 +117,8 @@ def test_what_is_not_held_is_counted_and_withholds_the_verdict(bench: Bench, pai
     rate = next(ratio for ratio in bench.ratios() if (ratio["step"], ratio["metric"]) == ("l.x", "rate_per_s"))
     assert any("other servers used" in reason for reason in rate["reasons"]), rate
     shares = [cell["spill_over_share"] for cell in bench.comparison()["cells"] if cell["step"] == "l.x"]  # type: ignore[attr-defined]
-    assert sorted(share > 0.05 for share in shares) == [False, True]
+    # The other one's step is so short that what a few of its processes still did counts, too.
+    assert max(shares) > 0.05 and max(shares) > 10 * min(shares)
 
 
 def used_ns(pid: int) -> int:

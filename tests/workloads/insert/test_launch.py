@@ -49,7 +49,7 @@ def test_the_insert_stream_leads_by_a_queue_and_one_in_flight(loaded: Database) 
         run.until(lambda: run.word(1, "insert", Word.STATEMENTS) == 10)
         assert stays(run, 1, "insert", Word.ROUNDS_STARTED) == 10
         assert run.word(1, "delete", Word.ROUNDS_STARTED) == 1
-        assert run.word(1, "delete", Word.IN_FLIGHT_NS) > 0
+        run.until(lambda: run.word(1, "delete", Word.IN_FLIGHT_NS) > 0)
         blocker.rollback()
         run.until(lambda: run.word(1, "insert", Word.STATEMENTS) > 100)
         assert run.word(1, "insert", Word.COUPLED_NS) > 0
