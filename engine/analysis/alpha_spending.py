@@ -3,7 +3,7 @@
 Someone who reads "not known: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
 unchanged level, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
 and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each later one half of what is
-left. A run that may end early (`--until-known`) divides its part among its own analyses.
+left. A run that may end early (`--minutes`, `--until-known`) divides its part among its own analyses.
 
 The distribution of the sum of log ratios turns what an analysis spends into a level. The sum is a random walk whose
 time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets, Biometrika
@@ -84,38 +84,20 @@ def levels(runs: Sequence[RunResult]) -> Levels:
         left -= part
         count = sum(run.whole_repeats for run in together)
         run = together[0].manifest
-        analyses = planned(run.interim_analyses, count, part, adaptive=run.adaptive)
+        analyses = planned(run.interim_analyses, count, part)
         done += [(pairs + own, share) for own, share in analyses]
         pairs += count
     return Levels(tuple(done), left)
 
 
-def planned(
-    interim_analyses: Sequence[InterimAnalysis], pairs: int, part: float = FIRST, *, adaptive: bool = False
-) -> list[Analysis]:
-    """Analyses that together spend `part`: all but the last at planned numbers of pairs, the last at `pairs`.
-
-    In an adaptive run those on the way spend what is planned for them, and the last one all that is left.
-    """
-    if adaptive:
-        return until_the_end(interim_analyses, pairs, part)
-    parts = sum(look.level for look in interim_analyses)
-    done: list[Analysis] = []
-    for look in interim_analyses:
-        done.append((min(pairs, look.pairs), part * look.level / parts))
-        if pairs <= look.pairs:
-            return done
-    return [*done[:-1], (pairs, done[-1][1])] if done else [(pairs, part)]
-
-
-def until_the_end(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:
-    """The analyses of an adaptive run that time ended after a number of pairs."""
+def planned(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:
+    """The analyses of a run that ended after a number of pairs, which together spend `part`: the last one the rest."""
     done = [(look.pairs, look.level * part / FIRST) for look in on_the_way if look.pairs < pairs]
     return [*done, (pairs, part - sum(spent for _, spent in done))]
 
 
 def levels_on_the_way(on_the_way: Sequence[InterimAnalysis], pairs: int) -> Levels:
-    """The levels of an interim analysis of an adaptive run after a number of pairs."""
+    """The levels of an interim analysis after a number of pairs."""
     return Levels(tuple((look.pairs, look.level) for look in on_the_way if look.pairs <= pairs))
 
 

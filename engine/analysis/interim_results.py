@@ -12,7 +12,6 @@ from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
-    from engine.analysis.alpha_spending import Levels
     from engine.analysis.cells import ComparedCells
     from engine.results.slice_ratio import LogRatio
 
@@ -47,19 +46,23 @@ class Seen:
     tau: float = MIN_TAU
 
 
-def look(run: Path, levels: Levels | None = None) -> Seen:
+def look(run: Path, *, on_the_way: bool) -> Seen:
     """The steps whose rates or times are inconclusive for a subject, judged by the pairs so far.
 
-    `levels` are those of the verdicts, by default what the run's own pairs may spend if this is its last analysis. A
+    Verdicts are at the levels of an analysis `on_the_way`, or at what is left if this is the run's last one. A
     step is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not
     have: the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no
     ratio, more pairs will not help. Controls are never considered.
     """
     from engine.analysis import verdicts  # loads scipy, between repeats only
+    from engine.analysis.alpha_spending import levels_on_the_way
     from engine.analysis.compare import compared_cells
 
     cells = compared_cells([run])
-    cells = replace(cells, levels=levels or cells.levels)
+    (result,) = cells.runs
+    interim = result.manifest.interim_analyses
+    levels = levels_on_the_way(interim, result.whole_repeats) if on_the_way else cells.levels
+    cells = replace(cells, levels=levels)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
     unknown = {
         ratio.step

@@ -76,14 +76,13 @@ def smallest_in_slices(
     subjects: int = 2,
     interim: Sequence[InterimAnalysis] = (),
     *,
-    adaptive: bool = False,
     unread: Callable[[UserError], None] = ignored,
 ) -> Noise | None:
     """The same from the newest interleaved run; `steps` maps a step to its planned active seconds per server."""
     share = _share(steps, subjects)
 
     def read(folder: Path) -> Noise | None:
-        return _of_slices(folder, pairs, steps, _level(pairs, share, interim, adaptive=adaptive))
+        return _of_slices(folder, pairs, steps, _level(pairs, share, interim))
 
     return _newest(out, "slices", pairs, read, unread)
 
@@ -93,10 +92,10 @@ def _share(steps: Collection[str], subjects: int) -> float:
     return 1 / (len(steps) * max(1, subjects - 1))
 
 
-def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = (), *, adaptive: bool = False) -> float:
+def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = ()) -> float:
     from engine.analysis.alpha_spending import Levels, planned  # loads scipy
 
-    return Levels(tuple(planned(interim, pairs, adaptive=adaptive))).differs(share)
+    return Levels(tuple(planned(interim, pairs))).differs(share)
 
 
 def _newest(

@@ -28,7 +28,6 @@ from engine.builds.commit_log import Commit
 from engine.builds.nix import BuildFailed
 from engine.builds.source_tree import SHOWN_HEX
 from engine.core.errors import UserError, unknown
-from engine.core.model import INTERIM_ANALYSES
 from engine.core.text import visible
 from engine.host import disk
 from engine.plan import planfile
@@ -202,7 +201,7 @@ class _Bisection:
                 state.measured.append(self._measure(end_commits)[0])
                 self._write()
             runs = [self.folder / run for run in state.measured]
-            level, last = INTERIM_ANALYSES[len(runs) - 1].level, len(runs) == len(INTERIM_ANALYSES)
+            level, last = ends.LEVELS[len(runs) - 1], len(runs) == len(ends.LEVELS)
             comparison, steps = compare(runs, GOOD, level), self._steps() or _step_names(self.search.asked)
             where = f"see bench compare {' '.join(map(str, runs))}; --again measures anew"
             chosen = ends.difference(comparison, steps, self.search.step, level, last=last, where=where)

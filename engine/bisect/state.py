@@ -9,8 +9,8 @@ import msgspec
 
 from engine.analysis.failure_counts import Counts
 from engine.analysis.faults import Fault
+from engine.bisect.ends import LEVELS
 from engine.core.errors import UserError
-from engine.core.model import INTERIM_ANALYSES
 from engine.host.files import is_name, read_plain
 
 FORMAT = 1
@@ -78,11 +78,7 @@ def read(path: Path, digest: str, known: set[str]) -> State:
     ratios = state.fault == "slower"
     whole = all(len(each.pairs) > 1 if ratios else each.counts is not None for each in state.judged)
     whole = whole and bool(state.step) == (len(state.ends) > 1 if ratios else state.counts is not None)
-    whole = (
-        whole
-        and len(state.measured) <= len(INTERIM_ANALYSES)
-        and all(0 <= count.seen <= count.cells for count in counts)
-    )
+    whole = whole and len(state.measured) <= len(LEVELS) and all(0 <= count.seen <= count.cells for count in counts)
     runs = [*state.measured, *([state.under_way.run] if state.under_way else [])]
     if named - known or not whole or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
         raise UserError(f"{path}: names a commit that is not part of this search; --again starts over")

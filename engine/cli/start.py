@@ -121,12 +121,9 @@ def _amount(prospect: Prospect) -> str:
     if not manifest.sliced:
         return f"{expected.cells} cells of about {span(expected.cell_s)} each, {in_all}"
     pairs = expected.cells // servers
-    least = (
-        f"{manifest.interim_analyses[0].pairs} to "
-        if manifest.interim_analyses and pairs > manifest.interim_analyses[0].pairs
-        else ""
-    )
-    ends = ", ends as soon as every step is known" if manifest.interim_analyses else ""
+    first = manifest.interim_analyses[0].pairs if manifest.adaptive else pairs
+    least = f"{first} to " if pairs > first else ""
+    ends = ", ends as soon as every step is known" if manifest.adaptive else ""
     query = f", {expected.query_step_s:.0f} s of it for each step of a fixed length" if expected.query_step_s else ""
     of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(expected.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"

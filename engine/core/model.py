@@ -139,18 +139,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class InterimAnalysis:
-    """After this many pairs a run may end early; `level` is its share of the error."""
+    """After this many pairs steps may be left out, and a run may end; `level` is the error that it spends."""
 
     pairs: int
     level: float
 
 
-# Of --until-known: in the proportion of these levels looks share what a run may spend: see
-# `engine.analysis.alpha_spending`. Numbers of pairs are even: then each server was the first as often as the other.
-INTERIM_ANALYSES = (InterimAnalysis(4, 0.02), InterimAnalysis(6, 0.01), InterimAnalysis(8, 0.01))
-# Of --minutes: those on the way spend little, so that only what is beyond doubt ends a step early; the last one, when
-# time ends the run, spends the rest (Haybittle 1971; Peto and others 1976).
-ON_THE_WAY = tuple(InterimAnalysis(pairs, 0.001) for pairs in (3, 4, 5, 6, 8, 12, 20, 40))
+# Those on the way spend little, so that only what is beyond doubt ends a step early; the last one, when the time is
+# over or the last pair is done, spends the rest (Haybittle 1971; Peto and others 1976).
+INTERIM_ANALYSES = tuple(InterimAnalysis(pairs, 0.001) for pairs in (3, 4, 5, 6, 8, 12, 20, 40))
 PAIRS = 8  # default for a run in slices
 
 
@@ -219,7 +216,6 @@ class Manifest:
     stop: Stopping = "busy"
     interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
-    adaptive: bool = False  # after each pair the time left is divided anew: see engine.plan.allocation
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
     guest: GuestMachine | None = None  # that boots them
     tunables: tuple[tuple[str, str], ...] = ()  # of the kernel's scheduler, in all cells
@@ -271,6 +267,11 @@ class Manifest:
     def sliced(self) -> bool:
         """Whether the cells of a repeat ran side by side, interleaved in slices where a step allows it."""
         return self.interleave == "slices"
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether after each pair it is decided anew how many more there are, of which steps: see `StoppingRule`."""
+        return bool(self.interim_analyses)
 
     @property
     def design(self) -> str:

@@ -74,13 +74,13 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
             raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
     if manifest.kernels and manifest.guest is None:
         raise UserError(f"{path}: kernels: there is no guest that boots them")
-    if manifest.adaptive and (manifest.minutes is None or not manifest.sliced):
-        raise UserError(f"{path}: adaptive: only a run in slices with a number of minutes can be")
-    if manifest.adaptive and sum(look.level for look in manifest.interim_analyses) > LEVEL / 2:
-        raise UserError(f"{path}: interim_analyses: those of an adaptive run spend more than half of {LEVEL:.0%}")
+    if sum(look.level for look in manifest.interim_analyses if look.pairs < manifest.repeats) > 0.75 * LEVEL:
+        raise UserError(f"{path}: interim_analyses: they leave less than a quarter of {LEVEL:.0%} to the last one")
     pairs = [look.pairs for look in manifest.interim_analyses]
     if pairs != sorted(set(pairs)):
         raise UserError(f"{path}: interim_analyses: after {', '.join(map(str, pairs))} pairs are in no order")
+    if manifest.adaptive and not manifest.sliced:
+        raise UserError(f"{path}: interim_analyses: only a run in slices can have any")
     if manifest.minutes is not None and not 0 < manifest.minutes <= MOST_MINUTES:
         raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
     try:

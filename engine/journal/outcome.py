@@ -1,7 +1,7 @@
 """Progress of a run's plan: cells that run together, attempts that count, finished cells.
 
 The plan has the maximum number of repeats. A run with interim analyses or a time limit decides on the way how many it
-makes, and an adaptive one how long its steps are: events of kind `plan`, the latest of which holds.
+makes, and with interim analyses how long its steps are: events of kind `plan`, the latest of which holds.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ CREATE TABLE sample (
 -- meter (whether and how stolen time was measured in a step: text; cost in CPUs),
 -- shortened (a step in slices whose difference is known well enough ends early: text),
 -- plan (how many `repeats` there are to be, and why: text; after an interim analysis also `level` and the steps `unknown`;
--- in an adaptive run, after that many `pairs`, what the next takes, `pair_s`, and for each of its `steps`: state, width,
+-- in a run with such, after that many `pairs`, what the next takes, `pair_s`, and for each of its `steps`: state, width,
 -- by_end, seconds: see engine.journal.outcome.StepPlan),
 -- probe (what a probe has to say: probe, text), probe_gap (a time without its figures: probe, text).
 CREATE TABLE event (

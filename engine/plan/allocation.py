@@ -1,9 +1,10 @@
-"""How the time left of an adaptive run is divided: the number of pairs to come, and the length of each step in them.
+"""How the rest of an adaptive run is divided: the number of pairs to come, and the length of each step in them.
 
 Time goes to the steps that are not known yet. Those whose length is free share it by Neyman's rule: in proportion to
 the standard deviation of their log ratio per root second, as a second costs the same in each (Neyman 1934). More pairs
 or longer ones: the number is chosen for which widths are the smallest, on average over the open steps and in
-proportion, as each further pair costs its clusters, loads and index builds once more.
+proportion, as each further pair costs its clusters, loads and index builds once more. Without a time limit all planned
+pairs are to come, and open steps are as long as planned.
 
 Steps that others depend on, and steps of a given work, are the same in all pairs. Lengths follow from earlier widths
 only, never from a ratio: to measure longer where it seems to differ would choose what is found. That a known step is
@@ -45,7 +46,7 @@ class OpenStep:
 class Budget:
     """The time left, and what a pair takes: besides its open steps, and for each second of theirs on one server."""
 
-    left_s: float
+    left_s: float  # infinite without a limit
     besides_s: float
     per_second: float
 
@@ -88,11 +89,12 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
     At most `most` pairs are to come; none if not even one of planned lengths fits. `tau` is the standard deviation of
     log ratios between pairs of clusters.
     """
+    unlimited = math.isinf(budget.left_s)
+    planned = {name: step.planned for name, step in steps.items()}
     best: tuple[bool, float, int, dict[str, int]] | None = None
-    least = sum(step.planned for step in steps.values())
-    for count in range(1, min(most, MOST_TRIED) + 1):
+    for count in range(1, 1 + (0 if unlimited else min(most, MOST_TRIED))):
         room_s = (budget.left_s / count - budget.besides_s) / budget.per_second
-        if room_s < least:
+        if room_s < sum(planned.values()):
             break
         seconds = _lengths(steps, room_s)
         widths = [_width(step, tau, count, seconds[name]) for name, step in steps.items() if step.noise is not None]
@@ -102,7 +104,7 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
         found = (pairs + count < LEAST_PAIRS, score if pairs + count >= LEAST_PAIRS else -count, count, seconds)
         if best is None or found[:2] < best[:2]:
             best = found
-    count, seconds = best[2:] if best is not None else (0, {name: step.planned for name, step in steps.items()})
+    count, seconds = best[2:] if best is not None else (most if unlimited else 0, planned)
     pair_s = budget.besides_s + budget.per_second * sum(seconds.values())
     return Rest(count, pair_s, seconds, {name: _narrowing(steps[name], tau, count, seconds[name]) for name in steps})
 

@@ -18,7 +18,7 @@ from engine.builds import resolve
 from engine.builds.label import Label
 from engine.core.errors import UserError, unknown
 from engine.core.format import size_bytes
-from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, InterimAnalysis
+from engine.core.model import INTERIM_ANALYSES, PAIRS, InterimAnalysis
 from engine.host import environment
 from engine.host.address_space import check_address_space
 from engine.host.environment import Machine
@@ -105,7 +105,7 @@ class Design:
         return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
 
     def estimate(
-        self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, *, adaptive: bool
+        self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, interim: Sequence[InterimAnalysis]
     ) -> Estimate:
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
@@ -114,8 +114,7 @@ class Design:
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell: Callable[..., Noise | None] = noise.smallest_effects
         if request.sliced:
-            interim = interim_analyses(request, adaptive=adaptive)
-            tell = partial(noise.smallest_in_slices, interim=interim, adaptive=adaptive)
+            tell = partial(noise.smallest_in_slices, interim=interim)
         unread: list[str] = []
         tell = partial(tell, unread=lambda error: unread.append(str(error)))
         # Runs of pgbed's own servers say nothing about external ones.
@@ -185,7 +184,9 @@ def check_names(request: Request) -> tuple[Label, ...]:
     if request.base is not None and request.base not in (*names, *request.builds):
         raise unknown("base", request.base, names)
     if request.until_known and request.repeats:
-        raise UserError(f"--until-known plans up to {INTERIM_ANALYSES[-1].pairs} pairs: leave out --repeats")
+        raise UserError(f"--until-known plans up to {PAIRS} pairs: leave out --repeats")
+    if request.until_known and request.minutes:
+        raise UserError("--minutes ends once every step is known, too: leave out --until-known")
     return labels
 
 
@@ -200,7 +201,7 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
     if request.until_known and not request.sliced:
         because = f", which are impossible here: {reason}" if reason else ": use --interleave slices"
         raise UserError(f"--until-known analyses pairs of slices{because}")
-    if request.minutes and request.repeats is None and not request.until_known:
+    if request.minutes and request.repeats is None:
         request = msgspec.structs.replace(request, repeats=_most_in_time(request, design))
     pairs = max(load.plan.pairs for load in design.loads)
     if pairs and request.sliced and request.repeats is None and not request.until_known:
@@ -208,13 +209,10 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
     return request, design, reason
 
 
-def is_adaptive(asked: Request, decided: Request) -> bool:
-    """Whether the time left is divided anew after each pair: in slices with a time limit and no number of repeats."""
-    return bool(decided.sliced and asked.minutes and asked.repeats is None and not asked.until_known)
-
-
-def interim_analyses(decided: Request, *, adaptive: bool) -> tuple[InterimAnalysis, ...]:
-    return ON_THE_WAY if adaptive else INTERIM_ANALYSES if decided.until_known else ()
+def interim_analyses(asked: Request, decided: Request) -> tuple[InterimAnalysis, ...]:
+    """Those of a run in slices whose number of pairs is left to its time, or to what is known."""
+    ends = asked.until_known or (asked.minutes and asked.repeats is None)
+    return INTERIM_ANALYSES if decided.sliced and ends else ()
 
 
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:

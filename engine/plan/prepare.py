@@ -36,7 +36,7 @@ from engine.plan import (
     routes,
     server_settings,
 )
-from engine.plan.design import Estimate, check_names, decide, interim_analyses, is_adaptive, rough_settings, share
+from engine.plan.design import Estimate, check_names, decide, interim_analyses, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -65,7 +65,7 @@ def estimate(request: Request, out: Path) -> dict[str, Any]:
     asked = request
     request, design, reason = decide(asked, out)
     settings = rough_settings(request, design.changes, environment.machine(out))
-    expected = design.estimate(request, settings, out, adaptive=is_adaptive(asked, request))
+    expected = design.estimate(request, settings, out, interim_analyses(asked, request))
     return {
         **expected.record(),
         "interleave": request.interleave,
@@ -118,8 +118,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         )
     )
     settings = [dict(config.settings) for config in applied.values()]
-    adaptive = is_adaptive(asked, request)
-    expected = design.estimate(request, settings, out, adaptive=adaptive)
+    interim = interim_analyses(asked, request)
+    expected = design.estimate(request, settings, out, interim)
     needed = design.cell_bytes(request, settings)
     booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
     for kernel in booted.kernels:
@@ -177,9 +177,8 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
         interleave_reason=reason,
-        interim_analyses=interim_analyses(request, adaptive=adaptive),
+        interim_analyses=interim,
         minutes=request.minutes,
-        adaptive=adaptive,
         slice_ms=interleaving.slice_ms(request, design.steps),
         stop=request.stop,
         route=route,

@@ -38,7 +38,7 @@ from workloads.options import (
 # short pairs: an interval over pairs narrows more with one more pair than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
-_AFTER = ", ".join(str(look.pairs) for look in INTERIM_ANALYSES)
+_AFTER = ", ".join(str(look.pairs) for look in INTERIM_ANALYSES if look.pairs < PAIRS)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,8 +156,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0.1, le=MOST_MINUTES)] | None,
         about(
             "Time for the whole run, which ends before the pair that would exceed it. In slices, unless --repeats is "
-            "given, the time left is divided anew after each pair: query steps that are known are left out, and others "
-            "last longer, the wider their intervals.",
+            "given, the run ends once every step is known, and the time left is divided anew after each pair: query "
+            "steps that are known are left out, and others last longer, the wider their intervals.",
             metavar="N|TIME",
             unset="what the repeats take",
             unit="min",
@@ -168,9 +168,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     until_known: Annotated[
         bool,
         about(
-            "Stop as soon as every step has a verdict: interim analyses at stricter levels "
-            f"after {_AFTER} pairs in slices.",
-            excludes=["repeats"],
+            "The same without a limit of time: in slices, stop as soon as every step has a verdict, in interim "
+            f"analyses at stricter levels after {_AFTER} pairs, or after {PAIRS} pairs.",
+            excludes=["repeats", "minutes"],
             group=SURENESS,
             brief="Stop when every step has a verdict.",
         ),
@@ -407,8 +407,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def planned_repeats(self) -> int:
         """Cells per build, at most; by default an even number of cells, or pairs of clusters."""
-        usual = INTERIM_ANALYSES[-1].pairs if self.until_known else CELLS if self.interleave == "cells" else PAIRS
-        return self.repeats or usual
+        return self.repeats or (CELLS if self.interleave == "cells" else PAIRS)
 
     def clusters_at_once(self, repeats: int) -> int:
         """Number of clusters on the disk at a time: all if they are kept, those of a repeat if interleaved."""

@@ -1,8 +1,8 @@
 """When a run ends before all its repeats: its time is over, or every step's result is known.
 
-Each decision is an event of kind `plan` in the journal: the number of repeats, and why; in an adaptive run also how the
-time left is divided among steps (`engine.plan.allocation`). It is made between repeats from the journal alone, so that
-a resumed run follows the same rule.
+Each decision is an event of kind `plan` in the journal: the number of repeats, and why; in an adaptive run also which
+steps the rest is for, and how its time is divided among them (`engine.plan.allocation`). It is made between repeats
+from the journal alone, so that a resumed run follows the same rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.analysis.interim_results import Seen, look, scatter_between
 from engine.core.format import span
-from engine.core.model import InterimAnalysis, Manifest
+from engine.core.model import Manifest
 from engine.journal import outcome
 from engine.journal.outcome import MOST_WIDTH, Allocation, State, StepPlan
 from engine.journal.reader import JournalReader
@@ -46,7 +46,7 @@ class StoppingRule:
     def decide(self, passed: int) -> None:
         """Decide again after repeats up to `passed`; a gap before later ones, in a resumed run, is filled first."""
         manifest = self._manifest
-        if not (manifest.interim_analyses or manifest.minutes) or self._known or passed > self.repeats:
+        if not (manifest.adaptive or manifest.minutes) or self._known or passed > self.repeats:
             return
         self._journal.commit()
         with JournalReader(self._run) as reader:
@@ -54,17 +54,12 @@ class StoppingRule:
         took_s = _took_s(manifest, attempts)
         finished = outcome.finished(manifest, attempts)
         passed = max([passed, *(cell.repeat for cell in manifest.cells if cell.id in finished)])
-        if manifest.adaptive:
-            if passed:
-                self._divide(passed, len(took_s), attempts)
-            return
-        if passed and manifest.minutes:
+        if passed and manifest.adaptive:
+            self._divide(passed, len(took_s), attempts)
+        elif passed and manifest.minutes:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # failed repeats count, too
             self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
-        for analysis in manifest.interim_analyses:
-            if analysis.pairs == len(took_s) and analysis.pairs not in self._looked:
-                self._look(passed, analysis)
 
     @property
     def seconds(self) -> Mapping[str, int]:
@@ -73,18 +68,14 @@ class StoppingRule:
 
     def scatter(self) -> float | None:
         """The scatter by which sliced steps may end early, or None if each has its planned length."""
-        return scatter_between(self._run) if self._manifest.interim_analyses or self._manifest.minutes else None
+        return scatter_between(self._run) if self._manifest.adaptive or self._manifest.minutes else None
 
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
-        """Divide the time left, after the pairs that are `done`, among the steps that are not known."""
+        """Divide the rest, after the pairs that are `done`, among the steps that are not known."""
         manifest = self._manifest
-        levels = None
-        if done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses):
-            from engine.analysis.alpha_spending import levels_on_the_way  # loads scipy
-
-            levels = levels_on_the_way(manifest.interim_analyses, done)
-        seen = look(self._run, levels)
-        states = self._states(seen, analysed=levels is not None)
+        analysed = done not in self._looked and any(done == each.pairs for each in manifest.interim_analyses)
+        seen = look(self._run, on_the_way=analysed and passed < manifest.repeats)
+        states = self._states(seen, analysed=analysed)
         budget = self._budget(passed, attempts)
         unknown = [name for name, state in states.items() if state == "open"]
         free = {
@@ -96,11 +87,11 @@ class StoppingRule:
         steps = {name: _step_plan(seen, name, state, rest, self._planned, done) for name, state in states.items()}
         self._allocation = Allocation(done, rest.pair_s, steps)
         repeats, details = passed + rest.pairs, asdict(self._allocation)
-        if levels is not None:
+        if analysed:
             self._looked.append(done)
             self._known = not unknown
             details |= {"level": seen.level, "unknown": unknown}
-        text = _words(self._allocation, rest, repeats, budget.left_s, analysed=levels is not None)
+        text = _words(self._allocation, rest, repeats, budget.left_s, analysed=analysed)
         self._record(repeats, text, **details)
 
     def _states(self, seen: Seen, *, analysed: bool) -> dict[str, State]:
@@ -125,7 +116,7 @@ class StoppingRule:
         took_s = sum(max(end for _, end, _ in each) - min(start for start, *_ in each) for each in spans.values()) / 1e9
         active_s = sum(each[0][2] for each in spans.values())
         spent_s = self._spent_s(attempts)
-        left_s = 60 * (manifest.minutes or 0) - spent_s
+        left_s = 60 * manifest.minutes - spent_s if manifest.minutes else math.inf
         per_second = max(servers, took_s / active_s) if active_s else servers
         return Budget(left_s, max(0.001, spent_s - took_s) / passed, per_second)
 
@@ -142,21 +133,6 @@ class StoppingRule:
         if repeats < MIN_PAIRS and what == "pair":
             text += f"; too few for a verdict, which takes {MIN_PAIRS} pairs: allow more --minutes"
         self._record(repeats, text)
-
-    def _look(self, passed: int, at: InterimAnalysis) -> None:
-        seen = look(self._run)
-        unknown = list(seen.unknown)
-        later = [other.pairs for other in self._manifest.interim_analyses if other.pairs > at.pairs]
-        if unknown:
-            text = f"after {at.pairs} pairs not known: {_named(unknown)}"
-            text += f"; the next interim analysis is after {later[0]}" if later and self.repeats >= later[0] else ""
-        else:
-            text = f"every step is known after {at.pairs} pairs"
-            text += f", except for those whose verdicts are withheld: {_named(seen.withheld)}" if seen.withheld else ""
-        self._looked.append(at.pairs)
-        self._known = not unknown
-        repeats = self.repeats if unknown else passed
-        self._record(repeats, text, pairs=at.pairs, level=seen.level, unknown=unknown)
 
     def _record(self, repeats: int, text: str, **details: Any) -> None:
         t_ns = time.monotonic_ns()
@@ -220,7 +196,10 @@ def _words(divided: Allocation, rest: Rest, repeats: int, left_s: float, *, anal
         return f"every step is known after {divided.pairs} pairs{besides}"
     known = len(divided.steps) - len(unknown) - len(withheld)
     text = f"after {divided.pairs} pairs {known} of {len(divided.steps)} steps known; " if analysed else ""
-    text += f"a pair will take {span(rest.pair_s)}, {span(max(0.0, left_s))} left: {repeats} in all"
+    if math.isinf(left_s) and not rest.pairs:
+        return f"{text}not known: {_named(unknown)}"
+    left = ": at most" if math.isinf(left_s) else f", {span(max(0.0, left_s))} left:"
+    text += f"a pair will take {span(rest.pair_s)}{left} {repeats} in all"
     if repeats < MIN_PAIRS:
         text += f"; too few for a verdict, which takes {MIN_PAIRS} pairs: allow more --minutes"
     if rest.pairs:

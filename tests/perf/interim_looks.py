@@ -31,9 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, until_the_end
+from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, planned
 from engine.analysis.statistics import Judgement, holm_shares, judge, p_value, same_p_value
-from engine.core.model import INTERIM_ANALYSES, LEVEL, ON_THE_WAY
+from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.results.comparison import CHANGED
 
 SEED = 20261124
@@ -44,8 +44,8 @@ PARTS = [FIRST, *((LEVEL - FIRST) / 2**n for n in range(1, LOOKS))]
 SERIES, AT_ONCE = 4_000_000, 500_000
 PLANS: dict[str, list[Analysis]] = {
     "three runs of 4 pairs": [(4 * n, part) for n, part in enumerate(PARTS[:3], 1)],
-    "--until-known": [(look.pairs, look.level) for look in INTERIM_ANALYSES],
-    "--minutes, 12 pairs": until_the_end(ON_THE_WAY, 12),
+    "--until-known": planned(INTERIM_ANALYSES, PAIRS),
+    "--minutes, 12 pairs": planned(INTERIM_ANALYSES, 12),
 }
 STEPS = (1, 10, 40)
 

@@ -5,7 +5,8 @@
 Ten steps are compared: four of given work, whose lengths stay as they are, and six of free length. After each pair the
 engine's own rule divides the time left (`engine.plan.allocation`), and its own analyses say which steps are known, with
 scatter within pairs, whose errors are estimated from blocks, and between pairs, of which half the variance is common to
-all steps. Beside it stand as many pairs as fit, all as planned. Printed are, for two noises and two budgets,
+all steps. Beside it stand as many pairs as fit, all as planned. Printed are, for two noises and two budgets, and for
+the same rule without a limit (`--until-known`) beside the maximum of pairs,
 
 - how often any of ten equal steps is called different, at the end or in any analysis before;
 - how often any of ten steps that differ by exactly the margin is called the same;
@@ -26,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from engine.analysis.alpha_spending import FIRST, Levels, alone, levels_on_the_way, until_the_end
+from engine.analysis.alpha_spending import FIRST, Levels, alone, levels_on_the_way, planned
 from engine.analysis.slice_estimates import noise_per_root_second, pooled
 from engine.analysis.statistics import (
     SAME,
@@ -36,7 +37,7 @@ from engine.analysis.statistics import (
     paired_interval,
     same_p_value,
 )
-from engine.core.model import LEVEL, ON_THE_WAY
+from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.plan.allocation import Budget, OpenStep, divide
 from engine.results.slice_ratio import LogRatio
 
@@ -112,7 +113,7 @@ class Comparison:
 
 def fixed(comparison: Comparison, minutes: float) -> Levels:
     """As many pairs as fit, as planned; return the levels of the verdicts."""
-    for _ in range(int(60 * minutes / PAIR_S)):
+    for _ in range(PAIRS if math.isinf(minutes) else int(60 * minutes / PAIR_S)):
         comparison.add(dict.fromkeys(FREE, SECONDS))
     return alone(FIRST)
 
@@ -120,13 +121,14 @@ def fixed(comparison: Comparison, minutes: float) -> Levels:
 def adaptive(comparison: Comparison, minutes: float) -> Levels:
     """Pairs by the engine's rule; return the levels of the verdicts."""
     seconds, spent_s, done = dict.fromkeys(FREE, SECONDS), 0.0, 0
+    most = PAIRS if math.isinf(minutes) else 1000
     while True:
         comparison.add(seconds)
         done += 1
         spent_s += BESIDES_S + PER_SECOND * sum(seconds.values())
         found, tau = comparison.estimates()
-        if any(done == analysis.pairs for analysis in ON_THE_WAY):
-            different, alike = comparison.judge(found, levels_on_the_way(ON_THE_WAY, done))
+        if any(done == analysis.pairs for analysis in INTERIM_ANALYSES):
+            different, alike = comparison.judge(found, levels_on_the_way(INTERIM_ANALYSES, done))
             comparison.open = set(STEPS) - different - alike
         steps = {
             str(step): OpenStep(
@@ -139,9 +141,9 @@ def adaptive(comparison: Comparison, minutes: float) -> Levels:
         }
         others = len(comparison.open) - len(steps)
         budget = Budget(60 * minutes - spent_s, BESIDES_S, PER_SECOND)
-        rest = divide(steps, max(others, not steps), budget, tau if done > 2 else 0.005, done, 1000)
+        rest = divide(steps, max(others, not steps), budget, tau if done > 2 else 0.005, done, most - done)
         if not rest.pairs or not comparison.open:
-            return Levels(tuple(until_the_end(ON_THE_WAY, done)))
+            return Levels(tuple(planned(INTERIM_ANALYSES, done)))
         seconds = {int(step): length for step, length in rest.seconds.items()}
 
 
@@ -204,7 +206,7 @@ def main() -> int:
         f"{'known':>7}{'widths':>8}"
     )
     for noise in (SHARED, QUIET):
-        for minutes in (6 * PAIR_S / 60, 18 * PAIR_S / 60):
+        for minutes in (6 * PAIR_S / 60, 18 * PAIR_S / 60, math.inf):
             plain = simulate(noise, minutes, trials, replanned=False)
             for name, found in (("fixed", plain), ("adaptive", simulate(noise, minutes, trials, replanned=True))):
                 errors = [count / trials for count in (found.different, found.ever, found.alike)]

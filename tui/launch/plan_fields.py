@@ -95,14 +95,15 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
                 "slices: servers side by side, interleaved in all steps that allow it; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
-        _yes("until known", plan.until_known, "ends once every verdict is known: interim analyses "
-             "after 4, 6 and 8 pairs in slices",
-             lambda value: replace(plan, until_known=value, repeats=None)),
+        _yes("until known", plan.until_known, "ends once every step is known, or after 8 pairs in slices; "
+             "takes the place of repeats and minutes",
+             lambda value: replace(plan, until_known=value, repeats=None, minutes=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
              detail="minutes: time for the whole run; in slices without repeats, steps that are known leave theirs to "
                     "others; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
-                               lambda text: replace(plan, minutes=_given("minutes", own["minutes"], text)),
+                               lambda text: replace(
+                                   plan, minutes=_given("minutes", own["minutes"], text), until_known=False),
                                _forms(own["minutes"], "as much as the repeats take"))),
         Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),

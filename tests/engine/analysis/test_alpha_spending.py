@@ -4,7 +4,6 @@ import itertools
 import math
 import sqlite3
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from scipy.stats import multivariate_normal, norm
 
 from engine.analysis.alpha_spending import FIRST, Levels, alone, levels_on_the_way, planned, spent_level
 from engine.analysis.compare import compare, compared_cells
-from engine.core.model import INTERIM_ANALYSES, LEVEL, ON_THE_WAY, Cell
+from engine.core.model import INTERIM_ANALYSES, LEVEL, Cell, InterimAnalysis
 from engine.journal.totals import StepTotals
 from tests.support.journal import ENVIRONMENT, make_run
 
@@ -48,11 +47,11 @@ def test_blocks_of_a_farm_are_one_analysis_although_one_followed_the_other(tmp_p
     assert compared_cells(runs).levels.differs() == pytest.approx(FIRST, rel=1e-4)
 
 
-def test_a_run_that_may_end_early_divides_its_part_among_its_looks() -> None:
-    whole = planned(INTERIM_ANALYSES, 8)
-    assert [pairs for pairs, _ in whole] == [4, 6, 8] and sum(part for _, part in whole) == pytest.approx(FIRST)
-    assert planned(INTERIM_ANALYSES, 5) == [(4, whole[0][1]), (5, whole[1][1])], "on the way to the second"
-    assert planned((), 4) == [(4, FIRST)]
+def test_the_last_analysis_spends_what_others_on_the_way_left_in_older_records_too() -> None:
+    """Older runs may have spent half of their part after four of up to eight pairs."""
+    older = (InterimAnalysis(4, 0.02), InterimAnalysis(6, 0.01), InterimAnalysis(8, 0.01))
+    assert planned(older, 8) == [(4, 0.02), (6, 0.01), (8, pytest.approx(0.01))]
+    assert planned(older, 4) == planned((), 4) == [(4, FIRST)]
 
 
 def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:
@@ -128,10 +127,9 @@ def test_a_test_of_a_family_spends_its_share_in_all_analyses(share: float, more:
 
 def test_an_adaptive_run_keeps_nearly_all_for_its_last_analysis() -> None:
     """Whenever time ends it: 0.1 % each after 3 and 4 pairs, and 3.8 % after 5."""
-    planned_in_time = partial(planned, ON_THE_WAY, adaptive=True)
-    assert planned_in_time(5) == [(3, 0.001), (4, 0.001), (5, pytest.approx(FIRST - 0.002))]
-    assert planned_in_time(3) == [(3, FIRST)], "the same pairs again are no further analysis"
-    later_run = planned_in_time(4, 0.005)
+    assert planned(INTERIM_ANALYSES, 5) == [(3, 0.001), (4, 0.001), (5, pytest.approx(FIRST - 0.002))]
+    assert planned(INTERIM_ANALYSES, 3) == [(3, FIRST)], "the same pairs again are no further analysis"
+    later_run = planned(INTERIM_ANALYSES, 4, 0.005)
     assert sum(part for _, part in later_run) == pytest.approx(0.005) and later_run[0][1] < 0.0002
-    on_the_way = [levels_on_the_way(ON_THE_WAY, look.pairs).differs() for look in ON_THE_WAY]
+    on_the_way = [levels_on_the_way(INTERIM_ANALYSES, look.pairs).differs() for look in INTERIM_ANALYSES]
     assert on_the_way[0] == pytest.approx(0.001, rel=1e-3) and all(0.001 <= level < 0.0025 for level in on_the_way[1:])

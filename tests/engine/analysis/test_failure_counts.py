@@ -63,14 +63,15 @@ def test_ends_differ_by_fishers_exact_test() -> None:
 
 
 def test_looks_at_ends_that_are_alike_keep_their_level_together() -> None:
-    from engine.core.model import INTERIM_ANALYSES, LEVEL
+    from engine.bisect.ends import LEVELS
+    from engine.core.model import LEVEL
 
     chance, wrong = random.Random(11), 0
     for _ in range(2000):
         good, bad = Count(0, 0), Count(0, 0)
-        for look in INTERIM_ANALYSES:
+        for level in LEVELS:
             good, bad = good + drawn(chance, 0.5, 3), bad + drawn(chance, 0.5, 3)
-            if failure_counts.p_value(good, bad) <= look.level:
+            if failure_counts.p_value(good, bad) <= level:
                 wrong += 1
                 break
     assert wrong <= 2000 * LEVEL

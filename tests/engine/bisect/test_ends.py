@@ -12,9 +12,9 @@ import pytest
 
 from engine.analysis.compare import compare
 from engine.analysis.failure_counts import Count
-from engine.bisect.ends import BAD, GOOD, TRIED, Difference, count, difference, unlike_both
+from engine.bisect.ends import BAD, GOOD, LEVELS, TRIED, Difference, count, difference, unlike_both
 from engine.core.errors import UserError
-from engine.core.model import INTERIM_ANALYSES, LEVEL, Cell
+from engine.core.model import LEVEL, Cell
 from engine.journal.totals import StepTotals
 from tests.support.journal import STEPS, make_run
 
@@ -23,11 +23,9 @@ CRASH = "the server was ended by SIGABRT"
 
 
 def looked(paths: list[Path], step: str | None = None) -> Difference | None:
-    level = INTERIM_ANALYSES[len(paths) - 1].level
+    level = LEVELS[len(paths) - 1]
     comparison = compare(paths, GOOD, level)
-    return difference(
-        comparison, STEPS, step, level, last=len(paths) == len(INTERIM_ANALYSES), where="see bench compare"
-    )
+    return difference(comparison, STEPS, step, level, last=len(paths) == len(LEVELS), where="see bench compare")
 
 
 def runs(tmp_path: Path, count: int, **how: object) -> list[Path]:
@@ -100,9 +98,9 @@ def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() ->
     for _ in range(2000):
         ratios: list[float] = []
         found = {LEVEL: False, 0.0: False}
-        for look in INTERIM_ANALYSES:
+        for level in LEVELS:
             ratios += [math.exp(chance.gauss(0, 0.05)) for _ in range(3)]
             for at in found:
-                found[at] |= judge(ratios, 0.0, level=at or look.level).verdict in ("slower", "faster")
+                found[at] |= judge(ratios, 0.0, level=at or level).verdict in ("slower", "faster")
         wrong, unadjusted = wrong + found[0.0], unadjusted + found[LEVEL]
     assert wrong <= 2000 * LEVEL < 2000 * 0.08 < unadjusted

@@ -7,16 +7,19 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.core.errors import UserError
-from engine.core.model import Config, Manifest, config_key
+from engine.core.model import INTERIM_ANALYSES, Config, Manifest, config_key
 from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
 from engine.plan import resumption
 from engine.plan.request import request_of
 from tests.support.journal import make_run
+
+TIMED: dict[str, Any] = {"minutes": 60.0, "interim_analyses": INTERIM_ANALYSES}
 
 
 def planned(tmp_path: Path, config: Path) -> Manifest:
@@ -96,7 +99,7 @@ def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_length_that_time_is_divided_by_is_refused(tmp_path: Path, seconds: str, said: str) -> None:
-    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, minutes=60.0, adaptive=True)
+    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, **TIMED)
     with closing(sqlite3.connect(run / "journal.db")) as journal, journal:
         damaged = f"UPDATE step SET plan = json_set(plan, '$.seconds', {seconds}) WHERE name = 'qr100'"
         assert journal.execute(damaged).rowcount == 2
@@ -105,7 +108,7 @@ def test_a_damaged_length_that_time_is_divided_by_is_refused(tmp_path: Path, sec
 
 
 def test_a_damaged_division_of_the_time_left_is_refused(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, minutes=60.0, adaptive=True)
+    run = make_run(tmp_path / "run", repeats=4, unfinished=range(2, 8), blocks=4, **TIMED)
     with JournalWriter.open(run) as journal:
         data = {"repeats": 4, "text": "", "pairs": 1, "pair_s": 60.0, "steps": {"qr100": {"seconds": 9999}}}
         journal.add_event("plan", 1, data, ended_ns=1)

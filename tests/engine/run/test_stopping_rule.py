@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
-from engine.core.model import INTERIM_ANALYSES, ON_THE_WAY, PAIRS, Build, Cell, InterimAnalysis, Subject
+from engine.core.model import INTERIM_ANALYSES, PAIRS, Build, Cell, InterimAnalysis, Subject
 from engine.journal import outcome
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
@@ -31,6 +32,8 @@ from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import made_slices
 from workloads.base import PrimaryMetric
 
+ADAPTIVE: dict[str, Any] = {"interim_analyses": INTERIM_ANALYSES}
+QUIET: dict[str, Any] = {"noise": 0.00002, "slice_noise": 0.001}
 TOY = ("--workload", "toy", "--questions", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
 
@@ -52,22 +55,57 @@ def decided(run: Path, passed: int) -> int:
         return ending.repeats
 
 
-def test_a_run_ends_at_the_look_at_which_every_step_is_known(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, effects={("17.0", "qr100"): 0.9})
+def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path) -> None:
+    effects = {("17.0", "qr100"): 0.9}
+    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, effects=effects)
     assert read_run(run).state == "unfinished"
     assert decided(run, 4) == 4
-    (look,) = decisions(run)
-    assert (look["pairs"], look["level"], look["unknown"]) == (4, pytest.approx(0.02, rel=1e-4), [])
-    assert look["text"] == "every step is known after 4 pairs"
+    (found,) = decisions(run)
+    assert (found["pairs"], found["level"], found["unknown"]) == (4, pytest.approx(0.0014, rel=0.05), [])
+    assert found["text"] == "every step is known after 4 pairs"
     summary = read_run(run)
     assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
-    comparison = compare([run])
-    assert not comparison.left_out, "cells that were never wanted are none that are missing"
-    assert any(
-        "verdicts are at 2.0%, because these pairs may be judged more than once" in finding
-        for finding in comparison.findings
-    )
+    assert not compare([run]).left_out, "cells that were never wanted are none that are missing"
     assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
+    between = made(tmp_path / "s", 7, **ADAPTIVE, **QUIET)
+    assert decided(between, 7) == 8 and "level" not in decisions(between)[0]
+
+
+def test_without_a_time_limit_open_steps_are_as_long_as_planned_and_known_ones_are_left_out(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.5}, **ADAPTIVE)
+    assert decided(run, 3) == 8
+    (found,) = decisions(run)
+    assert [step["seconds"] for step in found["steps"].values()] == [None, None, None, 0]
+    assert re.fullmatch(
+        r"after 3 pairs 1 of 4 steps known; a pair will take .*: at most 8 in all; without qr100", found["text"]
+    )
+    open_still = made(tmp_path / "s", 3, noise=0.01, **ADAPTIVE)
+    assert decided(open_still, 3) == 8 and decisions(open_still)[0]["steps"]["qr100"]["seconds"] == 60
+
+
+def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
+    run = made(tmp_path / "r", 8, noise=0.2, **ADAPTIVE)
+    assert decided(run, 8) == 8
+    (found,) = decisions(run)
+    assert found["pairs"] == 8 and 0.036 < found["level"] < 0.04
+    assert found["text"] == "after 8 pairs 0 of 4 steps known; not known: l.i0, l.x, l.i1, qr100"
+    assert read_run(run).state == "finished"
+
+
+def test_an_older_record_of_a_run_until_known_is_read_and_continued_by_the_same_rule(tmp_path: Path) -> None:
+    """It may say `adaptive: false`, and its decisions divide nothing."""
+    older = tuple(InterimAnalysis(pairs, level) for pairs, level in ((4, 0.02), (6, 0.01), (8, 0.01)))
+    run = made(tmp_path / "r", 6, interim_analyses=older, noise=0.03)
+    record = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(record | {"adaptive": False}))
+    with JournalWriter.open(run) as journal:
+        data = {"repeats": 8, "text": "decided before", "pairs": 4, "level": 0.02, "unknown": ["l.i0"]}
+        journal.add_event("plan", 1, data, ended_ns=1)
+        journal.commit()
+    assert (read_run(run).state, read_run(run).planned) == ("unfinished", 16)
+    assert decided(run, 6) == 8
+    assert [found["pairs"] for found in decisions(run)] == [4, 6]
+    assert decisions(run)[1]["level"] == pytest.approx(0.0173, rel=1e-2)
 
 
 def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
@@ -76,7 +114,7 @@ def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
     def environment(cell: Cell) -> dict[str, Any]:
         return ENVIRONMENT | {"storage": {"filesystem": cell.subject.build, "read_ahead_kb": 128}}
 
-    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, environments=environment)
+    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, environments=environment)
     assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
 
@@ -97,8 +135,8 @@ def test_what_slices_that_stray_withhold_is_not_known(tmp_path: Path) -> None:
         repeats=8,
         unfinished=range(12, 16),
         slices=slices,
-        noise=0.0005,
-        interim_analyses=(InterimAnalysis(6, 0.05),),
+        **QUIET,
+        **ADAPTIVE,
     )
     (rate,) = (r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s"))
     assert rate.verdict == "withheld" and len(rate.reasons) == 1
@@ -116,7 +154,7 @@ def test_a_time_that_is_not_known_is_looked_at_again_as_a_rate_is(tmp_path: Path
         roles = {**totals.roles, "index": replace(role, service_ns=took_ns)}
         return replace(totals, roles=roles, primary_metric=PrimaryMetric("index", "s", live=False, by="time"))
 
-    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, change=timed)
+    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=timed)
     assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.x"]
 
@@ -125,7 +163,7 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, rate_target_per_s=300.0) if step == "qr100" else totals
 
-    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.0005, change=late)
+    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=late)
     assert decided(run, 4) == 4
     (found,) = decisions(run)
     assert found["text"] == "every step is known after 4 pairs, except for those whose verdicts are withheld: qr100"
@@ -139,56 +177,11 @@ def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path)
     assert decided(short, 1) == 4
 
 
-def test_what_is_not_known_is_looked_at_again_and_named(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, interim_analyses=INTERIM_ANALYSES, noise=0.03)
-    assert decided(run, 4) == 8
-    (look,) = decisions(run)
-    assert (
-        look["unknown"]
-        and "after 4 pairs not known: l.i0" in look["text"]
-        and "next interim analysis is after 6" in look["text"]
-    )
-    assert read_run(run).state == "unfinished"
-    between = made(tmp_path / "s", 5, interim_analyses=INTERIM_ANALYSES, noise=0.0005)
-    assert decided(between, 5) == 8 and decisions(between) == []
-
-
-def test_the_last_look_ends_nothing_but_is_recorded(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 8, interim_analyses=INTERIM_ANALYSES, noise=0.2)
-    assert decided(run, 8) == 8
-    (look,) = decisions(run)
-    assert (look["pairs"], look["level"]) == (
-        8,
-        pytest.approx(0.0201, rel=1e-2),
-    ) and "next interim analysis" not in look["text"]
-    assert read_run(run).state == "finished"
-
-
-@pytest.mark.parametrize("pairs", [CELLS, PAIRS, *(look.pairs for look in INTERIM_ANALYSES)])
+@pytest.mark.parametrize("pairs", [CELLS, PAIRS])
 def test_each_of_two_servers_is_the_first_as_often(pairs: int) -> None:
     subjects = Subject("16.3", "auto"), Subject("17.0", "auto")
     firsts = [cell.subject for cell in interleave(subjects, pairs)[::2]]
     assert firsts.count(subjects[0]) == firsts.count(subjects[1])
-
-
-@pytest.mark.parametrize(("pairs", "level"), [(3, 0.02), (4, 0.02), (5, 0.0209), (6, 0.0173), (8, 0.0201)])
-def test_verdicts_are_given_at_the_level_of_the_look(tmp_path: Path, pairs: int, level: float) -> None:
-    """A run that time ended between two looks is judged as at the one that it was on the way to."""
-    from engine.analysis.compare import compared_cells
-
-    looked = compared_cells([made(tmp_path / "r", pairs, interim_analyses=INTERIM_ANALYSES)]).levels
-    once = compared_cells([made(tmp_path / "s", pairs)]).levels
-    assert looked.differs() == pytest.approx(level, rel=1e-2) and once.differs() == pytest.approx(0.04, rel=1e-4)
-
-
-def test_an_effect_that_is_named_at_five_percent_may_not_be_at_a_looks_level(tmp_path: Path) -> None:
-    runs = [
-        made(tmp_path / name, 3, of=3, seed=2, noise=0.015, effects={("17.0", "qr100"): 0.96}, **looks)
-        for name, looks in (("once", {}), ("looked", {"interim_analyses": INTERIM_ANALYSES}))
-    ]
-    rates = [next(r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s")) for run in runs]
-    assert rates[0].ratio == rates[1].ratio
-    assert [rate.verdict for rate in rates] == ["slower", "inconclusive"]
 
 
 # The made steps of a repeat take 101 s of each server.
@@ -212,9 +205,6 @@ def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 4, minutes=15.0)
     assert decided(run, 4) == 4
     assert read_run(run).state == "finished" and read_run(run).planned == 8
-    known = made(tmp_path / "s", 4, minutes=60.0, interim_analyses=INTERIM_ANALYSES, noise=0.0005)
-    assert decided(known, 4) == 4 and decisions(known)[-1]["unknown"] == []
-    assert decided(known, 4) == 4, "more time does not make it go on"
 
 
 def test_repeats_that_fail_take_their_time_too(tmp_path: Path) -> None:
@@ -248,7 +238,7 @@ def test_a_run_until_known_looks_between_its_pairs(toy: tuple[Bench, str]) -> No
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
     found = decisions(bench.run)
-    assert [look["pairs"] for look in found] == [4, 6, 8][: len(found)]
+    assert [each["pairs"] for each in found] == list(range(1, len(found) + 1))
     assert found[-1]["unknown"] == [] or found[-1]["pairs"] == 8
     assert found[-1]["text"] in done.stdout
     assert len(bench.attempts()) == 2 * found[-1]["pairs"]
@@ -275,6 +265,7 @@ def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(to
     ("options", "said"),
     [
         (("--until-known", "--repeats", "4"), "--until-known plans up to 8 pairs: leave out --repeats"),
+        (("--until-known", "--minutes", "9"), "--minutes ends once every step is known, too: leave out --until-known"),
         (("--until-known", "--interleave", "cells"), "--until-known analyses pairs of slices: use --interleave slices"),
         (
             ("--until-known", "--interleave", "auto", "--placement", "free"),
@@ -293,20 +284,18 @@ def test_ends_that_cannot_be_are_refused(
 def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = ("--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--dry-run")
     known = bench(*plan, "--until-known")
-    assert "4 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
+    assert "3 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
     timed = bench(*plan, "--minutes", "10")
     assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
     found = json.loads(bench(*plan, "--minutes", "10", "--json").stdout)
     assert found["total_s"] <= 600 and found["cell_count"] < len(found["manifest"]["cells"])
-    assert found["manifest"]["minutes"] == 10 and found["manifest"]["adaptive"]
+    assert found["manifest"]["minutes"] == 10 and found["manifest"]["interim_analyses"]
     assert "and steps that are not known get the time of those that are" in timed.stdout
     fixed = json.loads(bench(*plan, "--minutes", "10", "--repeats", "4", "--json").stdout)["manifest"]
-    assert (fixed["adaptive"], fixed["interim_analyses"], fixed["repeats"]) == (False, [], 4)
+    assert (fixed["interim_analyses"], fixed["repeats"]) == ([], 4)
 
 
-# Adaptive runs. The made qr100 is of 60 s, and may be longer; l.i0, l.x and l.i1 are of given work.
-
-ADAPTIVE: dict[str, Any] = {"adaptive": True, "interim_analyses": ON_THE_WAY}
+# With a time limit. The made qr100 is of 60 s, and may be longer; l.i0, l.x and l.i1 are of given work.
 
 
 def test_after_each_pair_the_time_left_is_divided_anew(tmp_path: Path) -> None:
@@ -346,7 +335,7 @@ def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp
 
 
 def test_an_adaptive_run_ends_when_every_step_is_known_or_time_is_over(tmp_path: Path) -> None:
-    known = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.00002, slice_noise=0.001, **ADAPTIVE)
+    known = made(tmp_path / "r", 3, of=40, minutes=60.0, **QUIET, **ADAPTIVE)
     assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is known after 3 pairs"
     over = made(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
     assert decided(over, 4) == 4 and "left: 4 in all" in decisions(over)[-1]["text"]
@@ -382,7 +371,7 @@ def test_real_servers_run_a_step_as_long_as_was_decided_and_leave_out_another(
     planned = bench(*plan, "--dry-run", "--json")
     assert planned.returncode == 0, planned.stderr
     record = json.loads(planned.stdout)["manifest"]
-    assert record["adaptive"] and "repeats" not in record["request"]
+    assert record["interim_analyses"] and "repeats" not in record["request"]
     bench.out.mkdir(parents=True, exist_ok=True)
     create_run(bench.out / record["run"], record)
     with JournalWriter.open(bench.run) as journal:

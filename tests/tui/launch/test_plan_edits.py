@@ -208,19 +208,24 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     assert interleave.text == "auto" and interleave.toggle is not None
     assert interleave.toggle().interleave == "slices"
     assert design["until known"].toggle is not None and design["until known"].toggle().until_known
-    assert design["minutes"].question is not None and design["minutes"].question.take("2.5").minutes == 2.5
-    assert design["minutes"].question.take("").minutes is None
+    assert design["minutes"].question is not None and design["minutes"].question.take("").minutes is None
     cells = by_name(plan_fields.design(replace(plan, interleave="cells"), OFFER))
     assert cells["repeats"].greater is not None and cells["repeats"].greater().repeats == 6
     assert design["margin"].question is not None and design["margin"].question.take("5 %").margin == 0.05
 
 
-def test_a_number_of_repeats_takes_the_place_of_until_known() -> None:
+def test_a_number_of_repeats_or_minutes_takes_the_place_of_until_known_and_back() -> None:
     """Both together are refused."""
-    repeats = by_name(plan_fields.design(replace(TWO, until_known=True), OFFER))["repeats"]
+    design = by_name(plan_fields.design(replace(TWO, until_known=True), OFFER))
+    repeats, minutes = design["repeats"], design["minutes"].question
     assert repeats.text == "8" and repeats.lesser is not None and repeats.question is not None
     for plan in (repeats.lesser(), repeats.question.take("7")):
         assert (plan.repeats, plan.until_known) == (7, False)
+    assert minutes is not None
+    timed = minutes.take("2.5")
+    assert (timed.minutes, timed.until_known) == (2.5, False)
+    known = by_name(plan_fields.design(timed, OFFER))["until known"].toggle
+    assert known is not None and (known().minutes, known().until_known) == (None, True)
 
 
 def test_repeats_that_are_left_open_are_those_of_the_estimate() -> None:

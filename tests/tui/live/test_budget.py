@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.core.model import ON_THE_WAY
+from engine.core.model import INTERIM_ANALYSES
 from engine.view.player import Player
 from engine.view.view_state import ViewState
 from tests.support.journal import Growing, interleaved
@@ -30,7 +30,7 @@ STEPS = {
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Growing]:
     """The first of five pairs of an adaptive run."""
-    plan: dict[str, Any] = {"minutes": 10.0, "adaptive": True, "interim_analyses": ON_THE_WAY, "repeats": 9}
+    plan: dict[str, Any] = {"minutes": 10.0, "interim_analyses": INTERIM_ANALYSES, "repeats": 9}
     with interleaved(tmp_path, **plan) as live:
         data = {"repeats": 5, "text": "decided", "pairs": 0, "pair_s": 104.0, "steps": STEPS}
         live.journal.add_event("plan", live.hand.at_ns, data, ended_ns=live.hand.at_ns)
