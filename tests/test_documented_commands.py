@@ -59,6 +59,7 @@ NOT_RUN = {
     "flame --step l.i1 --role delete --offcpu": "the recording has no such stacks: tests/probes makes some",
     "ci --base origin/main --gate": COMPILED,
     "ci --base origin/master --gate": COMPILED,
+    "ci --base REL_16_3 --gate": COMPILED,
     "ci --install /opt/base,/opt/head --gate": "measures for minutes: tests/engine/cli does so for seconds",
     "run --plan RUN/manifest.json --steps qr100": "the recording's builds are not here: tests/engine/cli has some",
     "bisect --good … --bad …": COMPILED,

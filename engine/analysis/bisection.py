@@ -6,8 +6,7 @@ commit, r of the bad end. 2x - r has the mean d if the commit is like the bad en
 being the ends' own log ratio. The likelihoods of both are Student's, with the spread within all judgements so far, and
 their ratio multiplies the odds (Waeber, Frazier and Henderson 2013: probabilistic bisection). So evidence that
 contradicts an earlier judgement makes the search go back. A commit that cannot be judged, because it does not build, is
-not told apart from the next one that can. A judgement's weight may also come from counts of failed cells: see
-`engine.analysis.failure_counts`.
+not told apart from the next one that can.
 """
 
 from __future__ import annotations

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from engine.journal.totals import Sla
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison, LeftOutCell
 
-Fault = Literal["failed", "sla", "slower"]  # what may be wrong with a build
 Place = tuple[str, int]  # run and repeat: cells of one place are a pair
 
 FAILED = ("failed", "damaged")

@@ -1,4 +1,4 @@
-"""A search for the commit that made a step slower, miss its SLA, or fail: what to measure next, and what follows.
+"""A search for the commit that made a step slower: what to measure next, and what follows.
 
 The search has its own folder below --out, with a run for each measured commit and the results in `bisect.json`, which
 suffices to resume.
@@ -14,10 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from engine.analysis import bisection, failure_counts
+from engine.analysis import bisection
 from engine.analysis.bisection import Ends, Judgement
 from engine.analysis.compare import compare
-from engine.analysis.failure_counts import Counts
 from engine.bisect import ends, measurements, state
 from engine.bisect.culprit import Culprit
 from engine.bisect.ends import BAD, GOOD, TRIED
@@ -139,7 +138,8 @@ class _Bisection:
         weighed = self._weighed()
         weight = weighed[-1][1]
         like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
-        say(f"  {self._seen(judged)}, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
+        mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
+        say(f"  {mean - 1:+.1%} to good, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
         whole = bisection.weights(weighed)[place]
         if span is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
             state.mended.append(self.commits[span[-1]].text)
@@ -147,7 +147,7 @@ class _Bisection:
             say("  good: the regression was fixed by then; searching the commits after it")
         self._write()
         now = bisection.belief(self.count, weighed, self.places.get(state.after, 0))
-        if state.fault == "slower" and bisection.is_between(place, Ends(state.ends), self._judgements()):
+        if bisection.is_between(place, Ends(state.ends), self._judgements()):
             good, bad, middle = (end.hash[:SHOWN_HEX] for end in (self.commits[0], self.commits[-1], commit))
             raise UserError(
                 f"{commit.text} is midway between both ends, so more than one commit made it slower: continue "
@@ -159,11 +159,12 @@ class _Bisection:
     def _measured(self, commit: Commit) -> MeasuredCommit | None:
         for left in reversed(range(JUDGED_AGAIN + 1)):
             run, comparison = self._measure({GOOD: self.commits[0], BAD: self.commits[-1], TRIED: commit})
-            if why := ends.unlike_both(comparison, self.state.fault, self.state.step):
+            if why := ends.unlike_both(comparison, self.state.step):
                 self._pass_over(commit, why)
                 return None
-            if (judged := self._judged(commit, run, comparison)) is not None:
-                return judged
+            pairs = tuple(_pairs(self.folder / run, comparison, self.state.step))
+            if len(pairs) > 1:
+                return MeasuredCommit(commit.hash, pairs, run)
             if left:
                 self.place.say(
                     "  too few pairs can be compared, because the machine changed meanwhile; measuring them again"
@@ -171,21 +172,6 @@ class _Bisection:
         raise UserError(
             f"{self.folder / run}: fewer than two pairs of {self.state.step} can be compared; see bench compare"
         )
-
-    def _judged(self, commit: Commit, run: str, comparison: Comparison) -> MeasuredCommit | None:
-        """A commit's measurement from its run, or None if that is too little."""
-        fault, step = self.state.fault, self.state.step
-        if fault == "slower":
-            pairs = tuple(_pairs(self.folder / run, comparison, step))
-            return MeasuredCommit(commit.hash, pairs, run) if len(pairs) > 1 else None
-        counts = Counts(*(ends.count(comparison, name, fault, step) for name in (GOOD, BAD, TRIED)))
-        return MeasuredCommit(commit.hash, (), run, counts) if counts.tried.cells > 1 else None
-
-    def _seen(self, judged: MeasuredCommit) -> str:
-        if judged.counts is None:
-            mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
-            return f"{mean - 1:+.1%} to good"
-        return f"{'failed' if self.state.fault == 'failed' else 'missed its SLA'} in {judged.counts.tried.text}"
 
     def _pass_over(self, commit: Commit, why: str) -> None:
         """Skip a commit: it cannot be told from the next one that can be judged."""
@@ -202,17 +188,16 @@ class _Bisection:
                 self._write()
             runs = [self.folder / run for run in state.measured]
             level, last = ends.LEVELS[len(runs) - 1], len(runs) == len(ends.LEVELS)
-            comparison, steps = compare(runs, GOOD, level), self._steps() or _step_names(self.search.asked)
+            comparison = compare(runs, GOOD, level)
             where = f"see bench compare {' '.join(map(str, runs))}; --again measures anew"
-            chosen = ends.difference(comparison, steps, self.search.step, level, last=last, where=where)
-            if chosen is not None:
+            slowest = ends.slowest(comparison, self.search.step, last=last, where=where)
+            if slowest is not None:
                 break
             self.place.say("  not sure yet that the ends differ; measuring them again")
             state.measured.append(self._measure(end_commits)[0])
             self._write()
-        state.fault, state.step, state.counts, state.ends_text = chosen.fault, chosen.step, chosen.counts, chosen.text
-        if chosen.fault == "slower":
-            state.ends = tuple(ratio for run in runs for ratio in _ends(run, comparison, chosen.step))
+        state.step, state.ends_text = slowest.step, f"the ends differ in {ends.with_effect(slowest)}"
+        state.ends = tuple(ratio for run in runs for ratio in _log_ratios(run, comparison, BAD, slowest.step).values())
         self._write()
 
     def _conclude(self, span: range) -> Culprit:
@@ -221,17 +206,14 @@ class _Bisection:
         self.place.say(f"against its parent: {commit.text}")
         run, comparison = self._measure({"parent": parent, "found": commit}, probes=True)
         now = bisection.belief(self.count, self._weighed(), self.places.get(state.after, 0))
-        counts = tuple(ends.count(comparison, name, state.fault, state.step) for name in ("parent", "found"))
         return Culprit(
             commits=tuple(self.commits[place] for place in span),
             parent=parent,
-            fault=state.fault,
             step=state.step,
             sure=now.of(span),
             message=commit_log.message_of(search.repository, commit),
             ends=state.ends_text,
             ratio=comparison.ratio("found", state.step, comparison.primary_metric(state.step)),
-            counts=Counts(*counts) if state.fault != "slower" else None,
             judgements=len(state.judged),
             run=run,
             flame=self._flame(run, comparison),
@@ -288,11 +270,7 @@ class _Bisection:
 
     def _weighed(self) -> list[tuple[int, float]]:
         """For each judgement the commit's place, and the weight of evidence for the bad end."""
-        state = self.state
-        if state.counts is None:
-            return bisection.weighed(Ends(state.ends), self._judgements())
-        judged = [(self.places[result.commit], result.counts) for result in state.judged if result.counts is not None]
-        return failure_counts.weighed(state.counts, judged)
+        return bisection.weighed(Ends(self.state.ends), self._judgements())
 
     def _judgements(self) -> list[Judgement]:
         return [Judgement(self.places[result.commit], result.pairs) for result in self.state.judged]
@@ -312,10 +290,6 @@ def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float
     """For each repeat the log ratios to the good end: of the commit under test, and of the bad end."""
     tried, bad = (_log_ratios(run, comparison, name, step) for name in (TRIED, BAD))
     return [(tried[repeat], bad[repeat]) for repeat in tried if repeat in bad]
-
-
-def _ends(run: Path, comparison: Comparison, step: str) -> Iterable[float]:
-    return _log_ratios(run, comparison, BAD, step).values()
 
 
 def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:

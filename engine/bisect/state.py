@@ -7,8 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from engine.analysis.failure_counts import Counts
-from engine.analysis.faults import Fault
 from engine.bisect.ends import LEVELS
 from engine.core.errors import UserError
 from engine.host.files import is_name, read_plain
@@ -18,12 +16,11 @@ MAX_BYTES = 1 << 24
 
 
 class MeasuredCommit(msgspec.Struct, frozen=True):
-    """A measured commit: pairs of log ratios (see `engine.analysis.bisection`), or counts of cells."""
+    """A measured commit: pairs of log ratios (see `engine.analysis.bisection`)."""
 
     commit: str
     pairs: tuple[tuple[float, float], ...]
     run: str
-    counts: Counts | None = None
 
 
 class PendingRun(msgspec.Struct, frozen=True):
@@ -34,18 +31,16 @@ class PendingRun(msgspec.Struct, frozen=True):
 class State(msgspec.Struct):
     """The state of a search. `asked` is a digest of all that results depend on; `after` the last commit known good.
 
-    `measured` are the runs of both ends; `fault` is the bad end's, in `step`, by the log ratios of `ends` or by counts
-    of cells. `broken` are the commits that cannot be judged, with the reasons.
+    `measured` are the runs of both ends; `step` is the one that is slower, by the log ratios of `ends`. `broken` are
+    the commits that cannot be judged, with the reasons.
     """
 
     format: int
     asked: str
     measured: list[str] = []
     under_way: PendingRun | None = None
-    fault: Fault = "slower"
     step: str = ""
     ends: tuple[float, ...] = ()
-    counts: Counts | None = None
     ends_text: str = ""
     judged: list[MeasuredCommit] = []
     broken: dict[str, str] = {}
@@ -73,12 +68,8 @@ def read(path: Path, digest: str, known: set[str]) -> State:
         raise UserError(f"{path}: this search was begun with other options; --again starts over, --out starts another")
     named = {each.commit for each in state.judged} | set(state.broken) | ({state.after} if state.after else set())
     values = [value for each in state.judged for pair in each.pairs for value in pair] + list(state.ends)
-    counted = [state.counts, *(each.counts for each in state.judged)]
-    counts = [count for each in counted if each is not None for count in (each.good, each.bad, each.tried)]
-    ratios = state.fault == "slower"
-    whole = all(len(each.pairs) > 1 if ratios else each.counts is not None for each in state.judged)
-    whole = whole and bool(state.step) == (len(state.ends) > 1 if ratios else state.counts is not None)
-    whole = whole and len(state.measured) <= len(LEVELS) and all(0 <= count.seen <= count.cells for count in counts)
+    whole = all(len(each.pairs) > 1 for each in state.judged) and bool(state.step) == (len(state.ends) > 1)
+    whole = whole and len(state.measured) <= len(LEVELS)
     runs = [*state.measured, *([state.under_way.run] if state.under_way else [])]
     if named - known or not whole or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
         raise UserError(f"{path}: names a commit that is not part of this search; --again starts over")

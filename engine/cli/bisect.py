@@ -1,4 +1,4 @@
-"""The command `bench bisect`: which commit made a step slower, miss its SLA, or fail."""
+"""The command `bench bisect`: which commit made a step slower."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _option = partial(option, group=SEARCH)
 )
 @_option("--good", required=True, metavar="REV", help="A revision that is good.", brief="A revision that is good.")
 @_option(
-    "--bad", required=True, metavar="REV", help="A later revision that is slower, misses its SLA or fails.",
-    brief="A later one that is slower or fails.",
+    "--bad", required=True, metavar="REV", help="A later revision that is slower.",
+    brief="A later revision that is slower.",
 )  # fmt: skip
 @_option(
     "--repo", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The git repository of PostgreSQL.",
@@ -66,11 +66,11 @@ def bisect(
     out: Path,
     **values: Any,
 ) -> None:
-    """Find the commit between two revisions of PostgreSQL that made a step slower, miss its SLA, or fail.
+    """Find the commit between two revisions of PostgreSQL that made a step slower.
 
     Each commit is built and measured together with both ends, until the result is certain enough; later evidence may
-    move the search back. Commits that do not build, or that fail although the bad end does not, are skipped. Other
-    options are those of `bench run`. The same command continues a search that was stopped or has died.
+    move the search back. Commits that do not build, or whose cells fail, are skipped. Other options are those of `bench
+    run`. The same command continues a search that was stopped or has died.
 
     \b
     Exit codes:
