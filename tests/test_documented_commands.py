@@ -103,6 +103,8 @@ STANDS_FOR = {
 
 FILES = {
     "nightly.toml": 'builds = ["16.3", "17.11"]\n',
+    "load.sql": "SELECT 1;\n",
+    "make.sql": "SELECT 1;\n",
     "read.sql": "SELECT 1;\n",
     "write.sql": "SELECT 1;\n",
     "report.sql": "SELECT count(*) FROM pi1;\n",

@@ -20,7 +20,6 @@ REGISTRY = {
     "pgbench-simple": "workloads.pgbench.workload:SIMPLE",
     "pgbench": "workloads.pgbench.workload:SCRIPTS",
     "micro": "workloads.micro.workload",
-    "pgbench-copy": "workloads.pgbench.copy_workload",
     "oltp": "workloads.oltp.workload",
     "own": "workloads.own.workload",
     "tpcc-like": "workloads.tpcc.workload",

@@ -233,8 +233,7 @@ class Launch:
     `first_end`, if each client does a fixed amount, is when the first of several finished: `seconds` into the step,
     and the `transactions` of all clients by then.
     `found` is an object passed to later launches of the run: `Place.found`.
-    `load` describes a transaction's load: `bytes`, `rows` and `sha256` of a file. The page then lists the time of each
-    (`Page.add_time`), and these are shown.
+    `times_ms` has the time of each transaction, for a table of them.
     `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do
     nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.

@@ -11,7 +11,6 @@ then one slot per role `SLOT_WORDS` words, written by that role's process:
     192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
     256..3583          histogram of service time (send to last row), see `workloads.histogram`
     3584..6911         histogram of response time from the intended start (rate-limited roles only)
-    6912..7935         the last 512 transactions whose times are listed: end and duration of each
 then the turns of a server whose clients ignore the gate, see `workloads.slice_times`
 
 Times are CLOCK_MONOTONIC nanoseconds.
@@ -27,13 +26,11 @@ from enum import IntEnum
 from workloads import histogram
 
 CONTROL_WORDS = 64
-SLOT_WORDS = 8192
+SLOT_WORDS = 7168
 ERROR_OFFSET, ERROR_BYTES = 64, 1024
 RING_OFFSET = 192
 SERVICE_OFFSET = 256
 RESPONSE_OFFSET = SERVICE_OFFSET + histogram.BUCKETS
-TIMES_OFFSET = RESPONSE_OFFSET + histogram.BUCKETS
-TIMES = 512  # listed at most; later ones replace the first
 # The engine reads the counts this long after the full seconds of the step, when the limiter releases its bursts: a
 # burst that fell on a reading would be counted now in one second, now in the next.
 READ_OFFSET_NS = 100_000_000
@@ -105,7 +102,6 @@ class Word(IntEnum):
     SKIPPED = 47  # transactions that were due but never begun
     LATE = 48  # transactions that took longer than the limit
     DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
-    TIMED = 50  # transactions whose times were listed: see `Page.add_time`
     BUSY = 25  # 1 while an uncounted statement runs: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last used up its quota, and waited for a larger one
     CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, by its kernel; the following, too:
@@ -178,19 +174,6 @@ class Page:
     def set_word(self, role: int, word: Word, value: int) -> None:
         """Write a counter of a role; only that role's process may."""
         self.words[self.slot(role) + word] = value
-
-    def add_time(self, role: int, ended_ns: int, time_ns: int) -> None:
-        """List a transaction that ended; only the role's process may."""
-        count = self.word(role, Word.TIMED)
-        place = self.slot(role) + TIMES_OFFSET + 2 * (count % TIMES)
-        self.words[place], self.words[place + 1] = ended_ns, time_ns
-        self.set_word(role, Word.TIMED, count + 1)
-
-    def times(self, role: int, known: int, count: int) -> list[tuple[int, int]]:
-        """Listed transactions `known` to `count`: (end, duration). Some are lost if read late."""
-        first = self.slot(role) + TIMES_OFFSET
-        places = (first + 2 * (number % TIMES) for number in range(max(known, count - TIMES + 1), count))
-        return [(self.words[place], self.words[place + 1]) for place in places]
 
     def error(self, role: int) -> str:
         """The error text of a failed role, else empty."""

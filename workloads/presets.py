@@ -114,6 +114,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         plan = {name: value for name, value in self.plan.items() if name not in FIXED}
         if "script" in plan:  # files beside it
             plan["script"] = [str(Path(self.folder, name)) for name in plan["script"]]
+        if "setup" in plan:
+            plan["setup"] = str(Path(self.folder, plan["setup"]))
         return {**plan, **(pick("scale", scale, sizes) if sizes else {})}
 
 

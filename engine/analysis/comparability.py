@@ -126,9 +126,6 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
             if abs(one - two) > _tolerated(max(one, two), ours or theirs):
                 texts.append(f"{role} rows {words} {one:,} vs {two:,}")
                 break
-    files = [found.file_sha256 for step in (base, other) if (found := step.figures.get("transactions"))]
-    if len(set(files)) > 1:
-        texts.append(f"files that are loaded {' vs '.join(digest[:12] for digest in files)}")
     if base.totals.rows_indexed != other.totals.rows_indexed:
         texts.append(f"rows indexed {base.totals.rows_indexed:,} vs {other.totals.rows_indexed:,}")
     amounts = [step.figures["work"] for step in (base, other)]

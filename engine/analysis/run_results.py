@@ -190,8 +190,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
         if row.totals is not None:
             stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
-            timed = reader.transactions(row.id) if transactions.LOAD in totals.report else ()
-            figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals, row, timed)}
+            figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals)}
             every = [figures, *figures["background"].values()]
             invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -32,7 +32,6 @@ from engine.journal.rows import (
     RoleSecond,
     SliceRow,
     StepRow,
-    Transaction,
     WaitSecond,
 )
 from engine.journal.run_lock import is_locked
@@ -43,7 +42,6 @@ _WITHIN = "t_ns > ? AND t_ns <= ?"
 _OF_ROLE, _ITS_STEP = "role_id = ?1", "(SELECT step_id FROM role WHERE id = ?1)"
 _OF_STEP = "role_id IN (SELECT id FROM role WHERE step_id = ?1)"
 LAST_TICK_NS = 1_000_000_000  # a step's last interval may end this much later than the step
-TRANSACTIONS = "transactions"  # a source of samples: see table `sample`
 JSON_COLUMNS = frozenset({"origin", "plan", "totals", "data", "quality"})
 
 Row = TypeVar("Row")
@@ -217,14 +215,6 @@ class JournalReader:
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, *arguments, order="t_ns, source")
         found = [(t, dt, source, self._object("sample", data)) for t, dt, source, data in rows]
         return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
-
-    def transactions(self, step: int, after_ns: int = 0) -> list[Transaction]:
-        """Individually timed transactions recorded after `after_ns`, by their end."""
-        where = "step_id = ? AND source = ? AND t_ns > ?"
-        rows = self._rows("sample", "data", where, step, TRANSACTIONS, after_ns, order="t_ns")
-        listed = [self._object("sample", data).get("ended") for (data,) in rows]
-        found = converted(listed, list[list[Transaction]], self._table("sample"))
-        return sorted((each for part in found for each in part), key=attrgetter("ended_ns"))
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
         """Frames of a step's probes that end in (after_ns, until_ns], in order."""

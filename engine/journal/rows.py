@@ -135,14 +135,6 @@ class WaitSecond:
     data: dict[str, int]
 
 
-class Transaction(NamedTuple):
-    """An individually timed transaction."""
-
-    client: int
-    ended_ns: int
-    time_ns: int
-
-
 class Count(NamedTuple):
     """The part of a `RoleSecond` that charts need."""
 

@@ -99,8 +99,6 @@ CREATE TABLE wait_second (
 -- One row per source and second; data is JSON, differences over the interval unless named *_now.
 -- Sources: server (all server processes but the monitor's), process:<backend type>, wal (bytes that the server wrote,
 -- as it says; since it was last asked), host, device, and the observers: engine, monitor (the engine's own connection).
--- Source `transactions` is no counter: in `ended` it lists those that ended, each with its client, when, and how long it
--- took in ns, of steps whose transactions are timed one by one.
 CREATE TABLE sample (
     step_id INTEGER NOT NULL REFERENCES step,
     t_ns INTEGER NOT NULL,

@@ -74,11 +74,10 @@ Found = tuple[Connection, Change]
 
 
 class Ticked(NamedTuple):
-    """One interval. `seconds` are values of journal rows, `outcomes` only failures, `times` (client, end, duration)."""
+    """One interval. `seconds` are values of journal rows, `outcomes` only failures."""
 
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
-    times: list[tuple[int, int, int]]
     found: list[Found]
 
 
@@ -238,7 +237,7 @@ class Connections:
                 else each.detector.tick(t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns)
             )
         ]
-        return Ticked(list(columns), self._fresh_outcomes(more), self._fresh_times(now, more), found)
+        return Ticked(list(columns), self._fresh_outcomes(more), found)
 
     def seconds(self, each: Connection) -> tuple[SeenSecond, ...]:
         new = min(self._ticks - each.history_ticks, len(self._history))
@@ -334,14 +333,6 @@ class Connections:
         counts = more[:, list(OUTCOMES.values())]
         found = ((self.all[slot], counts[slot].tolist()) for slot in np.flatnonzero(counts.any(axis=1)).tolist())
         return [(each, {name: n for name, n in zip(OUTCOMES, own, strict=True) if n}) for each, own in found]
-
-    def _fresh_times(self, now: Ints, more: Ints) -> list[tuple[int, int, int]]:
-        timed, new = now[:, Word.TIMED], more[:, Word.TIMED]
-        return [
-            (each.client, *time)
-            for each in (self.all[slot] for slot in np.flatnonzero(new > 0).tolist())
-            for time in each.page.times(each.slot, int(timed[each.slot] - new[each.slot]), int(timed[each.slot]))
-        ]
 
 
 def _slots(page: Page | None, count: int) -> Ints:

@@ -13,7 +13,6 @@ from typing import Any
 
 from engine.core.clock import Anchor
 from engine.host.procfs import difference
-from engine.journal.reader import TRANSACTIONS
 from engine.journal.totals import RoleTotals
 from engine.observe.active_age import ActiveAges
 from engine.observe.causes import causes
@@ -201,16 +200,12 @@ class StepSampler:
         worked_ns = active_ns - self._ticked_active_ns
         if last or worked_ns >= min(dt_ns, LEAST_WORKED_NS):
             self._ticked_active_ns = active_ns
-            seconds, outcomes, times, changes = self._connections.tick(
-                t_ns, max(1, worked_ns), server, self._observed.waits
-            )
+            seconds, outcomes, changes = self._connections.tick(t_ns, max(1, worked_ns), server, self._observed.waits)
             journal.add_role_seconds(seconds)
             for role, counts in outcomes:
                 journal.add_role_outcome(role.row, t_ns, counts)
             for seen in self._waits.take(self.step, t_ns, max(1, worked_ns)):
                 journal.add_wait_second(seen)
-            if times:
-                journal.add_sample(self.step, t_ns, dt_ns, TRANSACTIONS, {"ended": times})
         # Only now, with every role's second known: a partner may have caused the stall.
         for role, change in changes:
             self._record_stall(role, change)

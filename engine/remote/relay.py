@@ -25,13 +25,11 @@ from workloads.counter_page import (
     ERROR_BYTES,
     READ_OFFSET_NS,
     SLOT_WORDS,
-    TIMES_OFFSET,
     Control,
     Page,
     State,
     Word,
 )
-from workloads.counter_page import TIMES as LISTED
 from workloads.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
@@ -39,7 +37,6 @@ LEAD_NS = 20_000_000  # by which words are fetched before the engine reads them
 AGES_MS = 200  # between polls of what is in flight
 HERE_S = 0.002  # between checks of the engine's orders, where clients wait for one
 NEWS_MS = 100
-LATER = frozenset({Word.TIMED})  # counts written list entries, so it comes after them
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
 
 
@@ -125,16 +122,13 @@ class Relay:
                 word = (place - CONTROL_WORDS) % SLOT_WORDS
                 if word == Word.STATE:
                     states[place] = State(value)
-                elif word not in LATER and not _is_time(word):
+                elif word not in TIMES:
                     words[place] = value
             if states and not self._all_done:
                 self._see_end(states)
             for place, value in zip(places, values, strict=True):
-                if _is_time((place - CONTROL_WORDS) % SLOT_WORDS):
+                if (place - CONTROL_WORDS) % SLOT_WORDS in TIMES:
                     words[place] = self.offset.here(value)
-            for place, value in zip(places, values, strict=True):
-                if (place - CONTROL_WORDS) % SLOT_WORDS in LATER:
-                    words[place] = value
             for slot, value in enumerate(answer["in_flight"][: page.roles]):
                 page.set_word(slot, Word.IN_FLIGHT_NS, self.offset.here(value))
             if answer.get("stop"):
@@ -165,12 +159,6 @@ class Relay:
             pass  # its reader reports it
         sys.stdout.write(report)
         return code
-
-
-def _is_time(word: int) -> bool:
-    """Whether a word of a slot is a time of the clock there: a counter, or the end of a listed transaction."""
-    listed = word - TIMES_OFFSET
-    return word in TIMES or (0 <= listed < 2 * LISTED and listed % 2 == 0)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ events.csv        checkpoints, vacuums, stalls, errors, marks; times in seconds 
 differences.csv   pg_stat views over each step, one line per counter
 sizes.csv         relation and index sizes after each step
 settings.csv      settings that differ from the server's defaults
-transactions.csv  one line per separately timed transaction, of runs of pgbench-copy
+transactions.csv  one line per transaction, of steps whose transactions are few and timed one by one
 slices.csv        one line per slice, of interleaved runs: see table `slice` of the journal's schema; the
                   slices of a repeat's cells share blocks, places and clock
 published.tsv     the reference client's summary line per cell and step, its columns and units
@@ -251,10 +251,10 @@ def _settings(reader: JournalReader, result: RunResult) -> Rows:
 
 
 def _timed(reader: JournalReader, result: RunResult) -> Rows:
-    yield "cell", "step", "client", "ended_s", "ms"
+    yield "cell", "step", "ms"
     for place, step in _steps(result):
         found = step.figures["transactions"]
-        yield from ((*place, *each) for each in (found.each if found else ()))
+        yield from ((*place, time_ms) for time_ms in (found.each_ms if found else ()))
 
 
 def _slices(reader: JournalReader, result: RunResult) -> Rows:

@@ -111,8 +111,6 @@ def line(view: ViewState) -> str:
         parts.append(f"ETA {span(view.eta_s)}")
     if _unit(view) and view.rate_per_s is not None:  # not before the first second was counted
         parts.append(f"{view.rate_per_s:,.0f} {_unit(view)}")
-    if view.series is not None and (timed := view.series.timed(view.at_ns)) is not None:
-        parts.append(f"{timed[0]:,} transactions, the last took {timed[1]:,.0f} ms")
     if view.relative is not None:
         parts.append(f"{view.relative:.3f} of base")
     parts += _stalls_now("", view.incidents_now, view.at_ns)

@@ -126,10 +126,9 @@ class ScriptTimes:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimes:
-    """The times of a step's transactions that each load a file; `count` is the number of those timed.
+    """The times of a step's transactions; `count` is the number of those timed.
 
-    `total_s` is their sum over all clients; `stddev_ms` of a single one is null. MB are 10^6 bytes of the file, and
-    rates are the step's. `each` has every transaction: [client, seconds from the step's beginning to its end, ms].
+    `total_s` is their sum over all clients; `stddev_ms` of a single one is null. `each_ms` has every transaction.
     """
 
     count: int
@@ -139,12 +138,7 @@ class TransactionTimes:
     min_ms: float
     max_ms: float
     stddev_ms: float | None
-    mb_per_s: float
-    rows_per_s: float
-    file_bytes: int
-    file_rows: int
-    file_sha256: str
-    each: tuple[tuple[int, float, float], ...] = ()
+    each_ms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

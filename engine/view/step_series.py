@@ -94,7 +94,6 @@ class StepSeries:
         self.slowest: dict[str, Series] = {}
         self.events: list[EventRow] = []
         self.active: dict[str, Series] = {}  # `rates` over active time from 0 instead of the clock
-        self.times = Series()  # for timed steps: ms of each transaction, held for its duration
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
         self._ends: list[int] = [step.started_ns]  # of ticks, after the step's start
         self._worked_ns: list[int] = [0]  # up to each tick
@@ -121,10 +120,6 @@ class StepSeries:
                 self._take_short()
         if self._short and self.step.ended_ns is not None and not self._joined:
             self._join()
-        if self.step.primary_metric is not None and not self.step.primary_metric.live:
-            for each in self._reader.transactions(self.step.id, known_ns):
-                before_ns = self.times.until[-1] if self.times.until else 0  # may be listed a second late
-                self.times.add(max(each.ended_ns, before_ns), each.time_ns, each.time_ns / 1e6)
         self.catch_up_events()
 
     def catch_up_events(self) -> bool:
@@ -164,11 +159,6 @@ class StepSeries:
     def _begin(self, place: int) -> int:
         """Index of the end before a tick's."""
         return max(0, place - 1 - (self._joined and place == len(self._ends) - 1))
-
-    def timed(self, t_ns: int) -> tuple[int, float] | None:
-        """Number of timed transactions that had ended by a time, and ms of the last; None before any."""
-        count = bisect_right(self.times.until, t_ns)
-        return (count, self.times.value[count - 1]) if count else None
 
     def done(self, kind: str, t_ns: int) -> int:
         """Rows or queries done by roles of a kind up to a time."""

@@ -126,10 +126,8 @@ class Charts:
             self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
-            timed = kind == view.primary_role and bool(series.times.value)
-            points = series.times if timed else series.rates[kind]
-            self.ghost = ghost = None if timed else self._ghost_of(player, view, kind, shown)
-            self.rates.show(points, shown, stalls, None if timed else base, f"base {view.base}", cursor, ghost, cross)
+            self.ghost = ghost = self._ghost_of(player, view, kind, shown)
+            self.rates.show(series.rates[kind], shown, stalls, base, f"base {view.base}", cursor, ghost, cross)
         else:
             self.rates.clear()
         if view.interleaved is not None:

@@ -27,8 +27,6 @@ def readout(
     width_s = (end - start) / SECOND_NS
     of = f" ({width_s:.0f} s)" if width_s >= 1.5 else ""
     spans: list[Span] = [(f" {axes.moment((start - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
-    if kind == view.primary_role and view.interleaved is None and view.series.times.value:  # only if the chart shows it
-        return line(*spans, ("  ms ", "dim"), (_range(view.series.times, start, known), "strong"))
     unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
     if view.interleaved is not None:
         for place, side in enumerate(view.interleaved.sides):

@@ -7,7 +7,7 @@ from engine.core.format import clock, duration, short, span, three
 from engine.journal.rows import EventRow
 from engine.view.events import event_words, incident_words, lasts, length_words, roles_words
 from engine.view.interleaved_step import reach_words, so_far_words
-from engine.view.step_series import SECOND_NS, StepSeries
+from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
 from tui.marks import SIDES, Line, Span, cut, line, width
@@ -167,8 +167,6 @@ def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: 
     if view.timed:
         of_base: list[Span] = [("  base ", "dim"), (duration(view.base_s), "base")] if view.base_s is not None else []
         return ((" time ", "dim"), (duration(view.time_s), "strong"), *of_base)
-    if kind == view.primary_role and series.times.value:
-        return _times(view, series, window)
     rate = series.rates.get(kind)
     now = rate.at(view.at_ns) if rate and view.silent_s is None else None
     if view.over and rate is not None:
@@ -190,17 +188,6 @@ def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: 
         spans.append((f"  i: {', '.join(others)}", "dim"))
     spans.append((f"  {window}", "dim"))
     return tuple(spans)
-
-
-def _times(view: ViewState, series: StepSeries, window: str) -> Line:
-    count, last_ms = series.timed(view.at_ns) or (0, None)
-    middle_ms = series.times.median(0, view.at_ns)
-    return line(
-        (" ms of each transaction, last ", "dim"),
-        (short(last_ms), "strong"),
-        (f"  median {short(middle_ms)}  n {count}", ""),
-        (f"  {window}", "dim"),
-    )
 
 
 def legend(view: ViewState, kind: str, window: str, *, glyphs: Glyphs, columns: int) -> Line:

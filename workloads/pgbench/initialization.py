@@ -49,6 +49,8 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             place.mkdir(mode=0o700)
             session.execute(f'CREATE TABLESPACE "{name}" LOCATION {literal(str(place))}')
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
+        if spec.setup is not None:
+            run_once(spec, folder, spec.setup, check)
         tables = "t" in options.init_steps
         for statement in (*SETTLE, *(("CHECKPOINT",) if spec.checkpoint else ())) if tables else ():
             session.execute(statement)

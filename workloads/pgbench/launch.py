@@ -50,6 +50,7 @@ FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
 DENSITY_AFTER_NS = 2_000_000_000  # into a step, when the number of lines per second is known
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
+MOST_LISTED = 1000  # transactions of a step whose times are reported one by one
 END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
 
 
@@ -162,6 +163,8 @@ class Step:
             self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
         if not self.timed:
             each = int(self.spec.step["transactions"])
+            if self.spec.log_every == 1 and each * self.clients <= MOST_LISTED:
+                self.counting.times_ms = []
             self.counting.ends = Ends(self.clients, each, self.start_ns, self.spec.log_every)
         self.thinnable = self.spec.log_thinned and self.timed and not self.sliced  # else the log gives turns or ends
         self._read()
@@ -328,7 +331,7 @@ def _run(spec: Spec, page: Page) -> None:
         own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
         spec = msgspec.structs.replace(spec, dsn=own)
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
-        for script in spec.scripts:
+        for script in (*spec.scripts, *([spec.setup] if spec.setup is not None else [])):
             if not script.builtin:
                 (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":

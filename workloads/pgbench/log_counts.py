@@ -45,7 +45,8 @@ class Counting:
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
     If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
-    step, `ends` of one of fixed transactions. `scripts` are the names of those whose times are told apart.
+    step, `ends` of one of fixed transactions. `scripts` are the names of those whose times are told apart. `times_ms`
+    lists the time of each transaction, unless it is None.
     """
 
     page: Page
@@ -60,6 +61,7 @@ class Counting:
     slices: Slices | None = None
     ends: Ends | None = None
     scripts: tuple[str, ...] = ()
+    times_ms: list[float] | None = None
     _clients: list[_Client] = field(init=False)
     _by_script: list[Counter[int]] = field(init=False)
 
@@ -151,6 +153,8 @@ class Counting:
         if self.late_us and time_us > self.late_us:
             self._add(slot, Word.LATE, self.every)
         service_us = max(0, time_us - lag_us)
+        if self.times_ms is not None:
+            self.times_ms.append(service_us / 1000)
         service_ns, words, every = service_us * 1000, self.page.words, self.every
         if script < len(self._by_script):
             self._by_script[script][histogram.index(time_us)] += every
@@ -213,6 +217,8 @@ def report(
         found["scripts"] = counting.script_times()
     if counting.ends is not None and (first_end := counting.ends.first()):
         found["first_end"] = first_end
+    if counting.times_ms:
+        found["times_ms"] = counting.times_ms
     return found | ({"unended": True} if unended else {})
 
 

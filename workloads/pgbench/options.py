@@ -18,11 +18,11 @@ DEFAULT_SECONDS = 10
 # The option that passes pgbench's own words for its initialization.
 INIT = "--pgbench-init"
 # Options that the steps of a plan imply, so that they are not compared by themselves.
-SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "preset", "scale")
+SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "setup", "preset", "scale")
 
 
-class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which steps there are, and how long each is."""
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of pgbench over its own tables: the steps, how long each is, and what clients do."""
 
     clients: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...] | None,
@@ -67,11 +67,6 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scale: Annotated[
         Literal["quick", "cached", "io"] | None, about("Named size of a preset.", metavar="NAME", unset="quick")
     ] = None
-
-
-class Options(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of pgbench over its own tables."""
-
     pgbench_scale: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
         about("Scale factor of pgbench's tables: 100,000 accounts per unit.", metavar="N"),
@@ -179,33 +174,23 @@ class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             argument=True,
         ),
     ] = ()
-
-
-class CopyOptions(SweepOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of bulk loads."""
-
-    copy_rows: Annotated[
-        Annotated[int, Meta(ge=1, le=10**8)],
-        about("Rows of the file that each transaction loads, of about 75 bytes.", metavar="N", rare=True),
-    ] = 1_000_000
-    copy_truncate: Annotated[
-        Literal["each", "never"],
-        about("Empty the table in each transaction before it is loaded, or only before each step.", rare=True),
-    ] = "each"
-    unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
+    setup: Annotated[
+        str,
+        about("A script that is run once in step init, to make what the others need.", metavar="FILE", rare=True),
+    ] = ""
 
 
 def common(options: Options) -> Options:
     return Options(**{name: getattr(options, name) for name in Options.__struct_fields__})
 
 
-def check_scale(options: SweepOptions) -> None:
+def check_scale(options: Options) -> None:
     """Raises ValueError for a named size without a preset, which would define it."""
     if options.scale is not None and options.preset is None:
         raise ValueError(f"--scale {options.scale} is a preset's; the size of pgbench's tables is --pgbench-scale")
 
 
-def preset_parts(options: SweepOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def preset_parts(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Settings and probes of the requested preset. Raises UnknownName."""
     named = preset(options.preset) if options.preset else None
     return (named.settings, named.probes) if named else ((), ())

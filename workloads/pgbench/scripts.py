@@ -109,6 +109,16 @@ def checked(script: Script) -> Script:
     raise ValueError(f"script {script.name!r}: a script's name has letters, digits, and _ - + . only")
 
 
+def read_setup(path: str, scripts: Sequence[Script]) -> Script:
+    """The script that is run once. Raises ValueError if it is invalid, or another has its name."""
+    setup = read(path)
+    if setup.builtin or setup.weight != 1:
+        raise ValueError(f"setup {path}: no such file")
+    if setup.name in {script.name for script in scripts}:
+        raise ValueError(f"setup {path}: a script has this name; give one of them another")
+    return setup
+
+
 def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
     """The scripts of a plan. Raises ValueError if one is invalid, or two have the same name."""
     if not specs:

@@ -6,12 +6,12 @@ import hashlib
 from typing import Any
 
 from workloads.names import pick
-from workloads.pgbench.options import DEFAULT_CLIENTS, DEFAULT_SECONDS, SweepOptions
+from workloads.pgbench.options import DEFAULT_CLIENTS, DEFAULT_SECONDS, Options
 
 INIT = "init"
 
 
-def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, Any]]:
+def plan_steps(short: str, kind: str, options: Options) -> list[dict[str, Any]]:
     """Records of the steps, `init` first; names begin with `short`. Raises UnknownName or ValueError."""
     given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
     if len(given_ways) > 1:
@@ -32,7 +32,7 @@ def plan_steps(short: str, kind: str, options: SweepOptions) -> list[dict[str, A
     return [{"name": INIT, "kind": INIT}, *steps]
 
 
-def _step(name: str, kind: str, clients: int, options: SweepOptions) -> dict[str, Any]:
+def _step(name: str, kind: str, clients: int, options: Options) -> dict[str, Any]:
     each = options.transactions
     if options.transactions_total:
         each = options.transactions_total // clients

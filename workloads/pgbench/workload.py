@@ -1,7 +1,8 @@
 """pgbench as a workload: see `workloads.base`.
 
 Its record has `options`, the differences from the defaults; `scripts`; `log_every`, the transactions per line of the
-log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found.
+log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found. With `-o setup=FILE` it has
+that script as `setup`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,18 @@ from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale, common, preset_parts, recorded
-from workloads.pgbench.scripts import BUILTIN, Script, checked, commands, error_of, read_all, sleeps, waits, writes
+from workloads.pgbench.scripts import (
+    BUILTIN,
+    Script,
+    checked,
+    commands,
+    error_of,
+    read_all,
+    read_setup,
+    sleeps,
+    waits,
+    writes,
+)
 from workloads.pgbench.spec import Found, Spec
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 from workloads.presets import shipped_scripts
@@ -64,6 +76,7 @@ NOT_SLICED = {
 }
 TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 BESIDE = "a tablespace is a folder beside the data"
+SET_UP = "-o setup=FILE may write files beside the data"
 COLD = {
     "evict": "--between evict takes its relations out of shared buffers",
     "cold": "--between cold takes its files out of the page cache",
@@ -91,8 +104,10 @@ class Pgbench:
         self._short = short  # prefix of the steps' names
 
     def plan(self, options: Options) -> Plan:
-        scripts = read_all(options.script) if isinstance(options, ScriptOptions) else (Script(BUILTIN[self._short]),)
-        _check(options, scripts)
+        own = options if isinstance(options, ScriptOptions) else None
+        scripts = read_all(own.script) if own else (Script(BUILTIN[self._short]),)
+        setup = read_setup(own.setup, scripts) if own and own.setup else None
+        _check(options, (*scripts, setup) if setup else scripts)
         check_scale(options)
         first, *steps = plan_steps(self._short, "transactions", options)
         write = any(map(writes, scripts))
@@ -106,17 +121,18 @@ class Pgbench:
             "scripts": [asdict(script) for script in scripts],
             "log_every": options.log_every or (1 if any(_needing_full_log(options).values()) else 0),
             "writes": write,
+            **({"setup": asdict(setup)} if setup else {}),
         }
-        beside = BESIDE if options.tablespace or options.index_tablespace else ""
+        beside = BESIDE if options.tablespace or options.index_tablespace else SET_UP if setup else ""
         beside = COLD.get(options.between, beside)
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
-        check_program(record, recorded(record), _scripts(record))
+        check_program(record, recorded(record), _all_scripts(record))
 
     def written(self, record: Record) -> Written:
         ours = shipped_scripts()
-        own = {each.name: each.text for each in _scripts(record) if not each.builtin and each.text not in ours}
+        own = {each.name: each.text for each in _all_scripts(record) if not each.builtin and each.text not in ours}
         return Written(own)
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
@@ -212,6 +228,7 @@ class Pgbench:
             first=place.first,
             until=place.until,
             schema=place.schema,
+            setup=next(iter(_setup(record)), None),
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())
 
@@ -231,7 +248,7 @@ class Pgbench:
             if option.name not in SHAPE
         }
         program = record.get("programs", {}).get(PROGRAM, {})
-        text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _scripts(record))
+        text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _all_scripts(record))
         return {
             **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "log_every": record.get("log_every", 1) or "auto",
@@ -369,6 +386,15 @@ def _files(scripts: Sequence[Script]) -> str:
 
 def _scripts(record: Record) -> tuple[Script, ...]:
     return tuple(map(checked, msgspec.convert(record["scripts"], tuple[Script, ...])))
+
+
+def _setup(record: Record) -> tuple[Script, ...]:
+    """The script that is run once; empty without one."""
+    return tuple(checked(msgspec.convert(record[name], Script)) for name in ("setup",) if name in record)
+
+
+def _all_scripts(record: Record) -> tuple[Script, ...]:
+    return (*_scripts(record), *_setup(record))
 
 
 SELECT: Workload = Pgbench("pgbench-select", "pgbench: one row by its key", "select", Options)

@@ -8,13 +8,10 @@ from statistics import fmean, median, stdev
 from engine.analysis import metrics
 from engine.core.format import duration
 from engine.journal.totals import role_place
-from engine.report.tables.section import Notes, Row, Rows, Section, Table, bounds, number, ratio_text
-from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
+from engine.report.tables.section import Notes, Rows, Section, Table, bounds, number, ratio_text
 from engine.results.averages import middle
-from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import LATENCIES, Comparison
 from workloads.base import role_kind
-from workloads.counter_page import TIMES
 from workloads.histogram import REFERENCE_BUCKETS
 
 BUCKETS_ACROSS = 6
@@ -23,7 +20,7 @@ TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
 # With too few statements for a distribution; of a server that is only watched, no response times are known.
 LUMPED_ROLES = ("index", "transaction", "task", "server")
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
-LOST = f"of more than {TIMES} transactions of a client in a second the last ones are timed, others only counted"
+STARTED = "not timed: each client's first transaction, if it was under way when the step began, and those that failed"
 
 
 def buckets(comparison: Comparison, notes: Notes) -> Iterable[Section]:
@@ -120,59 +117,32 @@ def percentiles(comparison: Comparison, _: Notes) -> Iterable[Section]:
 
 
 def transaction_times(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """The table, and a chart for each step and subject; empty if nothing was timed."""
-    table = Section(
-        "Time of each transaction (ms; MB/s and rows/s: median of cells)",
-        ("step and build", "n", "total s", "mean", "median", "min", "max", "stddev", "MB/s", "rows/s"),
-    )
-    chart = Section(
-        "Each transaction by its end in the step (all cells over each other)",
-        ("step and build", "ms", "", "cells"),
+    """The times of single transactions, all cells of a subject together; empty if nothing was timed."""
+    section = Section(
+        "Time of each transaction (ms; all cells together)",
+        ("step and build", "n", "total s", "mean", "median", "min", "max", "stddev"),
     )
     for step in comparison.steps:
-        found = {name: _timed(comparison, name, step) for name in comparison.names}
-        done = {name: sum(cell.ops for cell in comparison.of(name, step)) for name in comparison.names}
-        rows = {name: _row(cells, done[name], notes) for name, cells in found.items() if cells}
-        table.add_step(step, [((f"  {name}", *row), "") for name, row in rows.items()])
-        chart.add_step(step, list(_charts(found)))
-    yield from (table, chart)
+        rows = []
+        for name in comparison.names:
+            cells = comparison.of(name, step)
+            if lengths_ms := [ms for cell in cells if cell.transactions for ms in cell.transactions.each_ms]:
+                row = _row(lengths_ms, sum(cell.ops for cell in cells), notes)
+                rows.append(((f"  {name}", *row), ""))
+        section.add_step(step, rows)
+    yield section
 
 
-def _timed(comparison: Comparison, name: str, step: str) -> list[TransactionTimes]:
-    return [cell.transactions for cell in comparison.of(name, step) if cell.transactions is not None]
-
-
-def _row(cells: Sequence[TransactionTimes], done: int, notes: Notes) -> tuple[str, ...]:
-    lengths_ms = [length_ms for cell in cells for *_, length_ms in cell.each]
+def _row(lengths_ms: Sequence[float], done: int, notes: Notes) -> tuple[str, ...]:
     whole = (fmean(lengths_ms), median(lengths_ms), min(lengths_ms), max(lengths_ms))
     return (
-        f"{len(lengths_ms):,}" + (notes.mark((LOST,)) if len(lengths_ms) < done else ""),
+        f"{len(lengths_ms):,}" + (notes.mark((STARTED,)) if len(lengths_ms) < done else ""),
         _short(sum(lengths_ms) / 1e3),
         *map(_short, whole),
         _short(stdev(lengths_ms)) if len(lengths_ms) > 1 else "-",
-        _short(middle([cell.mb_per_s for cell in cells])),
-        _short(middle([cell.rows_per_s for cell in cells])),
     )
 
 
 def _short(value: float | None) -> str:
     """Like `number`, but at most one decimal, for lack of room."""
     return f"{value:.1f}" if value is not None and 10 <= abs(value) < 100 else number(value)
-
-
-def _charts(found: dict[str, list[TransactionTimes]]) -> Iterable[Row]:
-    """A chart for each subject, all on the same scales: from the shortest time to the longest, from 0 s to the last."""
-    every = [each for cells in found.values() for cell in cells for each in cell.each]
-    if not every:
-        return
-    low, high = (bound(length_ms for *_, length_ms in every) for bound in (min, max))
-    last_s = max(ended_s for _, ended_s, _ in every)
-    for name, cells in found.items():
-        points = [(ended_s, length_ms) for cell in cells for _, ended_s, length_ms in cell.each]
-        if points:
-            lines = scatter(points, last_s, low, high)
-            labels = {0: _short(high), ROWS - 1: _short(low)}
-            for y, line in enumerate(lines):
-                named = (f"  {name}", str(len(cells))) if y == 0 else ("", "")
-                yield (named[0], labels.get(y, ""), line, named[1]), ""
-    yield ("", "", f"{'0 s':<{COLUMNS // 2}}{f'{last_s:.1f} s':>{COLUMNS - COLUMNS // 2}}", ""), "dim"

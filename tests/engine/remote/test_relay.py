@@ -10,7 +10,7 @@ import pytest
 from engine.core.lines import LineError
 from engine.remote.clock_offset import Offset
 from engine.remote.relay import Relay, Spec
-from workloads.counter_page import TIMES_OFFSET, Control, Page, State, Word
+from workloads.counter_page import Control, Page, State, Word
 
 AHEAD_NS = 5_000_000_000_000
 
@@ -33,15 +33,10 @@ def test_times_are_told_by_the_clock_here_and_counts_as_they_are(relay: Relay) -
     page = relay.page
     words = {
         (0, Word.STATE): State.RUNNING, (0, Word.STARTED_NS): AHEAD_NS + 7, (0, Word.STATEMENTS): 12,
-        (0, Word.TIMED): 1,
         (1, Word.ENDED_NS): AHEAD_NS + 9, (1, Word.LAST_ENDED_NS): 0, (1, Word.CLIENT_CPU_NS): AHEAD_NS,
     }  # fmt: skip
     answer = told(page, words, in_flight=[AHEAD_NS + 5, 0])
-    for place, value in ((0, AHEAD_NS + 3), (1, AHEAD_NS)):  # a listed transaction: its end, and how long it took
-        answer["words"][0].append(page.slot(0) + TIMES_OFFSET + place)
-        answer["words"][1].append(value)
     relay._take(answer)
-    assert page.times(0, 0, page.word(0, Word.TIMED)) == [(3, AHEAD_NS)]
     assert page.word(0, Word.STARTED_NS) == 7 and page.word(1, Word.ENDED_NS) == 9
     assert page.word(0, Word.IN_FLIGHT_NS) == 5 and page.word(1, Word.IN_FLIGHT_NS) == 0
     assert page.word(0, Word.STATEMENTS) == 12 and page.word(1, Word.LAST_ENDED_NS) == 0

@@ -345,8 +345,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"interleave": "slices"}, "external servers cannot be paused"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot run"),
-            (prod, {"workload": "pgbench-copy"}, "the server reads files"),
-            (prod, {"workload": "insert+pgbench-copy"}, "the server reads files"),
+            (prod, {"preset": "copy-ring"}, "-o setup=FILE may write files beside the data"),
             (label, {"accept_foreign_load": True}, "--accept-foreign-load is for external servers"),
         ]
         for pg, entries, why in refused:

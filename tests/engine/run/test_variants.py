@@ -121,19 +121,3 @@ def test_the_end_of_one_load_ends_the_cell_with_its_reason(bench: Bench, label: 
     assert 'wrong.sql:3: ERROR: syntax error at or near "SELEC"' in attempt.reason
     assert [step.name for step in bench.steps(attempt)] == ["init.pgbench"]
     nothing_left(bench)
-
-
-def test_bulk_loads_run_beside_another_load_in_tables_of_their_own(bench: Bench, label: str) -> None:
-    further = ("--with", "clients=2", "--with", "copy_rows=2000")
-    words = ("--steps", "qr100", "--repeats", "1", *further, *SMALL, "--query-seconds", "3", "--plain")
-    done = bench("run", "--pg", label, "--workload", "insert+pgbench-copy", *words)
-    assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
-    (attempt,) = bench.attempts()
-    step = bench.steps(attempt)[-1]
-    totals = step.totals
-    assert totals is not None and totals.background == {"pgbench-copy": "tx/s"}
-    role, own = totals.roles["pgbench-copy"], totals.report["background"]["pgbench-copy"]
-    assert role.connections == 2 and 0 < role.statements <= own["pgbench"]["processed"]
-    assert any("COPY pgbench_copy_:client_id" in each["statement"] for each in own["statements"])
-    nothing_left(bench)
-    assert not list(bench.run.glob("cells/*/files"))

@@ -106,30 +106,6 @@ def test_each_load_is_launched_on_its_own_slots_and_schema() -> None:
     )
 
 
-def test_bulk_loads_beside_another_load_are_one_more_script_of_it() -> None:
-    record = made("pgbench-tpcb+pgbench-copy", {"clients": "2", "copy_rows": "5000"})
-    both = workload("pgbench-tpcb+pgbench-copy")
-    steps = {step.name: step for step in both.steps(record)}
-    assert steps["init.pgbench-copy"].makes_files and both.expected_bytes(record, 0) < 1 << 30
-    place = Place("dbname=ib", 7, 1, 1, "/tmp", "/data")
-    prepared = json.loads(both.launch(record, steps["init.pgbench-copy"], place).stdin)
-    assert (prepared["schema"], prepared["tables"], prepared["options"]["copy_rows"]) == ("pgbench_copy", 2, 5000)
-    launch = both.launch(record, steps["tpcb.c3"], place)
-    assert launch.starts == ((*launch.command[:2], "workloads.pgbench.launch"),) * 2
-    other = json.loads(json.loads(launch.stdin)["parts"][1]["stdin"])
-    assert (other["first"], other["until"], other["schema"]) == (3, 3, "pgbench_copy")
-    assert "FROM '/data/copy.csv'" in other["scripts"][0]["text"] and other["log_every"] == 1
-    plan = workload("insert+pgbench-copy").plan(InsertOptions())
-    assert "the server reads files" in plan.own_server
-    for options, told in (
-        ({"copy_truncate": "never"}, "its tables would not stop growing"),
-        ({"transactions": "5"}, "transactions is not for a background workload"),
-        ({"clients": "1,2"}, "one number of clients"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            workload("pgbench-copy").background_plan(options)  # type: ignore[attr-defined]
-
-
 def test_a_role_is_of_one_load_only(tmp_path: Any) -> None:
     script = tmp_path / "own.sql"
     script.write_text("SELECT 1;\n")

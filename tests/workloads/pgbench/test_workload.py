@@ -90,6 +90,31 @@ def test_another_pgbench_of_the_same_version_is_another_workload() -> None:
     assert found[0]["pgbench"] == "18.6 aaaaaaaaaaaa" and SELECT.identity(record)["pgbench"] == ""
 
 
+def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
+    load, make = tmp_path / "load.sql", tmp_path / "make.sql"
+    load.write_text("SELECT 1 FROM made;\n")
+    plans = []
+    for text in ("CREATE TABLE made ();\n", "CREATE TABLE made (id int);\n"):
+        make.write_text(text)
+        plans.append(SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=str(make))))
+        assert dict(SCRIPTS.written(plans[-1].record).scripts) == {"load.sql": load.read_text(), "make.sql": text}
+    one, other = (SCRIPTS.identity(plan.record)["scripts"] for plan in plans)
+    assert one != other and "may write files beside the data" in plans[0].own_server
+    for wrong, told in (("none.sql", "none.sql: no such file"), (str(load), "a script has this name")):
+        with pytest.raises(ValueError, match=told):
+            SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=wrong))
+    make.write_text("\\shell true\n")
+    with pytest.raises(ValueError, match=r"make\.sql:1: \\shell and \\setshell run commands"):
+        SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=str(make)))
+
+
+@pytest.mark.parametrize("name", ["/mnt/fast", "../x", "pg_fast", "Fast", "a b", "1a", "x" * 64])
+def test_a_tablespace_is_a_name_and_no_place(name: str) -> None:
+    for options in (Options(tablespace=name), Options(index_tablespace=name)):
+        with pytest.raises(ValueError, match=r"--(index-)?tablespace .*: give a name of small letters"):
+            SELECT.plan(options)
+
+
 def test_pgbench_never_ends_a_step_before_its_length() -> None:
     longest = Options(seconds=1_000_000)
     argv = command.run("/pgbench", 18, longest, [], "/tmp", clients=1, dsn="", seed=1)

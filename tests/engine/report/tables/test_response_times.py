@@ -1,11 +1,11 @@
-"""Transactions that are timed one by one: what is told of them, and what of damaged records."""
+"""Tables of response times, and of transactions that are timed one by one."""
 
 from __future__ import annotations
 
 import json
 import random
-import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,28 +17,31 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import export, render
 from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
-from engine.report.tables.text_plots import COLUMNS, ROWS
 from engine.results.comparison import CHANGED, LATENCIES
 from tests.support.journal import make_run
-from tests.support.timed import LOAD, STEP, timed_run
 from workloads import histogram
 from workloads.histogram import REFERENCE_BUCKETS
 
-ENDED = {
-    "16.3": [(1, 0.1, 100.0), (2, 0.15, 150.0), (1, 0.2, 100.0), (2, 0.25, 100.0)],
-    "17.0": [(1, 0.2, 200.0), (1, 0.5, 300.0)],
-}
+LENGTHS_MS = {"16.3": [100.0, 150.0, 100.0, 100.0], "17.0": [200.0, 300.0]}
 
 
-def test_times_are_a_table_a_chart_json_and_a_file(tmp_path: Path) -> None:
-    run = timed_run(tmp_path / "run", ENDED, repeats=2, noise=0.0)
+def timed(listed: object = None) -> Callable[[Cell, str, StepTotals], StepTotals]:
+    """Gives index builds the times of "transactions": those of their build, or the ones that are given."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        times = LENGTHS_MS[cell.subject.build] if listed is None else listed
+        return replace(totals, report={"times_ms": times}) if step == "l.x" else totals
+
+    return change
+
+
+def test_times_of_transactions_are_a_table_json_and_a_file(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", repeats=2, change=timed())
     comparison = compare([run])
-    cell = comparison.of("16.3", STEP)[0]
-    found, rate = cell.transactions, cell.rate_per_s
-    assert found is not None and rate is not None
+    found = comparison.of("16.3", "l.x")[0].transactions
+    assert found is not None
     assert (found.count, found.mean_ms, found.median_ms, found.min_ms, found.max_ms) == (4, 112.5, 100, 100, 150)
-    assert (found.total_s, found.stddev_ms, found.file_sha256) == (0.45, 25.0, LOAD["sha256"])
-    assert (found.mb_per_s, found.rows_per_s) == (rate * 100 / 1e6, 2 * rate) and found.each[1] == (2, 0.15, 150.0)
+    assert (found.total_s, found.stddev_ms) == (0.45, 25.0)
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     lines = console.export_text().splitlines()
@@ -46,52 +49,20 @@ def test_times_are_a_table_a_chart_json_and_a_file(tmp_path: Path) -> None:
     rows = {line.split()[0]: line.split()[1:9] for line in lines[start + 3 : start + 5]}
     assert rows["16.3"] == ["8", "(1)", "0.900", "112.5", "100.0", "100.0", "150.0", "23.1"]
     assert rows["17.0"] == ["4", "(1)", "1.00", "250.0", "250.0", "200.0", "300.0", "57.7"]
-    assert lines[start + 5].startswith("(1) of more than 512 transactions")
-    drawn = lines[start + 8 : start + 8 + 3 + 2 * ROWS + 1]
-    assert drawn[0].startswith("Each transaction by its end") and max(map(len, lines[start : start + 30])) <= 80
-    assert "2" in drawn[3 + ROWS][-COLUMNS:] and drawn[3].split()[:2] == ["16.3", "300.0"]
-    assert drawn[-1].split() == ["0", "s", "0.5", "s"]
-    assert "Each transaction by its end" in render.to_markdown(comparison)
+    assert lines[start + 5].startswith("(1) not timed: each client's first transaction")
     cells = json.loads(render.to_json(comparison))["cells"]
-    record = next(each["transactions"] for each in cells if each["transactions"])
-    assert record["each"][0] == [1, 0.1, 100.0]
+    assert next(each["transactions"]["each_ms"] for each in cells if each["transactions"]) == LENGTHS_MS["16.3"]
+    assert {each["step"] for each in cells if each["transactions"]} == {"l.x"}
     export.export(run, tmp_path / "export")
     written = (tmp_path / "export" / "transactions.csv").read_text().splitlines()
-    assert written[0] == "cell,step,client,ended_s,ms" and len(written) == 1 + 2 * (4 + 2)
+    assert written[0] == "cell,step,ms" and len(written) == 1 + 2 * (4 + 2)
     assert "transactions" not in (tmp_path / "export" / "steps.csv").read_text()
 
 
-def test_a_run_without_them_is_as_it_was(tmp_path: Path) -> None:
-    comparison = compare([make_run(tmp_path / "run", repeats=1)])
-    assert {cell.transactions for cell in comparison.cells} == {None}
-    assert "Time of each transaction" not in render.to_markdown(comparison)
-
-
-def test_files_that_differ_leave_no_verdict(tmp_path: Path) -> None:
-    run = timed_run(tmp_path / "run", ENDED, repeats=3)
-    with sqlite3.connect(run / "journal.db") as database:
-        ((step, totals), *_) = database.execute("SELECT id, totals FROM step WHERE name = ?", (STEP,)).fetchall()
-        other = json.dumps(json.loads(totals) | {"report": {"load": LOAD | {"sha256": "cd" * 32}}})
-        database.execute("UPDATE step SET totals = ? WHERE id = ?", (other, step))
-    ratio = compare([run]).ratio("17.0", STEP, "rate_per_s")
-    assert ratio is not None and ratio.verdict == "withheld"
-    assert "files that are loaded cdcdcdcdcdcd vs abababababab" in " ".join(ratio.reasons)
-
-
-def test_a_damaged_list_leaves_its_cell_out(tmp_path: Path) -> None:
-    for place, (data, load) in enumerate(
-        [
-            ({"ended": [[1, 2]]}, LOAD),
-            ({"ended": "x"}, LOAD),
-            ({}, LOAD),
-            ({"ended": [[1, 2, 3]]}, LOAD | {"bytes": -1}),
-            ({"ended": [[1, 10**400, 3]]}, LOAD),
-        ]
-    ):
-        run = timed_run(tmp_path / str(place), ENDED, load=load)
-        with sqlite3.connect(run / "journal.db") as database:
-            database.execute("UPDATE sample SET data = ? WHERE source = 'transactions'", (json.dumps(data),))
-        assert [left.state for left in compare([run]).left_out] == ["damaged", "damaged"], data
+@pytest.mark.parametrize("listed", ["x", [[1, 2]], [-1.0], [10**400], [None]])
+def test_a_damaged_list_leaves_its_cell_out(tmp_path: Path, listed: object) -> None:
+    run = make_run(tmp_path / "run", repeats=1, change=timed(listed))
+    assert [left.state for left in compare([run]).left_out] == ["damaged", "damaged"]
 
 
 def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> None:

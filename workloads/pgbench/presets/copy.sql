@@ -1,0 +1,4 @@
+BEGIN;
+TRUNCATE loaded;
+COPY loaded FROM 'copy.csv' WITH (FORMAT csv);
+END;
