@@ -272,13 +272,9 @@ let
     coverage = check [ ] "Intervals and verdicts hold what they promise" "coverage" ''
       mkdir -p $out
       {
-        time python -m tests.perf.statistics_coverage --trials 2000 --promises
+        time python -m tests.perf.coverage --trials 100
         time python -m tests.perf.interim_looks --trials 500 --promises
         time python -m tests.perf.time_budget --trials 100
-        time python -m tests.perf.trend_false_changes --folders 400
-        time python -m tests.perf.slices_coverage --trials 100
-        time python -m tests.perf.interference_coverage --trials 40
-        time python -m tests.perf.robust_coverage --trials 60
       } 2>&1 | tee $out/coverage.log
     '';
 

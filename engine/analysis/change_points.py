@@ -8,7 +8,7 @@ cases. Further changes are looked for in both parts (binary segmentation: Scott 
 Seconds of a real server are not independent, and differ by more than chance, so levels must also be apart by
 `LEAST_GAP`, and by their own widths. Two levels are two if Ashman's D is above 2 (Ashman, Bird and Zepf 1994); here it
 has to be twice that, as widths look too small if a second is like the one before. False flags are simulated in
-tests/perf/statistics_coverage.py: of steps whose seconds keep half the deviation of the one before, at most 4 in 100.
+tests/perf/coverage.py: of steps whose seconds keep half the deviation of the one before, at most 4 in 100.
 """
 
 from __future__ import annotations

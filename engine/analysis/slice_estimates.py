@@ -8,7 +8,7 @@ from each server's own. All ratios are other / base, in natural logs; a variance
 Sources, besides those of `engine.results.slice_ratio`, which has the error of a ratio: Paule and Mandel 1982; moderated
 variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
 an `Estimate` are given by `engine.analysis.statistics.judge`, which loads scipy: import this late, too. How well
-promises are kept is simulated in tests/perf/slices_coverage.py.
+promises are kept is simulated in tests/perf/coverage.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ their mean from one night to the next. Estimated from thirty points such a memor
 change, so the simulated points always have `MEMORY`; those that remember less are flagged less often.
 
 `LEVEL` is for all series that are looked at together: each has an equal share (Bonferroni), and a part between two
-changes its share by length, so looking further costs nothing. tests/perf/trend_false_changes.py simulates it.
+changes its share by length, so looking further costs nothing. tests/perf/coverage.py simulates it.
 """
 
 from __future__ import annotations
