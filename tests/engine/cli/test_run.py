@@ -63,30 +63,6 @@ def test_a_rare_option_has_no_flag_of_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("-o", "resync_round=3"), "unknown option 'resync_round' (nearest: resync_rounds)"),
-        (("-o", "resync_rounds=many"), "resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'"),
-        (("-o", "limiter=catchup"), "unknown limiter 'catchup' (nearest: catch-up)"),
-        (("-o", "limiter"), "-o limiter: give NAME=VALUE"),
-        (("--pgbench-init", "-F 90"), "workload insert has no option --pgbench-init"),
-        (("--workload", "pgbench-tpcb", "--pgbench-init", "-F 9"), "fillfactor must be a whole number from 10 to 100"),
-        (("--workload", "pgbench-tpcb", "--pgbench-init", "--fill=9"), "--pgbench-init: No such option '--fill'"),
-        (("--workload", "pgbench-tpcb", "--pgbench-init", "-F"), "--pgbench-init: Option '-F' requires an argument"),
-        (("--workload", "pgbench-tpcb", "--pgbench-init", "'"), "--pgbench-init: No closing quotation"),
-        (("--workload", "pgbench-tpcb", "--pgbench-init", "more"), "--pgbench-init: Got unexpected extra argument"),
-        (("--beside",), "No such option '--beside'"),
-    ],
-)
-def test_a_wrong_option_is_one_line_and_exit_code_2(
-    shown: Callable[..., Result], words: tuple[str, ...], told: str
-) -> None:
-    result = shown("run", "--pg", "16.3", *words)
-    assert told in result.output and result.output.count("\n") == 1
-    assert result.exit_code == 2
-
-
 def test_pgbenchs_own_words_pass_through() -> None:
     values = {"workload": "pgbench-tpcb", "pgbench_init": "-F90 --foreign-keys --partitions=4 -I dtg --tablespace fast"}
     assert take(values).options == {

@@ -120,15 +120,3 @@ def test_what_must_be_the_same_for_all_cannot_be_sliced_if_some_versions_only_ha
     with pytest.raises(CannotBeSliced, match=f"config 'mine' sets {name} for some versions only"):
         interleaving.stretched(spec, (), 2)
     assert interleaving.stretched(spec, ((name, "0"),), 2), "set for all on top of it"
-
-
-def test_a_config_with_a_time_out_is_refused_by_its_name(
-    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
-) -> None:
-    config = tmp_path / "impatient.conf"
-    config.write_text("lock_timeout = 3s\nstatement_timeout = 0\n")
-    plan = ("--pg", f"{build(14).label},{build(16).label}", "--config", str(config), "--estimate")
-    refused = bench(*plan, "--interleave", "slices")
-    (line,) = refused.stderr.strip().splitlines()
-    assert refused.returncode == 2 and "config 'impatient': lock_timeout=3s would end statements" in line
-    assert json.loads(bench(*plan, "--interleave", "auto").stdout)["interleave"] == "cells"

@@ -119,18 +119,6 @@ def plan(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-def test_numbers_out_of_bounds_and_missing_files_are_refused_in_one_line(
-    bench: Bench, label: str, plan: Callable[..., str], tmp_path: Path
-) -> None:
-    told = refused(bench, "run", "--plan", plan(builds=[label], rows=5), "--dry-run")
-    assert "rows must be a whole number from 1,000 to" in told
-    told = refused(bench, "run", "--plan", plan(builds=[label], repeats=0), "--dry-run")
-    assert "repeats must be a whole number from 1 to 1,000, not 0" in told
-    assert "cannot be read" in refused(bench, "run", "--plan", str(tmp_path / "none.toml"), "--dry-run")
-    assert "no build given" in refused(bench, "run", "--plan", plan(repeats=3), "--dry-run")
-    assert "no config given" in refused(bench, "run", "--plan", plan(builds=[label], configs=[]), "--dry-run")
-
-
 @pytest.mark.parametrize(
     "config", ["../secret", "/etc/shadow", "../secret.conf", "link.conf", "below/../../secret", "a/\0"]
 )
@@ -225,13 +213,6 @@ def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(
         assert found["needed_bytes"] / found["cell_count"] == pytest.approx(short["needed_bytes"] / short["cell_count"])
 
 
-def test_an_estimate_refuses_what_a_run_would(bench: Bench, label: str) -> None:
-    assert "unknown build '16.33'" in refused(bench, "--pg", "16.33", "--estimate")
-    assert "there is no folder /nonexistent" in refused(bench, "--pg", "mine=/nonexistent", "--estimate")
-    assert "unknown config 'cx8'" in refused(bench, "--pg", label, "--config", "cx8", "--estimate")
-    assert "unknown probe 'plannr'" in refused(bench, "--pg", label, "--probes", "plannr", "--estimate")
-
-
 def test_a_detached_start_prints_nothing_but_json_with_the_runs_folder(bench: Bench, label: str) -> None:
     done = bench("run", "--pg", label, "--repeats", "1", *SMALL, "--steps", "l.i0", "--detach", "--json")
     assert done.returncode == 0, done.stderr
@@ -240,11 +221,6 @@ def test_a_detached_start_prints_nothing_but_json_with_the_runs_folder(bench: Be
     assert read_manifest(bench.run).run == started["manifest"]["run"]
     bench.await_end()
     assert [attempt.state for attempt in bench.attempts()] == ["finished"]
-
-
-def test_a_detached_start_that_fails_prints_no_json(bench: Bench, label: str) -> None:
-    done = bench("run", "--pg", label, "--rows", "900000000000", "--detach", "--json")
-    assert done.returncode == 2 and done.stdout == ""
 
 
 def test_kernels_are_listed_with_the_running_one(bench: Bench) -> None:

@@ -282,28 +282,6 @@ def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: st
     assert bench("resume").returncode == 0 and len(bench.attempts()) == begun
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--placement", "free"), "--placement free: in slices both servers must have the same CPUs"),
-        (("--set-each", "huge_pages=on,off"), "huge_pages acts on the memory of the whole machine"),
-        (("--slice-ms", "5"), "--slice-ms"),
-        (("--slice-ms", "1001"), "--slice-ms"),
-        (("--set", "Statement_Timeout=5s"), "statement_timeout=5s would end statements of a server that is paused"),
-        (("--set", "shared_buffers=100GB"), "side by side, 0 would"),
-    ],
-)
-def test_what_cannot_be_sliced_is_refused(bench: Bench, pair: str, options: tuple[str, ...], said: str) -> None:
-    refused = bench("--pg", pair, *SMALL, *options, "--dry-run")
-    assert refused.returncode == 2 and said in refused.stderr, refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1 or "Usage" in refused.stderr
-
-
-def test_one_build_has_nothing_to_be_beside(bench: Bench, label: str) -> None:
-    refused = bench("--pg", label, *SMALL, "--dry-run")
-    assert refused.returncode == 2 and "2 to 4 servers side by side" in refused.stderr, refused.stderr
-
-
 def test_what_a_server_does_at_intervals_it_does_half_as_often(bench: Bench, pair: str) -> None:
     planned = bench("--pg", pair, *SMALL, "--set", "checkpoint_timeout=30min", "--dry-run", "--json")
     for config in json.loads(planned.stdout)["manifest"]["configs"].values():

@@ -204,7 +204,6 @@ def nothing_left_of_all(bench: Bench) -> None:
     ("words", "environment", "told"),
     [
         (("--tasks", "start,initdb.builtin"), {}, "step initdb.builtin: "),
-        (("--interleave", "slices"), {"PGBED_HYPERFINE": "/none"}, "one-shot timings cannot be interleaved"),
         (("--tasks", "start"), {"PGBED_HYPERFINE": "/none"}, "/none: no such program"),
         (("--tasks", "dump"), {"PGBED_PG_DUMP": "/none"}, "step dump: "),
     ],

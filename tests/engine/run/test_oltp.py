@@ -30,15 +30,3 @@ def test_tests_of_two_builds_are_interleaved_over_the_same_rows(
     rates = {ratio["step"]: ratio["ratio"] for ratio in bench.ratios() if ratio["metric"] == "rate_per_s"}
     assert set(rates) == set(tests.split(",")) and all(rates.values())
     nothing_left(bench)
-
-
-def test_what_cannot_be_run_is_said_in_a_line(bench: Bench, label: str) -> None:
-    for words, told in (
-        (("--tests", "hot-point"), "unknown test 'hot-point' (nearest: hot-points"),
-        (("--rows", "0"), "0 is too small: give at least 1,000"),
-        (("--tables", "65"), "65 is too large: give at most 64"),
-        (("--placement", "free", "--interleave", "slices"), "--placement free"),
-    ):
-        done = bench("run", "--pg", label, "--workload", "oltp", *words)
-        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    assert not list(bench.out.glob("*")), "nothing was begun"

@@ -202,64 +202,6 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--workload", "pgbench-select", "--clients", "0"), "clients must be a list of whole numbers from 1 to "),
-        (
-            ("--workload", "pgbench-select", "--clients", "a"),
-            "--clients must be a list of whole numbers from 1 to 1,024, not 'a'",
-        ),
-        (("--workload", "pgbench-select", "--seconds", "3", "--transactions", "5"), "exclude each other"),
-        (("--workload", "pgbench-tpcb", "--transactions-total", "3", "--clients", "4"), "fewer than the 4 clients"),
-        (("--workload", "pgbench-select", "-o", "init_steps=dtx"), "a step is one of d, t, g, G, v, p, f"),
-        (
-            ("--workload", "pgbench-select", "-o", "init_steps=d"),
-            "pgbench's own scripts need its tables, which t",
-        ),
-        (("--workload", "pgbench-select", "--clients", "1,2,1"), "--clients: 1 is given twice; give each number once"),
-        (("--workload", "pgbench-select", "--jobs", "5", "--clients", "2"), "--jobs 5: no step has that many clients"),
-        (
-            ("--workload", "pgbench-select", "-o", "partition_method=hash"),
-            "--partition-method hash: give the number of --partitions too",
-        ),
-        (
-            ("--workload", "pgbench-select", "--rate", "-5"),
-            "'--rate': -5.0 is too small: give a number greater than 0;",
-        ),
-        (
-            ("--workload", "pgbench-select", "--latency-limit", "0"),
-            "'--latency-limit': 0.0 is too small: give a number greater than 0;",
-        ),
-        (
-            ("--workload", "pgbench-select", "-o", "rate=0"),
-            "rate must be a number greater than 0, at most 1,000,000,000, not '0'",
-        ),
-        (("--workload", "pgbench:/tmp"), "script /tmp: a folder; give a file"),
-        (("--workload", "pgbench:/dev/zero"), "script /dev/zero: not a regular file; write its content to one first"),
-        (("--workload", "micro", "--clients", "3"), "workload micro has no option --clients"),
-        (
-            ("--variants", "pgbench-select"),
-            "--variants pgbench-select: nothing to compare it with; name two or more, or use",
-        ),
-        (("--workload", "pgbench-select", "-D", "x"), "-D x: give NAME=VALUE"),
-        (("--workload", "pgbench-select:x"), "takes no value after its name"),
-        (("--workload", "pgbench"), "no script given"),
-        (("--workload", "pgbench:none.sql"), "no such file"),
-        (("--workload", "pgbench-select", "--interleave", "slices"), "slices need 2 to 4 servers side by side"),
-        (
-            ("--workload", "pgbench-select", "-o", "tablespace=/mnt/fast"),
-            "--tablespace /mnt/fast: give a name of small",
-        ),
-        (("--workload", "pgbench-select", "--set", "max_connections=20"), "max_connections=20 is too low"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(bench: Bench, label: str, words: tuple[str, ...], told: str) -> None:
-    done = bench("run", "--pg", label, *words, "--dry-run")
-    (line,) = done.stderr.strip().splitlines()
-    assert done.returncode == 2 and told in line
-
-
-@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("\\set a random(1,10\n", 'e.sql:1: syntax error in command "set"'),

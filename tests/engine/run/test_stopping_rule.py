@@ -261,26 +261,6 @@ def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(to
     assert read_run(bench.run).state == "finished"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--until-known", "--repeats", "4"), "--until-known plans up to 8 pairs: leave out --repeats"),
-        (("--until-known", "--minutes", "9"), "--minutes ends once every step is known, too: leave out --until-known"),
-        (("--until-known", "--interleave", "cells"), "--until-known analyses pairs of slices: use --interleave slices"),
-        (
-            ("--until-known", "--interleave", "auto", "--placement", "free"),
-            "analyses pairs of slices, which are impossible here: --placement free",
-        ),
-        (("--minutes", "0"), "--minutes"),
-    ],
-)
-def test_ends_that_cannot_be_are_refused(
-    bench: Bench, build: Callable[[int | str], Build], options: tuple[str, ...], said: str
-) -> None:
-    refused = bench("--pg", f"{build(14).label},{build(16).label}", *options, "--estimate")
-    assert refused.returncode == 2 and said in refused.stderr, refused.stderr
-
-
 def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = ("--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--dry-run")
     known = bench(*plan, "--until-known")
