@@ -50,7 +50,6 @@ class MeasuredRatio:
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
     pooled: statistics.Estimate | None = None  # by slices, or over machines or boots
-    unadjusted: statistics.Estimate | None = None  # the same without adjustment, where there was one
 
     @property
     def estimate(self) -> statistics.Estimate:
@@ -131,7 +130,6 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
         blank = replace(
             blank,
             left_out=(*blank.left_out, f"left out: {missing} of {len(sides.pairs)} pairs lack this figure in a cell"),
-            pairs_without_figure=missing,
         )
     if not measured:
         if sides.pairs:
@@ -156,21 +154,13 @@ def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     for own in subjects.values():
         check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.own])
         pooled = slice_estimates.pooled([ratios.ratios for _, ratios in own], check.inflation)
-        plain_check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.plain_own])
-        plain = slice_estimates.pooled([ratios.plain for _, ratios in own], plain_check.inflation)
-        for (each, ratios), step, unadjusted in zip(own, pooled.steps, plain.steps, strict=True):
+        for (each, ratios), step in zip(own, pooled.steps, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
-            blank = replace(
-                each.blank, reasons=(*each.blank.reasons, *reasons),
-                estimator="times of statements" if ratios.timed else "totals of slices",
-                adjusted_by=ratios.by, not_adjusted_by=ratios.left_out,
-            )  # fmt: skip
-            found[id(each)] = replace(
-                each, blank=blank, pooled=step.estimate, by_slices=[ratio_of(one.theta) for one in ratios.ratios],
-                unadjusted=unadjusted.estimate if ratios.by else None,
-            )  # fmt: skip
+            blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
+            by_slices = [ratio_of(one.theta) for one in ratios.ratios]
+            found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
     return [found[id(each)] for each in measured]
 
 

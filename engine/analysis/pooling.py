@@ -53,9 +53,9 @@ def over_units(logs: Mapping[str, Sequence[float]], margin: float, unit: Unit) -
     if known:
         error_squared = max(error_squared, 1 / sum(weights))
     estimate = Estimate(mean, math.sqrt(error_squared * pairs), pairs, units=units)
-    p_value, disagrees = _heterogeneity(groups, scatter, degrees, margin)
+    disagrees = _disagreeing(groups, scatter, degrees, margin)
     ratios = {group.name: ratio_of(group.mean) for group in groups}
-    return estimate, UnitEffect(ratios, math.sqrt(tau_squared), p_value, disagrees, unit)
+    return estimate, UnitEffect(ratios, math.sqrt(tau_squared), disagrees, unit)
 
 
 def _between(groups: Sequence[_Group], scatter: float) -> float:
@@ -69,18 +69,15 @@ def _between(groups: Sequence[_Group], scatter: float) -> float:
     return max(0.0, (q - (len(groups) - 1)) / scale)
 
 
-def _heterogeneity(
-    groups: Sequence[_Group], scatter: float, degrees: int, margin: float
-) -> tuple[float | None, tuple[str, ...]]:
-    """The p-value of all units being alike, and which are not; None if no unit has two pairs."""
+def _disagreeing(groups: Sequence[_Group], scatter: float, degrees: int, margin: float) -> tuple[str, ...]:
+    """The units that differ from the others; none if no unit has two pairs."""
     if not degrees or scatter <= 0:
-        return None, ()
+        return ()
     pairs, units = sum(group.count for group in groups), len(groups)
     centre = sum(group.count * group.mean for group in groups) / pairs
     between = sum(group.count * (group.mean - centre) ** 2 for group in groups) / (units - 1)
-    p_value = f_tail(between / scatter, units - 1, degrees)
-    if p_value > ALPHA:
-        return p_value, ()
+    if f_tail(between / scatter, units - 1, degrees) > ALPHA:
+        return ()
     # One outlier shifts the others' rest: only the farthest is named, but both if there are two.
     apart = {group.name: _apart(group, centre, pairs) for group in groups}
     errors = {group.name: math.sqrt(scatter * pairs / (group.count * (pairs - group.count))) for group in groups}
@@ -91,7 +88,7 @@ def _heterogeneity(
     ]  # fmt: skip
     if units > 2:
         certain = sorted(certain, key=lambda name: tails[name])[:1]
-    return p_value, tuple(certain)
+    return tuple(certain)
 
 
 def _apart(group: _Group, centre: float, pairs: int) -> float:

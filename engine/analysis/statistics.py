@@ -70,13 +70,11 @@ class Judgement:
 class Scatter:
     """The spread of a subject's cells: `cv` is standard deviation / mean.
 
-    `gap` is the widest gap between two neighbours, as a fraction of the median; `gap_ratio` is that over the median gap
-    (None below four cells).
+    `gap` is the widest gap between two neighbours, as a fraction of the median.
     """
 
     cv: float
     gap: float
-    gap_ratio: float | None
     wide: bool
     bimodal: bool
 
@@ -322,9 +320,8 @@ def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_
     gaps = [after - before for before, after in itertools.pairwise(ordered)]
     centre = median(ordered) or fmean(ordered)
     widest, usual = max(gaps), median(gaps)
-    ratio = None if len(gaps) < 3 or usual == 0 else widest / usual
     uneven = len(gaps) >= 3 and widest > most_gap * usual
-    return Scatter(cv, widest / centre, ratio, cv > most_cv, uneven and widest / centre > margin)
+    return Scatter(cv, widest / centre, cv > most_cv, uneven and widest / centre > margin)
 
 
 def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:

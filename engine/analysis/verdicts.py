@@ -98,9 +98,6 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Rat
         blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
         better=is_better(interval.ratio, metric),
     )  # fmt: skip
-    if measured.unadjusted is not None:
-        plain = statistics.paired_interval(measured.unadjusted)
-        blank = replace(blank, unadjusted=plain.ratio, unadjusted_low=plain.low, unadjusted_high=plain.high)
     if external_servers.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:

@@ -80,14 +80,12 @@ class Metric:
 class UnitEffect:
     """How machines, or boots of one machine, differ in a ratio whose pairs were measured on several: `unit` says which.
 
-    `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond that of their pairs;
-    `heterogeneity_p` is the p-value of all units being alike, null if no unit has two pairs; `disagrees` names those
-    that differ significantly from the others, by the margin or more.
+    `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond that of their pairs; `disagrees`
+    names units that differ significantly from the others, by the margin or more.
     """
 
     ratios: dict[str, float]
     tau: float
-    heterogeneity_p: float | None = None
     disagrees: tuple[str, ...] = ()
     unit: Unit = "machine"
 
@@ -106,14 +104,8 @@ class Ratio:
 
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
-    `left_out` says which pairs are not part of it and why; `pairs_without_figure` counts those with a cell that lacks
-    the figure. `machines` is for pairs from several machines, or from three boots or more of one: the interval then
-    covers machines, or boots of this one.
-
-    `estimator` is `totals of slices`, `times of statements` that last longer than slices or, for whole cells, `cells`:
-    the geometric mean of their ratios. `adjusted_by` names what others did on the machine that was taken out of a ratio
-    of slices, and `not_adjusted_by` what was not, and why (`engine.analysis.interference`); the same ratio with nothing
-    taken out is `unadjusted`, with its bounds.
+    `left_out` says which pairs are not part of it and why. `machines` is for pairs from several machines, or from three
+    boots or more of one: the interval then covers machines, or boots of this one.
     """
 
     step: str
@@ -133,7 +125,6 @@ class Ratio:
     better: bool | None = None  # the side of 1 on which the ratio is, as the user sees it
     noise_floor: float | None = None
     left_out: tuple[str, ...] = ()
-    pairs_without_figure: int = 0
     flagged: bool = False
     visible_effect: float | None = None
     workload: str = ""
@@ -141,12 +132,6 @@ class Ratio:
     missing: str = ""
     joint_low: float | None = None
     joint_high: float | None = None
-    estimator: str = "cells"
-    adjusted_by: tuple[str, ...] = ()
-    not_adjusted_by: tuple[str, ...] = ()
-    unadjusted: float | None = None
-    unadjusted_low: float | None = None
-    unadjusted_high: float | None = None
 
     @property
     def sign(self) -> str:
@@ -205,7 +190,6 @@ class Spread:
     metric: str
     cv: float
     gap: float
-    gap_ratio: float | None
     wide: bool
     bimodal: bool
 

@@ -75,7 +75,7 @@ def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() 
 
 def test_machines_that_agree_by_chance_do_not_narrow_the_interval() -> None:
     estimate, effect = over_units({"a": [-0.02, 0.02], "b": [-0.03, 0.03]}, 0.02, "machine")
-    assert effect.tau == 0 and effect.heterogeneity_p == 1
+    assert effect.tau == 0 and effect.disagrees == ()
     assert estimate.sd / 2 == pytest.approx(math.sqrt((0.0008 + 0.0018) / 2 / 4))
 
 

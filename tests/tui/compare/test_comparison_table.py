@@ -197,7 +197,7 @@ def test_dots_of_all_subjects_stand_on_one_scale() -> None:
 
 def test_two_modes_are_told_beside_the_dots() -> None:
     comparison = made()
-    spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, 30.0, True, True)
+    spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, True, True)
     comparison = replace(comparison, spreads=(spread,))
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
     notes = {row.name: row.note for row in explanation.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 5)}
