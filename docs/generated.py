@@ -169,8 +169,8 @@ def records() -> str:
             if properties := part.get("properties"):
                 text = " ".join(part.get("description", "").split())
                 parts += [f"**{title}.** {text}\n", ", ".join(f"`{key}`" for key in properties) + "\n"]
-    sql = (ROOT / "engine/journal/schema.sql").read_text()
-    return "\n".join((*parts, "## journal.db\n", f"```sql\n{sql}```\n"))
+    schema, views = ((ROOT / "engine/journal" / name).read_text() for name in ("schema.sql", "views.sql"))
+    return "\n".join((*parts, "## journal.db\n", f"```sql\n{schema}\n{views}```\n"))
 
 
 def glossary() -> str:

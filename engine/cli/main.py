@@ -32,7 +32,6 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 ELSEWHERE = {
     "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
     "compare": ("engine.cli.compare:compare", "Compare the builds or configs of a run."),
-    "export": ("engine.cli.export:export", "Write runs as CSV or Parquet files."),
     "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
     "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
     "list": ("engine.cli.lists:list_", "List builds, configs, workloads, kernels or runs."),

@@ -10,7 +10,6 @@ PAGES = {
     "delete": "how-to/comparisons",
     "demo": "tutorial/first-comparison",
     "doctor": "how-to/quiet-machine",
-    "export": "how-to/comparisons",
     "farm": "how-to/farm",
     "flame": "how-to/probes",
     "interface": "how-to/terminal",

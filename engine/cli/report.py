@@ -1,4 +1,4 @@
-"""The command `bench report`: a comparison as a page for the browser, for a mail, or for a ticket."""
+"""The command `bench report`: a comparison as a page for the browser or as Markdown."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from engine.host import disk
 from engine.journal.runs import default_out, find_run
 from engine.report.console import echo, echo_lines
 
-FORMATS = ("html", "md", "text")
+FORMATS = ("html", "md")
 
 
 @click.command()
 @click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
 @click.option("--out", "--to", "to", type=FILE,
-              help="File to write [default: RUN-report.html here; md and text are printed].")  # fmt: skip
+              help="File to write [default: RUN-report.html here; md is printed].")  # fmt: skip
 @click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True,
-              help="A page for the browser, Markdown for a ticket, or 60 lines of text for a mail.")  # fmt: skip
+              help="A page for the browser, or Markdown for a ticket or a mail.")  # fmt: skip
 @click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
 @click.option("--runs", "folder", type=FOLDER, help="Folder that holds the runs [default: as for other commands].")
 def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, folder: Path | None) -> None:

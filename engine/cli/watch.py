@@ -43,7 +43,8 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
         return
     if cell is not None:
         raise UserError(
-            f"replay needs a terminal{' and no --plain' if plain else ''}; `bench export` writes the cell as CSV"
+            f"replay needs a terminal{' and no --plain' if plain else ''}; the cell's figures are in "
+            f"{folder / 'journal.db'}, for SQL"
         )
     try:
         follow.follow(folder, console(plain))

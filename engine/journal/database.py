@@ -88,12 +88,14 @@ def add_columns(connection: sqlite3.Connection) -> None:
 
 
 def make_database(path: Path) -> None:
-    """Create an empty journal. It gets its name only when complete, as readers may be waiting for it."""
+    """Create an empty journal beside a manifest. It gets its name only when complete: readers may be waiting for it."""
     if path.exists():
         return
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     with closing(sqlite3.connect(part, isolation_level=None)) as connection:
-        connection.executescript((files("engine.journal") / "schema.sql").read_text("utf-8"))
-        connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA,))
+        for name in ("schema.sql", "views.sql"):
+            connection.executescript((files("engine.journal") / name).read_text("utf-8"))
+        manifest = path.with_name("manifest.json").read_text("utf-8")
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", (("schema", SCHEMA), ("manifest", manifest)))
     part.rename(path)

@@ -157,7 +157,7 @@ class JournalReader:
         """Service times per interval that ends after `after_ns`, in order: (role, t_ns, dt_ns, histogram)."""
         columns, of = ("role_id", "t_ns", "dt_ns", "service"), tuple[int, int, int, bytes]
         found = self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
-        return [(role, t_ns, dt_ns, _counts(service, "journal.db")) for role, t_ns, dt_ns, service in found]
+        return [(role, t_ns, dt_ns, _counts(service)) for role, t_ns, dt_ns, service in found]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
         """Fields of `Count` for all intervals of a connection, in order."""
@@ -300,16 +300,16 @@ class JournalReader:
             return self._db.execute(query, arguments).fetchall()
 
 
-def service_counts(second: RoleSecond, where: str = "journal.db") -> histogram.Counts:
-    """Service time histogram of an interval. Raises UserError, naming `where`, if it is damaged."""
-    return _counts(second.service, where)
+def service_counts(second: RoleSecond) -> histogram.Counts:
+    """Service time histogram of an interval. Raises UserError if it is damaged."""
+    return _counts(second.service)
 
 
-def _counts(service: bytes, where: str) -> histogram.Counts:
+def _counts(service: bytes) -> histogram.Counts:
     try:
         return histogram.unpack(service)
     except ValueError as error:
-        raise UserError(f"{where}: table role_second: damaged histogram: {error}") from None
+        raise UserError(f"journal.db: table role_second: damaged histogram: {error}") from None
 
 
 def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str]]) -> dict[str, Attempt]:

@@ -4,7 +4,7 @@
 -- wall clock of one such instant, so that wall = wall_ns + (t - monotonic_ns). A resumed run has one
 -- session for each time that it was started; a cell lies wholly within one session.
 
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);  -- schema; manifest: a copy, for the views
 
 CREATE TABLE session (
     id INTEGER PRIMARY KEY,

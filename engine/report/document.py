@@ -1,4 +1,4 @@
-"""A comparison as one file: a page for the browser, Markdown, or text that fits into a mail."""
+"""A comparison as one file: a page for the browser, or Markdown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.text import Visible, visible, visible_lines
-from engine.report import mail, render
+from engine.report import render
 from engine.report.journals import Recorded, opened
-from engine.report.origins import Origins, origins
+from engine.report.origins import Origins, comparability, origins
 from engine.report.tables.counters import statistics
+from engine.report.tables.response_times import percentiles
+from engine.report.tables.section import Notes
 from engine.results.comparison import Comparison
 
 
@@ -26,14 +28,13 @@ def report(folders: Sequence[Path], form: str, base: str | None = None) -> Visib
         known = origins(comparison, manifests, recorded)
         if form == "md":
             return _markdown(comparison, known, recorded)
-        if form == "text":
-            return mail.text(comparison, known)
         from engine.report.html.page import page
 
         return page(comparison, known, recorded)
 
 
 def _markdown(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
-    further = [*mail.further(comparison, known), *statistics(comparison, recorded)]
+    sections = (*percentiles(comparison, Notes()), comparability(comparison), *known.sections)
+    further = [*(section for section in sections if section.rows), *statistics(comparison, recorded)]
     lines = "\n".join(f"    {visible(line)}" for line in known.commands)
     return visible_lines(f"{render.to_markdown(comparison, further=further)}\n### The command again\n\n{lines}\n")

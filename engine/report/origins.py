@@ -9,7 +9,6 @@ from typing import Any
 
 from engine.analysis import probe_cost
 from engine.core.errors import UserError
-from engine.core.format import size
 from engine.core.model import Manifest
 from engine.plan.command_line import command
 from engine.plan.request import request_of
@@ -25,11 +24,10 @@ ENVIRONMENT, OBSERVERS = "Environment", "Observers"
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What is known of runs besides figures: tables, commands, the engine's own CPU use."""
+    """What is known of runs besides figures."""
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]
-    machines: tuple[str, ...]
 
 
 def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Recorded) -> Origins:
@@ -43,7 +41,6 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
     return Origins(
         tuple(section for section in sections if section.rows),
         tuple(dict.fromkeys(line for manifest in manifests for line in commands(manifest))),
-        tuple(dict.fromkeys(filter(None, map(machine_line, manifests)))),
     )
 
 
@@ -85,28 +82,6 @@ def machine(manifests: Sequence[Manifest]) -> Section:
     for name in dict.fromkeys(name for own in known for name in own):
         section.add(name, *(own.get(name, DASH) for own in known))
     return section
-
-
-def machine_line(manifest: Manifest) -> str:
-    known = dict(_flat(manifest.environment))
-    memory = known.get("memory.total_bytes", "")
-    parts = (
-        known.get("cpu.model"),
-        f"{known['cpu.threads']} threads" if "cpu.threads" in known else None,
-        f"bound to CPU {known['cpu.allowed']}" if _bound(known) else None,
-        size(float(memory)) if memory.isdigit() else None,
-        f"Linux {known['kernel.release']}" if "kernel.release" in known else None,
-        " on ".join(known[name] for name in ("storage.filesystem", "storage.device") if name in known),
-    )
-    return ", ".join(filter(None, parts))
-
-
-def _bound(known: Mapping[str, str]) -> bool:
-    ranges = [part.split("-") for part in known.get("cpu.allowed", "").split(",")]
-    numbers = [known.get("cpu.threads", ""), *(end for ends in ranges for end in ends)]
-    if not all(number.isdecimal() for number in numbers):
-        return False
-    return sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges) < int(numbers[0])
 
 
 def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:

@@ -21,7 +21,6 @@ from engine.report import sliced_step as sliced
 from engine.report import tables
 from engine.report.tables import statements
 from engine.report.tables.section import WHERE, Notes, Section
-from engine.results.averages import middle
 from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME, Comparison
 from engine.results.plan_change import PlanChange
 from engine.results.sliced_step import SlicedStep
@@ -97,13 +96,13 @@ def to_json(comparison: Comparison) -> Visible:
 
 
 def to_csv(comparison: Comparison) -> Visible:
-    """One line per step, subject and metric, the base included: medians, ratios, verdicts."""
+    """One line per step, subject and metric, the base included: its mean, its baseline's mean, their ratio, verdict."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ("step", "subject", "build", "config", "kernel", "control", "metric", "cells", "median", "ratio", "low", "high",
-         "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "flagged", "visible_effect", "design",
-         "workload")
+        ("step", "subject", "build", "config", "kernel", "control", "metric", "cells", "mean", "base_mean", "ratio",
+         "low", "high", "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "flagged", "visible_effect",
+         "design", "workload")
     )  # fmt: skip
     for step in comparison.steps:
         for subject in comparison.subjects:
@@ -118,8 +117,9 @@ def to_csv(comparison: Comparison) -> Visible:
                     if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
                 of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
-                median = middle(values)
-                row = (step, *of, metric.name, len(values), median, *judged, comparison.design, subject.workload)
+                against = comparison.baseline_of(subject.name) if found else subject.name
+                means = (comparison.figure(name, step, metric.name) for name in (subject.name, against))
+                row = (step, *of, metric.name, len(values), *means, *judged, comparison.design, subject.workload)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return visible_lines(out.getvalue())
 

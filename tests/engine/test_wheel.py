@@ -53,10 +53,10 @@ def test_a_wheel_has_every_file_of_the_packages(installed: Path) -> None:
     assert needed(installed) == needed(HOME)
 
 
-def test_a_run_is_compared_exported_and_listed_without_nix(installed: Path, tmp_path: Path) -> None:
+def test_a_run_is_compared_and_listed_without_nix(installed: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     out = ("--out", str(tmp_path))
-    for command in (("compare", "run", *out), ("export", "run", *out), ("list", "runs", *out), ("list", "configs")):
+    for command in (("compare", "run", *out), ("list", "runs", *out), ("list", "configs")):
         done = bench(installed, *command)
         assert done.returncode == 0, done.stderr
         assert done.stdout

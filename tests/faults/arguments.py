@@ -17,7 +17,6 @@ from tests.faults.call import Case, call, faults
 NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "run": {"builds": ("--pg", "LABEL"), "dry_run": ("--dry-run",)},
     "compare": {"runs": ("RUN",)},
-    "export": {"runs": ("RUN",)},
     "watch": {"run": ("RUN",), "once": ("--once",)},
     "resume": {"run": ("absent",)},
     "stop": {"run": ("RUN",)},

@@ -38,7 +38,6 @@ COMMANDS: Mapping[tuple[str, ...], str] = {
     ("compare", RUN, "--csv"): "",
     ("compare", RUN, "--md", "--published"): "",
     ("compare", RUN, "--json"): "",
-    ("export", RUN, "--to", "out"): "out",
     FLAME: "out",
     ("watch", RUN, "--once"): "",
     ("watch", RUN, "--once", "--json"): "",

@@ -17,7 +17,6 @@ from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
-from engine.report.export import export
 from engine.report.render import print_comparison, to_json
 from engine.tracing import planstats, selection
 from engine.tracing.selection import Choice
@@ -283,15 +282,6 @@ def test_planning_is_compared_and_has_a_table_of_its_own(tmp_path: Path) -> None
     assert "17.0 insert" in text
     assert all(len(line) <= 80 for line in text.splitlines() if "insert" in line)
     assert '"plan_p99_us": 100' in to_json(comparison)
-
-
-def test_frames_are_exported_by_role(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", change=with_planner)
-    export(run, tmp_path / "export")
-    lines = (tmp_path / "export" / "probes.csv").read_text().splitlines()
-    assert lines[0] == "cell,step,monotonic_ns,dt_s,probe,role,data,quality"
-    assert all(",planner,insert," in line for line in lines[1:])
-    assert len(lines) > 1
 
 
 def test_runs_of_which_only_one_was_probed_bear_no_verdict(tmp_path: Path) -> None:

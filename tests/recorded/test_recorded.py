@@ -1,4 +1,4 @@
-"""Recorded runs are read, compared and exported.
+"""Recorded runs are read, compared, and queried by SQL.
 
 `two-configs-aa` and `two-majors`: 17.0 under two configs, each against itself, and 12.11
 against 16.3 with probes. The terminal's tests have a third, with stalls.
@@ -6,24 +6,23 @@ against 16.3 with probes. The terminal's tests have a third, with stalls.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
 import shutil
 import sqlite3
 from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet
 import pytest
 
 from engine.analysis.compare import compare
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from engine.report import export, parquet, render
+from engine.report import render
 from engine.results.comparison import Comparison
 from probes import buckets
 
@@ -105,41 +104,35 @@ def test_it_is_compared_in_every_form(recorded: tuple[str, Path]) -> None:
     assert "rate_per_s" in render.to_csv(comparison)
 
 
-def test_it_is_exported(recorded: tuple[str, Path], tmp_path: Path) -> None:
+def test_its_views_have_what_is_compared(recorded: tuple[str, Path]) -> None:
     run = recorded[1]
-    export.export(run, tmp_path / "export")
-    with (tmp_path / "export" / "steps.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(totals(run))
-    assert all(float(row["server_cpu_us_per_op"] or 0) >= 0 for row in rows)
-
-
-def test_its_parquet_files_hold_what_its_csv_files_hold(recorded: tuple[str, Path], tmp_path: Path) -> None:
-    run = recorded[1]
-    export.export(run, tmp_path / "csv")
-    written = {path.parent.name: path for path in parquet.export([run], tmp_path / "parquet")}
-    found = {name: pyarrow.parquet.read_table(path).to_pylist() for name, path in written.items()}
-    assert {row["run"] for rows in found.values() for row in rows} == {read_manifest(run).run}
-    for name in ("cells", "steps", "roles", "seconds"):
-        with (tmp_path / "csv" / f"{name}.csv").open() as file:
-            expected = list(csv.DictReader(file))
-        for row, line in zip(found[name], expected, strict=True):
-            assert [*row] == ["run", *line]
-            for column, text in line.items():
-                value = row[column]
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    assert value == pytest.approx(float(text))
-                else:
-                    assert ("" if value is None else str(value)) == text
-    with (tmp_path / "csv" / "events.csv").open() as file:
-        stalls = [json.loads(row["data"]) for row in csv.DictReader(file) if row["kind"] == "stall"]
-    assert [row["duration_s"] for row in found["stalls"]] == [stall["duration_s"] for stall in stalls]
-    with (tmp_path / "csv" / "probes.csv").open() as file:
-        frames = [json.loads(row["data"]) for row in csv.DictReader(file)]
-    plans = [pair for frame in frames for pair in frame.get("plan_us", ())]
-    assert sorted((row["bucket_us"], row["value"]) for row in found["frames"] if row["figure"] == "plan_us") == sorted(
-        (buckets.bounds(bucket)[1], count) for bucket, count in plans
-    )
+    cells = {(cell.cell, cell.step): cell for cell in compare([run]).cells}
+    with closing(sqlite3.connect(run / "journal.db")) as journal, JournalReader(run) as reader:
+        journal.execute("INSERT INTO meta VALUES ('manifest', ?)", ((run / "manifest.json").read_text(),))
+        journal.executescript((files("engine.journal") / "views.sql").read_text())
+        for cell, step, build, seconds, ops, rate_per_s, time_s, cpu_s in journal.execute(
+            "SELECT cell, step, build, seconds, ops, rate_per_s, time_s, server_cpu_s "
+            "FROM steps JOIN cells USING (cell)"
+        ).fetchall():
+            known = cells.pop((cell, step))
+            assert (build, seconds, rate_per_s, time_s) == (known.build, known.seconds, known.rate_per_s, known.time_s)
+            assert known.server_cpu_us_per_op in (None, pytest.approx(1e6 * cpu_s / ops if ops else 0))
+            for role, figures in known.roles.items():
+                times = (
+                    "SELECT p50, p99, p999 FROM response_times_us WHERE (cell, step, role, since) = (?, ?, ?, 'sent')"
+                )
+                quantiles = journal.execute(times, (cell, step, role)).fetchone() or (None, None, None)
+                assert quantiles == tuple(figures.get(f"service_{name}_us") for name in ("p50", "p99", "p999"))
+        assert not cells
+        stalls = journal.execute("SELECT duration_s FROM stalls").fetchall()
+        events = [(event.data["duration_s"],) for event in reader.events() if event.kind == "stall"]
+        assert sorted(stalls) == sorted(events)
+        steps = [step.id for attempt in reader.attempts() for step in reader.steps(attempt.id)]
+        plans = [
+            pair for step in steps for frame in reader.probe_frames(step) for pair in frame.data.get("plan_us", ())
+        ]
+        found = journal.execute("SELECT at_most, count FROM probe_histograms WHERE figure = 'plan_us'").fetchall()
+        assert sorted(found) == sorted((buckets.bounds(bucket)[1], count) for bucket, count in plans)
 
 
 def test_what_the_terminal_decodes_is_what_was_compared(recorded: tuple[str, Path]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support import warm
 
 
-@pytest.mark.parametrize("words", [("--version",), ("list", "configs"), ("export", "none", "--out", "."), ("rum",)])
+@pytest.mark.parametrize("words", [("--version",), ("list", "configs"), ("compare", "none", "--out", "."), ("rum",)])
 def test_both_answer_alike(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, "-m", "engine", *words]
     environment = os.environ | {"PYTHONPATH": str(warm.ROOT)}

@@ -43,7 +43,6 @@ class HistoryScreen(BenchScreen):
         key("s", "sort", "sort", "history.sort"),
         key("T", "tag", "tag the run", "history.tag", show=False),
         key("D", "delete", "delete", "history.delete"),
-        key("E", "export", "export as CSV files", "history.export", show=False),
         key("o", "folder", "the folder's path", "history.folder", show=False),
         key("up,k", "move(-1)", "up", "history.up", show=False),
         key("down,j", "move(1)", "down", "history.down", show=False),
@@ -322,11 +321,6 @@ class HistoryScreen(BenchScreen):
         if self._picked is not None and not self._picked.exists():
             self._picked = None
         self.look()
-
-    def action_export(self) -> None:
-        if run := self._run():
-            to = Path.cwd() / f"{run.name}-export"
-            self.bench.ask_bench(("export", str(run.folder), "--to", str(to)), f"exporting {run.name}")
 
     def action_folder(self) -> None:
         if run := self._run():

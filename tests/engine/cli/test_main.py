@@ -73,7 +73,7 @@ def test_help_needs_no_server_and_names_the_commands(bench: Bench) -> None:
     assert all(word in text for word in ("builds", "configs", "workloads", "runs"))
     commands = main.get_help(click.Context(main)).partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in commands] == sorted(
-        {"compare", "export"} | {name for name, (_, said) in ELSEWHERE.items() if said}
+        {"compare"} | {name for name, (_, said) in ELSEWHERE.items() if said}
     )
 
 

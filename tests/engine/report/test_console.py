@@ -8,7 +8,6 @@ import fcntl
 import io
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from rich.table import Table
 
 import engine
 from engine.report.console import PlainConsole
-from engine.report.export import export
 from tests.faults.call import Outcome, call, faults
 from tests.support.journal import make_run
 
@@ -118,31 +116,19 @@ def test_a_console_shows_text_as_it_is() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [("compare",), ("compare", "--csv"), ("compare", "--md"), ("compare", "--json"), ("watch", "--once"),
-     ("watch", "--plain"), ("list", "runs"), ("list", "runs", "--json"), ("export",),
-     ("export", "--parquet")],
+     ("watch", "--plain"), ("list", "runs"), ("list", "runs", "--json")],
     ids=" ".join,
 )  # fmt: skip
 def test_a_record_does_not_act_on_the_terminal(hostile: Path, arguments: tuple[str, ...]) -> None:
     outcome = call((*arguments, "--out", str(hostile / "runs")), hostile)
     assert list(faults(outcome)) == []
-    assert outcome.code == (2 if "export" in arguments else 0), outcome.stderr  # no file is called like that
+    assert outcome.code == 0, outcome.stderr
 
 
 def test_a_csv_cell_is_not_run_by_a_spreadsheet(hostile: Path) -> None:
     rows = list(csv.reader(call(("compare", "--csv", "--out", "runs"), hostile).stdout.splitlines()))
     assert rows[1:]
     assert not [cell for row in rows for cell in row if cell.startswith("=")]
-
-
-def test_a_setting_below_zero_is_exported_as_it_is(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    database = sqlite3.connect(run / "journal.db")
-    with database:
-        database.execute("UPDATE setting SET value = '-1' WHERE name = 'shared_buffers'")
-    database.close()
-    export(run, tmp_path / "out")
-    rows = list(csv.reader((tmp_path / "out" / "settings.csv").open()))
-    assert {row[2] for row in rows[1:]} == {"-1"}
 
 
 def refused(outcome: Outcome) -> str:

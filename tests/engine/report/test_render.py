@@ -13,13 +13,11 @@ import pytest
 from rich.console import Console
 
 from engine.analysis.compare import compare
-from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.reader import JournalReader
-from engine.journal.rows import RoleRow, RoleSecond
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
-from engine.report import document, export, gate, render, tables
+from engine.report import document, gate, render, tables
 from engine.report.gate import Judged
 from engine.report.tables.section import Notes, number
 from engine.results.comparison import Comparison
@@ -218,7 +216,7 @@ def hostile(tmp_path: Path) -> Comparison:
     return compare([run])
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "mail", "ticket", "page"])
+@pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "ticket", "page"])
 def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
     folders = [Path(folder) for folder in hostile.folders.values()]
     shown: dict[str, Callable[[], str]] = {
@@ -228,7 +226,6 @@ def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Compar
         "csv": lambda: render.to_csv(hostile),
         "json": lambda: render.to_json(hostile),
         "junit": lambda: gate.to_junit(hostile, (Judged(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
-        "mail": lambda: document.report(folders, "text"),
         "ticket": lambda: document.report(folders, "md"),
         "page": lambda: re.sub(r"(?s)<(script|style)>.*?</\1>", "", document.report(folders, "html")),
     }
@@ -278,83 +275,6 @@ def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
     assert number(value) == text
 
 
-# -- export
-
-
-def test_export_writes_every_table(rich_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "export"
-    files = {path.relative_to(out).as_posix() for path in export.export(rich_run, out)}
-    assert {"manifest.json", "published.tsv", *(f"{name}.csv" for name in export.TABLES)} <= files
-    with (out / "cells.csv").open() as file:
-        assert [row["state"] for row in csv.DictReader(file)].count("failed") == 1
-    for name in export.TABLES:
-        with (out / f"{name}.csv").open() as file:
-            rows = list(csv.reader(file))
-        assert len(rows) > 1 or name in ("probes", "counters"), name
-        assert {len(row) for row in rows} == {len(rows[0])}, name
-
-
-def test_export_has_the_lines_of_the_reference_client(rich_run: Path, tmp_path: Path) -> None:
-    export.export(rich_run, tmp_path / "export")
-    (path,) = (tmp_path / "export" / "ibench" / "001-16.3-auto-r1").glob("qr100.1.tsv")
-    lines = [line.split("\t") for line in path.read_text().splitlines()]
-    assert lines[0] == list(export.INTERVAL_COLUMNS)
-    assert len(lines) == 1 + 12
-    first = dict(zip(lines[0], lines[1], strict=True))
-    assert (first["i_sec"], first["t_sec"], first["i_ips"], first["i_dps"]) == ("1.0", "1.0", "500", "500")
-    assert first["i_qps"] == first["t_qps"] == first["t_query"]
-    last = dict(zip(lines[0], lines[-1], strict=True))
-    assert int(last["t_ins"]) == 12 * 500
-    assert (last["max_i"], last["retry_i"]) == ("3000", "0")
-
-
-def interval_lines(roles: list[tuple[str, list[tuple[float, int]]]]) -> list[dict[str, str]]:
-    """The lines of one client whose roles did so many statements of ten rows in intervals of so many seconds."""
-    rows = [RoleRow(place, 1, 1, name, 0, 0) for place, (name, _) in enumerate(roles)]
-    seconds: dict[int, list[RoleSecond]] = {}
-    for place, (_, intervals) in enumerate(roles):
-        t_ns = 0
-        for length_s, statements in intervals:
-            t_ns += round(length_s * SECOND_NS)
-            dt_ns = round(length_s * SECOND_NS)
-            second = RoleSecond(place, t_ns, dt_ns, statements, 10 * statements, 0, statements, b"")
-            seconds.setdefault(place, []).append(second)
-    lines = export.interval_lines(rows, seconds, 0)
-    return [dict(zip(export.INTERVAL_COLUMNS, map(str, line), strict=True)) for line in lines]
-
-
-def test_a_sliver_at_the_end_is_no_second_of_its_own() -> None:
-    lines = interval_lines([("insert", [(1.0, 100), (1.0, 100), (0.004, 3)])])
-    assert [(line["i_sec"], line["i_ips"], line["t_ins"]) for line in lines] == [
-        ("1.0", "1000", "1000"),
-        ("1.0", str(round(1030 / 1.004)), "2030"),
-    ]
-    assert lines[1]["max_i"] == "100"
-    assert len(interval_lines([("insert", [(1.0, 100), (0.6, 3)])])) == 2
-
-
-def test_queries_of_two_workers_are_one_rate() -> None:
-    (line,) = interval_lines([("query", [(1.0, 100)]), ("query2", [(1.0, 50)])])
-    assert (line["i_qps"], line["t_query"], line["max_q"]) == ("150", "150", "100")
-
-
-def test_published_lines_have_the_columns_of_the_reference(rich_run: Path, tmp_path: Path) -> None:
-    export.export(rich_run, tmp_path / "export")
-    with (tmp_path / "export" / "published.tsv").open() as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    assert list(rows[0])[1:6] == ["ips", "qps", "rps", "rmbps", "wps"]
-    assert rows[0]["tag"] == "pg16.3.auto"
-    assert rows[0]["p50"] != "NA"
-
-
-def test_export_touches_nothing_that_is_there(rich_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(UserError, match="not empty"):
-        export.export(rich_run, tmp_path / "full")
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
-
-
 def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
     from engine.journal.writer import JournalWriter
 
@@ -395,7 +315,13 @@ def test_figures_beside_a_ratio_have_it_as_their_quotient(tmp_path: Path, sliced
     )  # fmt: skip
     comparison = compare([run])
     judged = [ratio for ratio in comparison.ratios if ratio.ratio and ratio.pairs]
+    rows = {
+        (row["step"], row["subject"], row["metric"]): row
+        for row in csv.DictReader(io.StringIO(render.to_csv(comparison)))
+    }
     for ratio in judged:
+        row = rows[ratio.step, ratio.subject, ratio.metric]
+        assert float(row["mean"]) / float(row["base_mean"]) == pytest.approx(float(row["ratio"]))
         base, other = (comparison.figure(name, ratio.step, ratio.metric) for name in comparison.names)
         assert base and other and other / base == pytest.approx(ratio.ratio)
     section = next(each for each in tables.sections(comparison, Notes()) if each.title.startswith("Throughput"))

@@ -134,9 +134,7 @@ def test_the_run_is_listed_as_finished(finished: Bench) -> None:
     assert (row["state"], row["cells"]) == ("finished", "4/4")
 
 
-def test_the_wal_of_each_second_adds_up_to_that_of_the_step_and_is_exported(finished: Bench, tmp_path: Path) -> None:
-    done = finished("export", "--to", str(tmp_path / "export"))
-    assert done.returncode == 0 and ",wal," in (tmp_path / "export" / "samples.csv").read_text()
+def test_the_wal_of_each_second_adds_up_to_that_of_the_step(finished: Bench) -> None:
     with JournalReader(finished.run) as reader:
         for step in (step for attempt in reader.attempts() for step in reader.steps(attempt.id)):
             seconds = reader.samples(step.id, sources=("wal",))
@@ -144,14 +142,6 @@ def test_the_wal_of_each_second_adds_up_to_that_of_the_step_and_is_exported(fini
             assert sum(dt_ns for _, dt_ns, _, _ in seconds) == seconds[-1][0] - step.started_ns
             written = sum(data["bytes"] for *_, data in seconds)
             assert 0.8 * step.totals.wal_bytes - 200_000 <= written <= step.totals.wal_bytes, step.name
-
-
-def test_export_writes_the_reference_clients_lines(finished: Bench, tmp_path: Path) -> None:
-    done = finished("export", "--to", str(tmp_path / "export"))
-    assert done.returncode == 0, done.stderr
-    lines = list((tmp_path / "export").rglob("l.i0.1.tsv"))
-    assert len(lines) == 4
-    assert all(len(line.split("\t")) == 17 for line in lines[0].read_text().splitlines())
 
 
 def test_resuming_a_finished_run_runs_nothing(finished: Bench) -> None:

@@ -416,7 +416,7 @@ def test_a_truncated_journal_is_one_line_for_every_reader(bench: Bench) -> None:
     run = make_run(bench.out / "made", repeats=1, unfinished=(1,))
     (run / "cells").mkdir(exist_ok=True)
     os.truncate(run / "journal.db", 6000)
-    for command in (("watch", "--once"), ("compare",), ("export",), ("resume",)):
+    for command in (("watch", "--once"), ("compare",), ("resume",)):
         refused = bench(*command)
         assert refused.returncode == 2, (command, refused.stdout)
         assert len(refused.stderr.strip().splitlines()) == 1, refused.stderr

@@ -32,7 +32,7 @@ def run(bench: Bench, label: str, workload: str, *words: str) -> dict[str, dict[
         return {step.name: {"row": step, "totals": step.totals} for step in reader.steps(attempt.id)}
 
 
-def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, tmp_path: Path) -> None:
+def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
     words = ("--pg", label, "--repeats", "2", "--workload", "pgbench-select", "--clients", "1,3", "--seconds", "1")
     done = bench("run", *words, *SMALL, "--warmup-seconds", "1", "--plain")
     assert done.returncode == 0, done.stderr + done.stdout
@@ -65,9 +65,6 @@ def test_a_sweep_is_run_watched_compared_and_exported(bench: Bench, label: str, 
     assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64
     told = bench("compare").stdout
     assert "tx/s" in told and "Response time of pgbench statements" in told
-    exported = bench("export", "--to", str(tmp_path / "export"))
-    assert exported.returncode == 0, exported.stderr
-    assert "select.c3,pgbench," in (tmp_path / "export" / "roles.csv").read_text()
 
 
 def test_an_engine_that_is_killed_leaves_no_folder_of_its_clients(bench: Bench, label: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.host.account import own_folder
-from engine.journal.runs import find_run, planned
+from engine.journal.runs import planned
 from engine.run.engine import execute
 from tests.support.benchcall import LONG, SECONDS, SMALL, Bench, nothing_left
 from tests.support.journal import make_run
@@ -64,20 +64,15 @@ def test_a_name_that_is_no_files_is_refused_before_anything_is_done(out: Path, n
         planned(out / "one")
 
 
-@pytest.mark.parametrize("command", [("resume",), ("export", "--to", "EXPORT")])
-def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(
-    out: Path, tmp_path: Path, command: tuple[str, ...]
-) -> None:
+def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(out: Path) -> None:
     precious = out / "precious"
     (precious / "data").mkdir(parents=True)
     (precious / "socket").symlink_to(precious / "data")
     with edited(out / "one") as record:
         record["cells"][0]["id"] = "../../precious"
-    arguments = [str(tmp_path / "export") if word == "EXPORT" else word for word in command]
-    told = refused(Bench(out), *arguments)
+    told = refused(Bench(out), "resume")
     assert "cannot be the name of a cell" in told or "you did not begin this run here" in told
     assert (precious / "data").is_dir() and (precious / "socket").is_symlink()
-    assert not (tmp_path / "export").exists()
 
 
 def test_two_cells_of_one_name_are_refused(out: Path) -> None:
@@ -264,11 +259,11 @@ def test_a_symlink_loop_or_a_name_too_long_is_one_line(tmp_path: Path, build: Ca
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for folder in (tmp_path / "loop", tmp_path / ("x" * 256), tmp_path / "/".join(["x" * 100] * 45)):
         bench = Bench(folder)
-        commands: list[tuple[str, ...]] = [("--pg", build(16).label, *SMALL), ("resume",), ("stop",), ("export",)]
+        commands: list[tuple[str, ...]] = [("--pg", build(16).label, *SMALL), ("resume",), ("stop",)]
         for command in [*commands, ("delete", "x")]:
             assert refused(bench, *command)
         assert refused(bench, "doctor")
-    for name in ("export", "resume", "stop", "tag"):
+    for name in ("resume", "stop", "tag"):
         assert refused(Bench(tmp_path), name, "x" * 5000)
 
 
@@ -294,30 +289,7 @@ def test_stopping_another_users_run_is_refused_in_one_line(bench: Bench, build: 
     nothing_left(bench)
 
 
-# -- names of exports and marks
-
-
-def test_an_export_of_the_current_folder_is_called_as_the_run(out: Path, tmp_path: Path) -> None:
-    run = make_run(out / "two", repeats=1)
-    assert find_run(f"{run}/.", out).name == "two"
-    command = [sys.executable, "-m", "engine", "export", str(run / ".")]
-    done = subprocess.run(command, cwd=tmp_path, env=python_path(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith(f"files in {tmp_path / 'two-export'}")
-    command[-1] = "."
-    done = subprocess.run(command, cwd=run, env=python_path(), capture_output=True, text=True, check=False)
-    assert done.stdout.strip().endswith(f"files in {run / 'two-export'}"), done.stderr
-
-
-def python_path() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-
-
-def test_an_exports_fields_start_no_formula(out: Path, tmp_path: Path) -> None:
-    run = make_run(out / "two", repeats=1, failed={0: "=HYPERLINK('x')\x1b[2J"})
-    assert Bench(out)("export", str(run), "--to", str(tmp_path / "export")).returncode == 0
-    text = (tmp_path / "export" / "cells.csv").read_text()
-    assert "'=HYPERLINK('x')\\x1b[2J" in text
+# -- marks
 
 
 def test_a_mark_may_look_like_an_option(bench: Bench, build: Callable[[int | str], Build]) -> None:

@@ -1,4 +1,4 @@
-"""A workload that the engine has never heard of (`tests.support.toy`), from its plan to its export."""
+"""A workload that the engine has never heard of (`tests.support.toy`), from its plan to its comparison."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def blamed(bench: Bench, step: StepRow) -> bool:
         return any("stopped" in causes(event) for event in reader.events(step.id) if event.kind == "stall")
 
 
-def test_it_is_planned_run_watched_compared_and_exported(toy: Bench, label: str, tmp_path: Path) -> None:
+def test_it_is_planned_run_watched_and_compared(toy: Bench, label: str, tmp_path: Path) -> None:
     plan = tmp_path / "toy.toml"
     entries = {"builds": [label], "workload": "toy", "repeats": 2, "allow_concurrent": True}
     plan.write_text(tomli_w.dumps({**entries, "questions": 300, "clients": 2}))
@@ -66,9 +66,6 @@ def test_it_is_planned_run_watched_compared_and_exported(toy: Bench, label: str,
     assert "Response time of ask statements" in told
     bare = Bench(toy.out)  # a run is read without its workload
     assert bare("compare").stdout == told
-    exported = toy("export", "--to", str(tmp_path / "export"))
-    assert exported.returncode == 0, exported.stderr
-    assert "ask,ask," in (tmp_path / "export" / "roles.csv").read_text()
 
 
 def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
@@ -93,7 +90,7 @@ def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
     assert toy("stop").returncode == 0
 
 
-def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str) -> None:
+def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str, tmp_path: Path) -> None:
     runs = []
     for answer in ("one", "two"):
         words = ("--pg", label, "--repeats", "1", "--workload", "toy", "--questions", "50", "--answer", answer)

@@ -1,4 +1,4 @@
-"""History: what its keys open, sort, find, compare, tag, remove and export."""
+"""History: what its keys open, sort, find, compare, tag and remove."""
 
 from __future__ import annotations
 
@@ -157,19 +157,6 @@ def test_a_running_run_is_shown_as_such_and_not_removed(out: Path) -> None:
         text = show_history(out, "D")
         assert "> running" in text and "still running" in text
     assert "> running" not in show_history(out)
-
-
-def test_a_run_is_exported(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-
-    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
-        await pilot.press("E")
-        await until(pilot, lambda: " files in " in pilot.app.screen_text())  # type: ignore[attr-defined]
-
-    show_history(out, then=act)
-    assert (here / f"{NAME}-export" / "steps.csv").exists()
 
 
 def test_the_folder_is_told_and_copied(out: Path) -> None:

@@ -218,17 +218,6 @@ def test_cells_that_vary_are_one_line(recorded: Path) -> None:
     assert len(lines) == 1 and all(f"{step} main" in lines[0] for step in ("l.x", "qr100"))
 
 
-@pytest.mark.parametrize(
-    ("allowed", "threads", "bound"),
-    [("2-3,7", 8, "8 threads, bound to CPU 2-3,7"), ("0-7", 8, ""), ("0,2-4", 4, ""), ("<b>-1", 8, "")],
-)
-def test_a_run_that_was_bound_to_some_cpus_says_so(tmp_path: Path, allowed: str, threads: int, bound: str) -> None:
-    with JournalReader(make_run(tmp_path / "r", builds=("16.3",), repeats=1)) as reader:
-        manifest = replace(reader.manifest, environment={"cpu": {"threads": threads, "allowed": allowed}})
-    line = origins.machine_line(manifest)
-    assert line == (bound or f"{threads} threads")
-
-
 def test_markdown_has_the_tables_of_the_comparison_and_where_they_come_from(recorded: Path) -> None:
     shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])
     assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 'main=" in shown.stdout

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from rich.console import Console
 from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
-from engine.report import export, render
+from engine.report import render
 from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
 from engine.results.comparison import CHANGED, LATENCIES
 from tests.support.journal import make_run
@@ -35,7 +37,7 @@ def timed(listed: object = None) -> Callable[[Cell, str, StepTotals], StepTotals
     return change
 
 
-def test_times_of_transactions_are_a_table_json_and_a_file(tmp_path: Path) -> None:
+def test_times_of_transactions_are_a_table_json_and_a_view(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", repeats=2, change=timed())
     comparison = compare([run])
     found = comparison.of("16.3", "l.x")[0].transactions
@@ -53,10 +55,9 @@ def test_times_of_transactions_are_a_table_json_and_a_file(tmp_path: Path) -> No
     cells = json.loads(render.to_json(comparison))["cells"]
     assert next(each["transactions"]["each_ms"] for each in cells if each["transactions"]) == LENGTHS_MS["16.3"]
     assert {each["step"] for each in cells if each["transactions"]} == {"l.x"}
-    export.export(run, tmp_path / "export")
-    written = (tmp_path / "export" / "transactions.csv").read_text().splitlines()
-    assert written[0] == "cell,step,ms" and len(written) == 1 + 2 * (4 + 2)
-    assert "transactions" not in (tmp_path / "export" / "steps.csv").read_text()
+    with closing(sqlite3.connect(run / "journal.db")) as journal:
+        written = journal.execute("SELECT step, ms FROM transactions_ms").fetchall()
+    assert sorted(written) == [("l.x", ms) for ms in sorted(2 * [*LENGTHS_MS["16.3"], *LENGTHS_MS["17.0"]])]
 
 
 @pytest.mark.parametrize("listed", ["x", [[1, 2]], [-1.0], [10**400], [None]])
