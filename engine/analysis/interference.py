@@ -38,13 +38,12 @@ class StepRatios:
     """The log ratios of a step's pairs, and those of each server to itself (`own`, whose truth is 1).
 
     `timed`: the ratios of some are those of statements that last longer than slices. `by` names the covariates by which
-    both are adjusted, `left_out` those that are not used, and why; `plain` and `plain_own` are the same without them.
+    both are adjusted, `left_out` those that are not used, and why; `plain` are the ratios without them.
     """
 
     ratios: list[LogRatio]
     own: list[LogRatio]
     plain: list[LogRatio]
-    plain_own: list[LogRatio]
     by: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     timed: bool = False
@@ -66,7 +65,7 @@ class Contrast:
 def step_ratios(pairs: Sequence[tuple[Slices, Slices]]) -> StepRatios:
     """Level 1 of all pairs of a step (base, other). Raises ValueError for a total that is not positive."""
     plain, plain_own = _ratios(pairs, 0.0, 0)
-    unadjusted = StepRatios(plain, plain_own, plain, plain_own)
+    unadjusted = StepRatios(plain, plain_own, plain)
     known = [name for name in (STOLEN, TASKS) if all(name in side.covariates for pair in pairs for side in pair)]
     moved = [name for name in known if any(np.ptp(side.covariates[name]) > 0 for pair in pairs for side in pair)]
     if not moved:
@@ -94,7 +93,7 @@ def step_ratios(pairs: Sequence[tuple[Slices, Slices]]) -> StepRatios:
         else:
             left_out.append(f"{TASKS} {USELESS}")
     ratios, own = _ratios(adjusted, slope, len(by)) if by else (plain, plain_own)
-    return StepRatios(ratios, own, plain, plain_own, tuple(by), tuple(left_out))
+    return StepRatios(ratios, own, plain, tuple(by), tuple(left_out))
 
 
 def _ratios(

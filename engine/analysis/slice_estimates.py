@@ -104,16 +104,6 @@ class StepEstimate:
     estimate: Estimate
     within: float | None
 
-    @property
-    def error(self) -> float | None:
-        """The standard error of the mean log ratio; for a single pair, that within it."""
-        return self.within if self.estimate.pairs == 1 else self.estimate.sd / math.sqrt(self.estimate.pairs)
-
-    @property
-    def holds_for(self) -> str:
-        """What the error covers, in words that follow a figure."""
-        return "for these two clusters" if self.estimate.pairs == 1 else "for these builds"
-
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
@@ -175,16 +165,11 @@ def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] 
     return ratio_of(ratio.theta - half), ratio_of(ratio.theta + half)
 
 
-def own_ratio(server: Slices) -> LogRatio:
-    """A ratio whose truth is 1: in each two blocks a server's outer slices to its inner ones, (a1 + a4) / (a2 + a3).
-
-    An odd last block is left out. Raises ValueError for a total that is not positive.
-    """
-    return slice_ratio.log_ratio(*halves(server))
-
-
 def halves(server: Slices) -> tuple[Sums, Sums]:
-    """The inner and the outer slices of each two blocks."""
+    """The inner and the outer slices of each two blocks, whose ratio (a1 + a4) / (a2 + a3) is 1 in truth.
+
+    An odd last block is left out.
+    """
     count = len(server.numerators) // 2
     x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
     inner, outer = ([(part[:, i] + part[:, j]).tolist() for part in (x, y)] for i, j in ((1, 2), (0, 3)))
@@ -197,7 +182,7 @@ def sums(server: Slices) -> Sums:
 
 
 def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
-    """Check the promised errors on `own_ratio` of all steps, pairs and servers: f^2 = mean theta^2 / v."""
+    """Check the promised errors on ratios whose truth is 1, of all steps, pairs and servers: f^2 = mean theta^2 / v."""
     squares = [each.theta**2 / each.variance for each in own_ratios if each.variance]
     return SelfCheck(math.sqrt(fmean(squares)) if squares else 1.0, len(squares))
 

@@ -32,6 +32,7 @@ SAME = ALPHA / 2  # at most, for `same`: then the 95 % interval, which is printe
 POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
 MOST_LOG_EFFECT = 7.0  # a thousandfold: if only more would be visible, nothing is
 MOST_PAIRS = 200  # more than this is not advice
+MOST_CV, MOST_GAP = 0.05, 5.0  # of cells of one subject: see `scatter`
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     found = _estimate(evidence)
     if found.pairs == 1:
         return Interval(ratio_of(found.mean), None, None, 1)
-    half = _t(confidence, found.degrees) * found.error
+    half = t_quantile(confidence, found.degrees) * found.error
     return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
 
 
@@ -131,7 +132,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     """Student's t interval of the mean of pairs' differences; no bounds for fewer than two."""
     if len(values) < 2:
         return None, None
-    half = _t(confidence, len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
+    half = t_quantile(confidence, len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
 
@@ -148,7 +149,7 @@ def share_interval(
         return None, None
     share = sum(parts) / whole
     residuals = [p - share * w for p, w in zip(parts, wholes, strict=True)]
-    half = _t(confidence, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
+    half = t_quantile(confidence, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
     return share - half, share + half
 
 
@@ -241,7 +242,7 @@ def pairs_needed(
         planned = found.of(count)
         error, degrees = max(planned.error, 1e-12), planned.degrees
         then, same_then = later(count - found.pairs) if later is not None else (level, same_level)
-        least = max(_t(1 - then, degrees) * error, high if found.mean > 0 else -low)
+        least = max(t_quantile(1 - then, degrees) * error, high if found.mean > 0 else -low)
         half = -float(special.stdtrit(degrees, min(same_then, SAME))) * error
         rooms = (found.mean - low - half, high - found.mean - half)
         same = sum(float(special.stdtr(degrees, room / error)) for room in rooms) - 1
@@ -252,12 +253,10 @@ def pairs_needed(
     return counts[place] - found.pairs if place < len(counts) else None
 
 
-def smallest_visible_effect(
-    evidence: Evidence, pairs: int | None = None, level: float = ALPHA, power: float = POWER
-) -> float | None:
+def smallest_visible_effect(evidence: Evidence, pairs: int | None = None, level: float = ALPHA) -> float | None:
     """The effect, as a fraction, that this number of pairs (default: as many as given) would show with this scatter.
 
-    `power` is how often a test at `level` would detect it. None for fewer than two ratios, too few pairs for a verdict,
+    A test at `level` would detect it four times in five. None for fewer than two ratios, too few pairs for a verdict,
     or so much scatter that nothing would show.
     """
     found = _estimate(evidence)
@@ -266,7 +265,9 @@ def smallest_visible_effect(
     planned = found if pairs is None else found.of(pairs)
     if planned.pairs < MIN_PAIRS:
         return None
-    log_effect = (_t(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, power))) * planned.error
+    log_effect = (
+        t_quantile(1 - level, planned.degrees) + float(special.stdtrit(planned.degrees, POWER))
+    ) * planned.error
     return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
 
 
@@ -278,11 +279,6 @@ def normal_tail(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def t_tails(t: float, degrees: float) -> float:
     """Two-sided tail probability of Student's t."""
     return 2 * float(special.stdtr(degrees, -abs(t)))
-
-
-def t_quantile(confidence: float, degrees: float) -> float:
-    """Half the width of a two-sided interval with this confidence, in standard errors, by Student's t."""
-    return _t(confidence, degrees)
 
 
 def f_tail(f: float, between: float, within: float) -> float:
@@ -306,10 +302,10 @@ def noise_floor(of: Interval | Ratio) -> float | None:
     return None if of.low is None or of.high is None else max(of.high - 1, 1 / of.low - 1, 0.0)
 
 
-def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_gap: float = 5.0) -> Scatter | None:
+def scatter(values: Sequence[float], margin: float) -> Scatter | None:
     """Whether the cells of one subject are wide apart or bimodal; None for fewer than two or a mean of 0.
 
-    wide: CV above `most_cv`. bimodal: the widest gap between neighbours is more than `most_gap` times the median gap,
+    wide: CV above `MOST_CV`. bimodal: the widest gap between neighbours is more than `MOST_GAP` times the median gap,
     from four cells on (the two gaps of three cells can never be that unlike) and only if it is wider than the margin:
     cells very close to each other have chance gaps that mean nothing.
     """
@@ -320,8 +316,8 @@ def scatter(values: Sequence[float], margin: float, most_cv: float = 0.05, most_
     gaps = [after - before for before, after in itertools.pairwise(ordered)]
     centre = median(ordered) or fmean(ordered)
     widest, usual = max(gaps), median(gaps)
-    uneven = len(gaps) >= 3 and widest > most_gap * usual
-    return Scatter(cv, widest / centre, cv > most_cv, uneven and widest / centre > margin)
+    uneven = len(gaps) >= 3 and widest > MOST_GAP * usual
+    return Scatter(cv, widest / centre, cv > MOST_CV, uneven and widest / centre > margin)
 
 
 def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
@@ -346,5 +342,6 @@ def _estimate(evidence: Evidence) -> Estimate:
     return evidence if isinstance(evidence, Estimate) else estimate(evidence)
 
 
-def _t(confidence: float, degrees: float) -> float:
+def t_quantile(confidence: float, degrees: float) -> float:
+    """Half the width of a two-sided interval with this confidence, in standard errors, by Student's t."""
     return float(special.stdtrit(degrees, (1 + confidence) / 2))

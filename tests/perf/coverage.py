@@ -32,10 +32,11 @@ from scipy.signal import lfilter
 from engine.analysis import trend_changes
 from engine.analysis.change_points import LEVEL, levels
 from engine.analysis.interference import STOLEN, TASKS, step_ratios
-from engine.analysis.slice_estimates import Slices, log_ratio, own_ratio, pooled, self_check
+from engine.analysis.slice_estimates import Slices, halves, log_ratio, pooled, self_check
 from engine.analysis.statistics import ALPHA, Estimate, estimate, holm_shares, judge, p_value, paired_interval, scatter
 from engine.core.model import Subject
 from engine.plan.schedule import interleave
+from engine.results import slice_ratio
 from engine.results.comparison import CHANGED
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
 from engine.slices.block_order import SliceSeed, blocks
@@ -170,7 +171,7 @@ def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng:
     made = sliced(noise, slice_ms, 60 / pairs, STEPS * pairs, rng)
     ratios = [log_ratio(base, other) for base, other in made]
     steps = [ratios[start : start + pairs] for start in range(0, len(ratios), pairs)]
-    return judged(steps, [own_ratio(side) for pair in made for side in pair], cluster_sd, rng)
+    return judged(steps, [slice_ratio.log_ratio(*halves(side)) for pair in made for side in pair], cluster_sd, rng)
 
 
 @dataclass(frozen=True)

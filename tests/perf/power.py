@@ -209,7 +209,7 @@ def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, St
         step: StepRatios(
             [run.steps[step].ratios[place] for run, place in places],
             [ratio for run in {id(run): run for run, _ in places}.values() for ratio in run.steps[step].own],
-            [], [],
+            [],
         )
         for step in runs[0].steps
         if all(step in run.steps for run in runs)

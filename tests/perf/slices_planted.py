@@ -238,7 +238,7 @@ def comparisons(pairs: Iterator[Pair], count: int) -> bool:
         for size, step, level in zip(SIZES, steps, levels, strict=True):
             verdict = judge(step.estimate, MARGIN, level=level).verdict
             named[size] += verdict in CHANGED
-            texts.append(f"{size:.0%}: {percent(step.estimate.mean, NORMAL_95 * (step.error or 0))} {verdict}")
+            texts.append(f"{size:.0%}: {percent(step.estimate.mean, NORMAL_95 * step.estimate.error)} {verdict}")
         print(f"comparison {number}: {'; '.join(texts)}; load {os.getloadavg()[0]:.1f}", flush=True)
     print("named:", ", ".join(f"{size:.0%} in {times} of {count}" for size, times in named.items()))
     return all(least * count <= named[size] <= most * count for size, (least, most) in NAMED.items())

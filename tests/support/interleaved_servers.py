@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.analysis.slice_estimates import Slices, log_ratio, own_ratio
+from engine.analysis.slice_estimates import Slices, halves, log_ratio
 from engine.core.model import Build, Subject
 from engine.host import environment
 from engine.host.account import unprivileged
 from engine.postgres import configs
 from engine.postgres.server import Server
+from engine.results import slice_ratio
 from engine.results.slice_ratio import LogRatio
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
@@ -168,7 +169,7 @@ def ratio_of(blocks: Sequence[Block], parts: tuple[str, str]) -> LogRatio:
 
 def own_ratios_of(blocks: Sequence[Block], parts: tuple[str, str]) -> list[LogRatio]:
     """The slices' check on themselves: one ratio of each server."""
-    return [own_ratio(side) for side in sides_of(blocks, parts)]
+    return [slice_ratio.log_ratio(*halves(side)) for side in sides_of(blocks, parts)]
 
 
 def per_op(blocks: Sequence[Block], side: int, parts: tuple[str, str]) -> float:

@@ -54,7 +54,7 @@ def test_what_others_did_is_taken_out_and_the_plain_ratio_stays(
     mean = sum(ratio.theta for ratio in found.ratios) / PAIRS
     assert abs(mean - math.log(0.95)) < 4 * error(found) < 0.02
     bare = step_ratios([(unmetered(base), unmetered(other)) for base, other in pairs_of(stolen, tasks)])
-    assert found.plain == bare.ratios and found.plain_own == bare.own and not bare.by and not bare.left_out
+    assert found.plain == bare.ratios and not bare.by and not bare.left_out
 
 
 def test_what_explains_nothing_is_not_used() -> None:
@@ -70,7 +70,7 @@ def test_what_explains_nothing_is_not_used() -> None:
         for pair in pairs_of()
     ]  # fmt: skip
     found = step_ratios(pairs)  # type: ignore[arg-type]
-    assert found.by == () and found.ratios == found.plain and found.own == found.plain_own
+    assert found.by == () and found.ratios == found.plain
     assert [text.partition(" would")[0] for text in found.left_out] == [STOLEN, TASKS]
 
 
