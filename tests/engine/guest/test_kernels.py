@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UserError
-from engine.core.kernel import GuestMachine, Kernel, scheduler_of
+from engine.core.kernel import GuestMachine, scheduler_of
 from engine.guest import distribution, kernels, machine, tools
 from engine.guest.initrd import REQUIRED
 from engine.guest.machine import Job
@@ -145,10 +145,3 @@ def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
     assert "-drive" not in emulated and emulated[emulated.index("-accel") + 1] == "tcg,thread=multi"
     with pytest.raises(UserError, match="cannot have a folder of that name"):
         Job("", ("/tmp/a\nb",), {}, "none").archive()
-
-
-def test_kernels_are_values_that_json_holds() -> None:
-    import msgspec
-
-    kernel = Kernel("6.1", "6.1.170", "nixpkgs", "/nix/store/x", "/nix/store/x/bzImage", "00", options={"HZ": "250"})
-    assert msgspec.convert(msgspec.to_builtins(kernel), Kernel) == kernel

@@ -7,9 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from engine.host.account import Account
 from engine.observe.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
+from tests.support.observing import gone
 
 
 def line(value: str | float | None, event: str, thread: str = "postgres-11", **values: Any) -> str:
@@ -214,23 +213,9 @@ def test_perf_goes_with_the_engine_and_says_so_when_it_was_killed(program: str, 
         assert engine.stdout is not None
         pid = int(engine.stdout.readline())
         engine.kill()
-    with ThreadPoolExecutor() as pool:
-        assert pool.submit(_gone, pid).result()
+    assert gone({pid})
     counters = StepCounters(program, lambda: {sleeper: "server"})
     assert isinstance(counters._counting, perf.Counting)
     counters._counting._process.kill()
     counters.start()
     assert counters.counted.note.startswith("no counters: perf stat")
-
-
-def _gone(pid: int) -> bool:
-    until_s = time.monotonic() + 60
-    while time.monotonic() < until_s:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False

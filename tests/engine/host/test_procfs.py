@@ -22,18 +22,10 @@ from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference
 from engine.postgres import server_processes
 from engine.postgres.server import Server
 from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title, process_kind
+from tests.support.benchcall import wait_for
 
 Servers = Callable[[int | str], Server]
 SPIN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def read_task(pid: int) -> Task | None:
@@ -77,7 +69,7 @@ def test_a_task_is_read_with_cpu_time_switches_and_memory() -> None:
         first = reader.read()
         assert first is not None and first.threads == 1
         process.send_signal(signal.SIGCONT)
-        assert until(lambda: (reader.read() or first).state == "Z")
+        wait_for(lambda: (reader.read() or first).state == "Z", "its end")
         last = reader.read()
     assert last is not None
     assert last.cpu_ns - first.cpu_ns > 200_000_000 or last.cpu_ns > 300_000_000
@@ -107,7 +99,7 @@ def test_a_stopped_process_is_seen_as_stopped() -> None:
         with TaskReader(process.pid) as held:  # which does not read all of a process that has not run since
             for number, letter in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S"), (signal.SIGSTOP, "T")):
                 process.send_signal(number)
-                assert until(lambda letter=letter: state(process.pid) == letter)  # type: ignore[misc]
+                wait_for(lambda letter=letter: state(process.pid) == letter, letter)  # type: ignore[misc]
                 task = held.read()
                 assert task is not None and task.state == letter and held.read() is task
         process.kill()
@@ -139,7 +131,7 @@ def test_only_the_time_of_a_process_that_runs_may_be_read_and_all_of_one_that_ha
             assert first.cpu_ns < part.cpu_ns < whole.cpu_ns and first.switches < whole.switches
             work()
             process.send_signal(signal.SIGSTOP)
-            assert until(lambda: state(process.pid) == "T")
+            wait_for(lambda: state(process.pid) == "T", "its stop")
             reader.read_time()
             stopped = reader.read_time()
             assert stopped is not None and stopped.state == "T" and stopped == read_task(process.pid)
@@ -210,10 +202,7 @@ def test_parallel_workers_of_autovacuum_are_its_own(leader: str) -> None:
 
         worker = process(f"parallel worker for PID {process(f'{leader} ib')} ")
         expected = leader if leader == "autovacuum worker" else "parallel worker"
-        deadline = time.monotonic() + 60
-        while process_kind(worker) != expected:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: process_kind(worker) == expected, expected)
 
 
 @pytest.mark.parametrize("major", (12, 14, 16, 17))
@@ -248,7 +237,7 @@ def test_the_total_of_a_server_is_continuous_when_backends_end(server: Servers) 
         spent = living.tasks[connection.info.backend_pid].cpu_ns - before
         pid = connection.info.backend_pid
         connection.close()
-        assert until(lambda: read_task(pid) is None)
+        wait_for(lambda: read_task(pid) is None, "the end of the backend")
         ended = every.sample()
         assert ended is not None and pid not in ended.tasks
     # The time of the dead backend stays in the total: it moved to the reaped, but for two ticks.
@@ -267,7 +256,7 @@ def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> 
             )
             spent = read_task(connection.info.backend_pid)
         assert spent is not None
-        assert until(lambda: read_task(spent.pid) is None)
+        wait_for(lambda: read_task(spent.pid) is None, "the end of the backend")
         last = every.sample()
     assert first is not None and last is not None
     unseen = difference(first.kinds[UNSEEN], last.kinds[UNSEEN])
@@ -306,8 +295,8 @@ def test_totals_never_go_back_while_backends_come_and_go(
         finally:
             stop.set()
             thread.join()
-        # Nothing is left open of those that are gone.
-        assert until(lambda: every.sample() is not None and every._readers.keys() == set(children(running.pid)))
+        backends = lambda: every.sample() is not None and every._readers.keys() == set(children(running.pid))  # noqa: E731
+        wait_for(backends, "readers of those that are gone to be closed")
 
 
 def test_host_counters_move_and_states_are_there() -> None:
@@ -357,13 +346,9 @@ def test_pressure_has_totals_in_ns() -> None:
     assert machine_counters.parse_pressure("cpu", text).keys() == {"pressure_cpu_some_ns"}
 
 
-def test_a_folder_in_memory_is_on_no_device() -> None:
-    assert machine_counters.device_of(Path("/proc")) is None
-    with machine_counters.Host(None) as machine:
+def test_the_device_of_a_file_is_a_whole_disk_and_memory_has_none(tmp_path: Path) -> None:
+    with machine_counters.Host(machine_counters.device_of(Path("/proc"))) as machine:
         assert machine.device() == {}
-
-
-def test_the_device_of_a_file_is_a_whole_disk(tmp_path: Path) -> None:
     name = machine_counters.device_of(tmp_path)
     if name is not None:  # a build sandbox may lie on tmpfs
         assert (machine_counters.DISKS / name / "stat").exists()

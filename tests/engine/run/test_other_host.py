@@ -16,10 +16,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
+from engine.remote.deployment import nix_copy
 from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
 from tests.support.otherhost import BROUGHT_S
 
@@ -41,14 +43,17 @@ PasswordAuthentication no
 PidFile none
 SetEnv TMPDIR={folder}/there
 """
+# It ends with ssh: one that outlives it holds its stderr open.
 RELAY = """
-import socket, sys
+import os, socket, sys
 from tests.support.otherhost import _carry
 from threading import Thread
 there = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-delay_s = float(sys.argv[3]) / 1000
-Thread(target=_carry, args=(0, there.fileno(), delay_s), daemon=True).start()
-_carry(there.fileno(), 1, delay_s)
+def carry(source, target):
+    _carry(source, target, float(sys.argv[3]) / 1000)
+    os._exit(0)
+Thread(target=carry, args=(0, there.fileno()), daemon=True).start()
+carry(there.fileno(), 1)
 """
 
 
@@ -70,6 +75,7 @@ class Host:
     options: tuple[str, ...]
     own_clock: bool
     held_by: str
+    way: str  # an option of ssh that holds blanks: a program with arguments that leads there
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -125,11 +131,12 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
             ("tc", "qdisc", "add", "dev", "pgbed-here", "root"),
             (*within, "tc", "qdisc", "add", "dev", "pgbed-there", "root"),
         )] if shutil.which("tc") else [False]  # fmt: skip
+        relay = folder / "a way.py"
+        relay.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{RELAY}")
+        way = f'ProxyCommand={sys.executable} "{relay}" %h %p {DELAY_MS}'
         if not all(held):
-            relay = folder / "relay.py"
-            relay.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{RELAY}")
-            options.append(f"ProxyCommand={sys.executable} {relay} %h %p {DELAY_MS}")
-        yield Host(folder, tuple(options), own_clock, "netem" if all(held) else "a relay of the test's own")
+            options.append(way)
+        yield Host(folder, tuple(options), own_clock, "netem" if all(held) else "a relay of the test's own", way)
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +198,10 @@ def test_a_host_that_ssh_does_not_reach_is_refused(host: Host, bench: Bench, lab
         done = bench("run", "--pg", label, *SMALL, *words)
         assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert not list(bench.out.glob("*/manifest.json"))
+
+
+def test_options_with_blanks_reach_nix_and_what_fails_is_said(host: Host) -> None:
+    path = [str(Path("/nix/store") / Path(psycopg.__file__).parts[3])]
+    options = ("BatchMode=yes", *host.options, host.way)  # ssh takes the first of two
+    assert nix_copy(f"root@{THERE}", path, options) == ""
+    assert nix_copy(f"root@{THERE}", path, ("BatchMode=yes", "ProxyCommand=false or true"))
