@@ -43,10 +43,10 @@ class BenchApp(App[None]):
         self.context = context
         self.run_selected: Signal[None] = Signal(self, "run selected")
 
-    def look_at(self, run: Path, mode: str = "live") -> None:
-        """Select a run in its current state, and open a screen on it."""
+    def look_at(self, run: Path) -> None:
+        """Select a run in its current state, and open the Live screen on it."""
         self.select(run)
-        self.action_open(mode)
+        self.action_open("live")
 
     def replay(self, run: Path, cell: str, step: str | None = None) -> None:
         """Replay a recorded cell, from `step` on, on the Live screen."""

@@ -124,21 +124,19 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     found = _estimate(evidence)
     if found.pairs == 1:
         return Interval(ratio_of(found.mean), None, None, 1)
-    half = t_quantile(confidence, found.degrees) * found.error
+    half = t_quantile(CONFIDENCE, found.degrees) * found.error
     return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
+def mean_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's t interval of the mean of pairs' differences; no bounds for fewer than two."""
     if len(values) < 2:
         return None, None
-    half = t_quantile(confidence, len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
+    half = t_quantile(CONFIDENCE, len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
 
 
-def share_interval(
-    parts: Sequence[float], wholes: Sequence[float], confidence: float = CONFIDENCE
-) -> tuple[float | None, float | None]:
+def share_interval(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float | None, float | None]:
     """The interval of sum(parts) / sum(wholes), both from the same pairs, as a ratio estimator.
 
     Its error is that of the mean of part - share x whole, over the mean whole, with Student's t (W. G. Cochran,
@@ -149,7 +147,7 @@ def share_interval(
         return None, None
     share = sum(parts) / whole
     residuals = [p - share * w for p, w in zip(parts, wholes, strict=True)]
-    half = t_quantile(confidence, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
+    half = t_quantile(CONFIDENCE, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
     return share - half, share + half
 
 
@@ -187,10 +185,10 @@ def holm_shares(
     return shares
 
 
-def benjamini_hochberg_level(p_values: Sequence[float], alpha: float = ALPHA) -> float:
-    """The level for all tests of a family: of those below it, a share of `alpha` is wrong on average (1995)."""
+def benjamini_hochberg_level(p_values: Sequence[float]) -> float:
+    """The level for all tests of a family: of those below it, a share of ALPHA is wrong on average (1995)."""
     ordered = sorted(p_values)
-    return max((p for rank, p in enumerate(ordered, 1) if p <= alpha * rank / len(ordered)), default=0.0)
+    return max((p for rank, p in enumerate(ordered, 1) if p <= ALPHA * rank / len(ordered)), default=0.0)
 
 
 def judge(

@@ -141,9 +141,9 @@ class JournalReader:
     def roles(self, step: int) -> list[RoleRow]:
         return self._read(RoleRow, "role", "step_id = ?", step)
 
-    def role_seconds(self, role: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[RoleSecond]:
-        """Intervals of a connection that end in (after_ns, until_ns], in order."""
-        return self._intervals(RoleSecond, RoleSecond._fields, _OF_ROLE, _ITS_STEP, role, after_ns, until_ns)
+    def role_seconds(self, role: int) -> list[RoleSecond]:
+        """Intervals of a connection, in order."""
+        return self._intervals(RoleSecond, RoleSecond._fields, _OF_ROLE, _ITS_STEP, role)
 
     def seconds(self, step: int, after_ns: int, until_ns: int) -> list[RoleSecond]:
         """Intervals of all connections of a step that end in (after_ns, until_ns], in order."""

@@ -95,13 +95,11 @@ class Monitor(Closing):
     Until then each further question fails at once.
     """
 
-    def __init__(
-        self, conninfo: str, *, connect_timeout_s: int = CONNECT_TIMEOUT_S, server: str = "", waiting: Waiting = NOBODY
-    ) -> None:
+    def __init__(self, conninfo: str, *, server: str = "", waiting: Waiting = NOBODY) -> None:
         self._what = f"waiting for the statistics of {server or 'the server'}"
         try:
             self._connection = session.connect(
-                conninfo, server, waiting, application_name=APPLICATION_NAME, connect_timeout=connect_timeout_s
+                conninfo, server, waiting, application_name=APPLICATION_NAME, connect_timeout=CONNECT_TIMEOUT_S
             )
         except psycopg.Error as error:
             raise MonitorError(f"cannot connect the monitor: {_line(str(error))}") from error

@@ -25,7 +25,7 @@ class AsyncStatement(Closing):
     The server's messages meanwhile (VACUUM VERBOSE) are in `notices`, one per line.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], statement: str, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], statement: str) -> None:
         self.statement = statement
         self.error: str | None = None
         self.notices: list[str] = []
@@ -33,7 +33,7 @@ class AsyncStatement(Closing):
         self._pgconn = connection.pgconn
         self._pgconn.notice_handler = self._note
         self._ended = False
-        self._limit_s, self._until_s = limit_s, time.monotonic() + limit_s
+        self._until_s = time.monotonic() + LIMIT_S
         try:
             self._pgconn.send_query(statement.encode())
             self._pgconn.flush()
@@ -46,7 +46,7 @@ class AsyncStatement(Closing):
                 self._pgconn.consume_input()
                 if self._pgconn.is_busy():
                     if time.monotonic() > self._until_s:
-                        self._end(f"no answer within {self._limit_s:g} s")
+                        self._end(f"no answer within {LIMIT_S:g} s")
                     return self._ended
                 result = self._pgconn.get_result()
                 if result is None:

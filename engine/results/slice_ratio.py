@@ -108,7 +108,7 @@ def _bandwidth(autocorrelation: float, count: int) -> int:
     return min(count // 3, math.ceil(1.1447 * math.cbrt(a * count)))
 
 
-def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float, alpha: float = EVER_WRONG) -> float | None:
+def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float) -> float | None:
     """The half width, in logs, to show while a step runs: it covers the truth at all moments at once, 95 % of the time.
 
     The asymptotic confidence sequence, narrowest at a third of `planned_blocks`; for these two clusters only. None
@@ -116,9 +116,9 @@ def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float, alpha: fl
     """
     if ratio.variance is None:
         return None
-    tightest = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / (planned_blocks / 3)
+    tightest = (-2 * math.log(EVER_WRONG) + math.log(1 - 2 * math.log(EVER_WRONG))) / (planned_blocks / 3)
     grown = ratio.blocks * tightest + 1
-    return math.sqrt(ratio.variance * 2 * grown / (ratio.blocks * tightest) * math.log(math.sqrt(grown) / alpha))
+    return math.sqrt(ratio.variance * 2 * grown / (ratio.blocks * tightest) * math.log(math.sqrt(grown) / EVER_WRONG))
 
 
 def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:

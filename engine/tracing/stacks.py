@@ -40,16 +40,6 @@ def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int]
     (folder / f"{step}.{role}{SUFFIX}").write_text(folding.lines(folded), encoding="utf-8")
 
 
-def read_folded(
-    run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
-) -> dict[str, int]:
-    """Like `read_by_cell`, summed over cells."""
-    merged = Counter[str]()
-    for folded in read_by_cell(run, subject, step, role, cell, probe).values():
-        merged.update(folded)
-    return merged
-
-
 def read_by_cell(
     run: Path, subject: Subject, step: str, role: str, cell: str | None = None, probe: str = FOLDERS[0]
 ) -> dict[str, Counter[str]]:

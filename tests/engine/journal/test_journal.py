@@ -69,7 +69,6 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         assert (step.name, step.totals, step.work) == ("l.i0", TOTALS, 100)
         (role,) = reader.roles(step.id)
         assert reader.role_seconds(role.id) == [RoleSecond(role.id, 20, 9, 5, 500, 0, 300, b"abcdefgh")]
-        assert reader.role_seconds(role.id, after_ns=20) == []
         assert reader.samples(step.id) == [(20, 9, "host", {"user_ns": 3})]
         (event,) = reader.events(step.id)
         assert (event.kind, event.role, event.ended_ns, event.data) == ("stall", "insert", 31, {"depth": 0})
