@@ -4,8 +4,8 @@ A sample is a cell; cells of one repeat make a pair, and the ratio of the two is
 ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
 together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's paired
 t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. The coverage of the
-intervals and the error of a family are simulated in tests/perf/coverage.py; the effect of judging the same
-pairs again and again (`engine.analysis.alpha_spending`), in tests/perf/interim_looks.py.
+intervals, the error of a family and the effect of judging the same pairs again and again
+(`engine.analysis.alpha_spending`) are simulated in tests/perf/coverage.py.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ TABLE = {
     "sched": Row(SELECTS, ("--probes none", "--probes sched"), CPU),
     "planner": Row(SELECTS, ("--probes none", "--probes planner"), CPU),
     "slices": Row(
-        "--aa --repeats 4 --rows 30000 --query-seconds 4 --steps l.i0,qr100,qp100",
+        "--aa --repeats 3 --rows 20000 --query-seconds 6 --steps l.i0,qr100",
         ("--slice-ms 50", "--slice-ms 20"),
         {"half width of an interval": (half_width, 0.9)},
     ),

@@ -7,61 +7,86 @@ statistics judge them. Clusters add a part to each pair's log ratio, of which ha
 Printed are for each design
 
 - how often a 95 % interval holds the truth (at least 93 %), and its median half width;
-- if the truth is no difference: in how many comparisons any step is named (at most 6 %), and how often a step is named
-  that is slower by 2, 3 or 5 %; else how often a step is called the same (at most 6 %).
+- if the truth is no difference: in how many comparisons any step is named, in any analysis (at most 6 %), and how often
+  a step is named that is slower by 2, 3 or 5 %; else how often a step is called the same (at most 6 %).
 
-Then how often something is claimed that is not there, and how often it may be. Exit code 1 if a promise is broken by
-more than chance.
+Then how often something is claimed that is not there, and how often it may be; and what analyses that share pairs spend
+of the error, summed over the steps of a family, with a scatter that is known: so little is seen only over millions of
+series. Exit code 1 if a promise is broken by more than chance.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from statistics import fmean, median
 
 import numpy as np
-import numpy.typing as npt
+from scipy import special
 from scipy.signal import lfilter
 
 from engine.analysis import trend_changes
-from engine.analysis.change_points import LEVEL, levels
-from engine.analysis.interference import STOLEN, TASKS, step_ratios
-from engine.analysis.slice_estimates import Slices, halves, log_ratio, pooled, self_check
-from engine.analysis.statistics import ALPHA, Estimate, estimate, holm_shares, judge, p_value, paired_interval, scatter
-from engine.core.model import Subject
+from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, levels_on_the_way, planned
+from engine.analysis.change_points import LEVEL as RATES_LEVEL
+from engine.analysis.change_points import levels as rate_levels
+from engine.analysis.interference import step_ratios
+from engine.analysis.slice_estimates import Slices, halves, log_ratio, noise_per_root_second, pooled, self_check
+from engine.analysis.statistics import (
+    Estimate,
+    estimate,
+    holm_shares,
+    judge,
+    p_value,
+    paired_interval,
+    same_p_value,
+    scatter,
+)
+from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
+from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave
 from engine.results import slice_ratio
 from engine.results.comparison import CHANGED
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
-from engine.slices.block_order import SliceSeed, blocks
+from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
 
-SEED = 20240529
 STEPS, MARGIN, SLOWER = 10, 0.02, (0.02, 0.03, 0.05)
-BASE, OTHER = Subject("base", "auto"), Subject("other", "auto")
 LEAST_COVERAGE, MOST_WRONG = 0.93, 0.06
-GRID_S = 0.005  # rates are made on a grid of so much
-SCHEDULES = 100  # drawn by the plan; series take them in turns
+SERIES, AT_ONCE = 4_000_000, 500_000
+USUAL = alone(LEVEL)
 
-Random = np.random.Generator
-Floats = npt.NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Compared:
+    """The steps of one comparison, the levels of its verdicts, and which verdicts there were before."""
+
+    steps: list[Estimate]
+    levels: Levels = USUAL
+    before: frozenset[str] = frozenset()
+
+    def verdicts(self) -> list[str]:
+        """Those of steps that are judged together."""
+        differs = holm_shares([p_value(step) for step in self.steps], self.levels.differs)
+        same = holm_shares([same_p_value(step, MARGIN) for step in self.steps], self.levels.same)
+        return [
+            judge(step, MARGIN, "more", *self.levels.both(shares)).verdict
+            for step, *shares in zip(self.steps, differs, same, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Design:
-    """`compared` makes one comparison: an estimate for each of ten steps, whose log ratio is `truth`."""
+    """`compared` makes one comparison: ten steps whose log ratio is `truth`."""
 
     name: str
-    compared: Callable[[Random], list[Estimate]]
+    compared: Callable[[Random], Compared]
     truth: float = 0.0
 
 
-def cells(pairs: int, noise: float, drift: float, rng: Random, truth: float = 0.0) -> list[Estimate]:
+def cells(pairs: int, noise: float, drift: float, rng: Random, truth: float = 0.0) -> Compared:
     """Whole cells in the plan's order; rates fall by `drift` over a session."""
     subjects = [cell.subject for cell in interleave([BASE, OTHER], pairs)]
     level = np.log1p(-drift * np.arange(2 * pairs) / (2 * pairs - 1))
@@ -72,90 +97,10 @@ def cells(pairs: int, noise: float, drift: float, rng: Random, truth: float = 0.
             [log for log, subject in zip(logs, subjects, strict=True) if subject == side] for side in (BASE, OTHER)
         ]
         found.append(estimate([math.exp(other - base + truth) for base, other in zip(*sides, strict=True)]))
-    return found
+    return Compared(found)
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Of a rate's log: `parts` wander with a time constant in s and an sd, `white` is the sd of a cell of the grid.
-
-    With `bursts`, for 0.5 to 20 s, every 20 s on average, a neighbour halves the rate.
-    """
-
-    parts: tuple[tuple[float, float], ...]
-    white: float
-    bursts: bool = True
-
-
-QUIET = Noise(((60, 0.02), (2, 0.01)), 0.06, bursts=False)
-MILD = Noise(((60, 0.25), (5, 0.08), (0.4, 0.08), (0.06, 0.10)), 0.25)
-LOADED = Noise(((60, 0.25), (5, 0.10), (0.4, 0.20), (0.06, 0.28)), 0.6)
-
-
-def log_rates(noise: Noise, shape: tuple[int, int], rng: Random) -> Floats:
-    """Series of log rates, from their stationary state."""
-    found = noise.white * rng.standard_normal(shape)
-    for time_constant_s, sd in noise.parts:
-        keep = math.exp(-GRID_S / time_constant_s)
-        shocks = rng.standard_normal(shape) * sd * math.sqrt(1 - keep**2)
-        shocks[:, 0] /= math.sqrt(1 - keep**2)
-        found += lfilter([1.0], [1.0, -keep], shocks, axis=1)
-    return found - math.log(2) * in_burst(shape, rng) if noise.bursts else found
-
-
-def in_burst(shape: tuple[int, int], rng: Random) -> npt.NDArray[np.bool_]:
-    """Where at least one burst is on; those that began up to 20 s before the start are still felt."""
-    series, length = shape
-    before = round(20 / GRID_S)
-    rows = np.repeat(np.arange(series), rng.poisson((length + before) / before, series))
-    begins = rng.integers(-before, length, len(rows))
-    ends = begins + np.round(np.exp(rng.uniform(math.log(0.5), math.log(20), len(rows))) / GRID_S).astype(int)
-    edges = np.zeros((series, length + 1), dtype=np.int32)
-    np.add.at(edges, (rows, np.clip(begins, 0, length)), 1)
-    np.add.at(edges, (rows, np.clip(ends, 0, length)), -1)
-    return np.asarray(np.cumsum(edges[:, :-1], axis=1) > 0)
-
-
-@cache
-def schedules(slice_ms: float, seconds: float) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """The plan's turns: bounds in s, (SCHEDULES, 4 blocks + 1); whether it is the other's, (SCHEDULES, blocks, 4)."""
-    count = round(seconds / (4 * slice_ms / 1000))
-    bounds, turns = np.zeros((SCHEDULES, 4 * count + 1)), np.zeros((SCHEDULES, count, 4), dtype=np.intp)
-    for number in range(SCHEDULES):
-        drawn = list(itertools.islice(blocks((BASE, OTHER), SliceSeed(SEED, number, "step"), slice_ms), count))
-        bounds[number, 1:] = np.cumsum(np.repeat([block.slice_ns / 1e9 for block in drawn], 4))
-        turns[number] = [[subject == OTHER for subject in block.order] for block in drawn]
-    return bounds, turns
-
-
-def sliced(noise: Noise, slice_ms: float, seconds: float, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
-    """So many stretches of slices of two servers (base, other) that do not differ, and feel the same noise."""
-    bounds, turns = (drawn[rng.permutation(np.arange(series) % SCHEDULES)] for drawn in schedules(slice_ms, seconds))
-    rates = np.exp(log_rates(noise, (series, math.ceil(bounds[:, -1].max() / GRID_S) + 1), rng))
-    done = np.zeros((series, rates.shape[1] + 1))
-    np.cumsum(rates, axis=1, out=done[:, 1:])
-    at = (bounds / GRID_S).astype(np.intp)
-    reached = np.take_along_axis(done, at, axis=1) + (bounds / GRID_S - at) * np.take_along_axis(rates, at, axis=1)
-    return sides(np.diff(reached, axis=1), np.diff(bounds, axis=1), turns)
-
-
-def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp], **others: Floats) -> list[tuple[Slices, Slices]]:
-    """The slices of each server; `others` are covariates."""
-    own = np.argsort(turns, axis=2, kind="stable")  # the base's two places of a block first, both in order of time
-    numerators, denominators, *more = (
-        np.take_along_axis(part.reshape(turns.shape), own, axis=2) for part in (work, spent, *others.values())
-    )
-
-    def side(each: int, turn: slice) -> Slices:
-        covariates = {name: part[each, :, turn] for name, part in zip(others, more, strict=True)}
-        return Slices(numerators[each, :, turn], denominators[each, :, turn], covariates=covariates)
-
-    return [(side(each, slice(0, 2)), side(each, slice(2, 4))) for each in range(len(turns))]
-
-
-def judged(
-    steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster_sd: float, rng: Random
-) -> list[Estimate]:
+def judged(steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster_sd: float, rng: Random) -> Compared:
     """What the engine makes of the pairs of a comparison, in clusters that differ."""
     pairs = len(steps[0])
     clusters = cluster_sd * (rng.standard_normal((STEPS, pairs)) + rng.standard_normal(pairs))
@@ -163,10 +108,10 @@ def judged(
         [replace(ratio, theta=ratio.theta + by) for ratio, by in zip(row, add, strict=True)]
         for row, add in zip(steps, clusters.tolist(), strict=True)
     ]
-    return [step.estimate for step in pooled(ratios, self_check(own).inflation).steps]
+    return Compared([step.estimate for step in pooled(ratios, self_check(own).inflation).steps])
 
 
-def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng: Random) -> list[Estimate]:
+def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng: Random) -> Compared:
     """A minute for each step."""
     made = sliced(noise, slice_ms, 60 / pairs, STEPS * pairs, rng)
     ratios = [log_ratio(base, other) for base, other in made]
@@ -174,58 +119,71 @@ def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng:
     return judged(steps, [slice_ratio.log_ratio(*halves(side)) for pair in made for side in pair], cluster_sd, rng)
 
 
+def adjusted(disturbed: Disturbed, rng: Random) -> Compared:
+    """Five pairs, adjusted for what others did."""
+    made = disturbed.made(STEPS * 5, rng)
+    steps = [step_ratios(made[start : start + 5]) for start in range(0, len(made), 5)]
+    return judged([step.ratios for step in steps], [own for step in steps for own in step.own], 0.0035, rng)
+
+
 @dataclass(frozen=True)
-class Disturbed:
-    """Five pairs of sixty blocks. A hypervisor takes the CPU away for a part of a share of slices, of which the meter
-    sees a part; on average so many tasks of others slow down whoever runs. The other server is `slower`, loses 60 % of
-    a slice in a share `stalls` of them, and has as many of others' tasks wait after its slices as are `caused`.
+class Adaptive:
+    """A run that ends when its steps are known, or its time is over (`bench run --minutes`, `--until-known`).
+
+    Four steps are of given work, six of free length: the engine's rule divides the time left among those not known.
+    `within` is the error of each step in a pair of planned length, `between` that between pairs of clusters.
     """
 
-    stolen: float = 0.0
-    tasks: float = 0.0
-    slower: float = 0.0
-    stalls: float = 0.0
-    caused: float = 0.0
+    within: tuple[float, ...]
+    between: float
+    minutes: float = math.inf
+    truth: float = 0.0
 
-    PAIRS, BLOCKS, STALL, SLICE_NS = 5, 60, 0.6, 50e6
+    SECONDS, BLOCKS_PER_S, FREE = 4, 10, range(4, STEPS)
+    BESIDES_S, PER_SECOND = 60.0, 2.1  # of a pair: besides steps of free length, and for a second of theirs
 
-    @property
-    def truth(self) -> float:
-        if not self.caused:
-            return math.log1p(-self.slower) + math.log1p(-self.stalls * self.STALL)
-        # What these tasks cost in the long run.
-        made = self.made(2000, np.random.default_rng(SEED + 1))
-        return math.log(
-            sum(other.numerators.sum() for _, other in made) / sum(base.numerators.sum() for base, _ in made)
-        )
+    def compared(self, rng: Random) -> Compared:
+        pairs: list[list[LogRatio]] = [[] for _ in range(STEPS)]
+        seconds, spent_s, done = dict.fromkeys(self.FREE, self.SECONDS), 0.0, 0
+        unknown, before = set(range(STEPS)), set[str]()
+        while True:
+            self._add(pairs, seconds, rng)
+            done, spent_s = done + 1, spent_s + self.BESIDES_S + self.PER_SECOND * sum(seconds.values())
+            found = pooled(pairs)
+            steps = [step.estimate for step in found.steps]
+            if any(done == look.pairs for look in INTERIM_ANALYSES):
+                verdicts = Compared(steps, levels_on_the_way(INTERIM_ANALYSES, done)).verdicts()
+                unknown = {step for step, verdict in enumerate(verdicts) if verdict == "inconclusive"}
+                before |= set(verdicts)
+            free = {
+                str(step): OpenStep(
+                    self.SECONDS, noise_per_root_second(pairs[step]), tuple(pair.seconds for pair in pairs[step])
+                )
+                for step in self.FREE
+                if step in unknown
+            }
+            budget = Budget(60 * self.minutes - spent_s, self.BESIDES_S, self.PER_SECOND)
+            most = (PAIRS if math.isinf(self.minutes) else 1000) - done
+            tau = found.tau if done > 2 else 0.005
+            rest = divide(free, max(len(unknown) - len(free), not free), budget, tau, done, most)
+            if not rest.pairs or not unknown:
+                return Compared(steps, Levels(tuple(planned(INTERIM_ANALYSES, done))), frozenset(before))
+            seconds = {int(step): length for step, length in rest.seconds.items()}
 
-    def made(self, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
-        shape = (series, 4 * self.BLOCKS)
-        swapped = rng.random((series, self.BLOCKS)) < 0.5
-        is_other = np.repeat(swapped, 4, axis=1) ^ np.tile(np.array([False, True, True, False]), self.BLOCKS)
-        tasks, state = np.zeros((series, shape[1] + 1)), rng.poisson(self.tasks, series)
-        burst, on = np.zeros(shape), rng.random(series) < self.stolen  # that lasts for four slices on average
-        for place in range(shape[1] + 1):
-            state = rng.binomial(state, 0.8) + rng.poisson(0.2 * self.tasks, series)
-            tasks[:, place] = state
-            chance = rng.random(series)
-            on = np.where(on, chance >= 0.25, chance < 0.25 * self.stolen / (1 - self.stolen))
-            burst[:, min(place, shape[1] - 1)] = on
-        tasks[:, 1:] += np.where(is_other, rng.poisson(self.caused, shape), 0)
-        between = (tasks[:, :-1] + tasks[:, 1:]) / 2
-        stolen = burst * rng.uniform(0.05, 0.7, shape)
-        own = math.log1p(-self.slower) + np.log1p(-self.STALL * (rng.random(shape) < self.stalls))
-        logs = rng.normal(0, 0.08, shape) - np.log1p(0.5 * between) + np.log1p(-stolen) + np.where(is_other, own, 0.0)
-        seen = self.SLICE_NS * stolen * rng.uniform(0.2, 1.0, shape)
-        turns = is_other.reshape(series, self.BLOCKS, 4).astype(np.intp)
-        return sides(1000 * np.exp(logs), np.full(shape, self.SLICE_NS), turns, **{STOLEN: seen, TASKS: 2 * between})
-
-    def compared(self, rng: Random) -> list[Estimate]:
-        made = self.made(STEPS * self.PAIRS, rng)
-        steps = [step_ratios(made[start : start + self.PAIRS]) for start in range(0, len(made), self.PAIRS)]
-        return judged([step.ratios for step in steps], [own for step in steps for own in step.own], 0.0035, rng)
+    def _add(self, pairs: list[list[LogRatio]], seconds: dict[int, int], rng: Random) -> None:
+        common = rng.normal(0, self.between * math.sqrt(0.5))
+        for step, within in enumerate(self.within):
+            length = seconds.get(step, 0) if step in self.FREE else self.SECONDS
+            if length:
+                error, degrees = within * math.sqrt(self.SECONDS / length), self.BLOCKS_PER_S * length - 1
+                theta = self.truth + common + rng.normal(0, self.between * math.sqrt(0.5)) + rng.normal(0, error)
+                variance = error**2 * rng.chisquare(degrees) / degrees
+                planned_s = float(length) if step in self.FREE else 0.0
+                pairs[step].append(LogRatio(theta, variance, degrees + 1, planned_s))
 
 
+SHARED = Adaptive((0.02, 0.04, 0.04, 0.03, 0.015, 0.015, 0.018, 0.02, 0.024, 0.026), 0.005)
+ALONE = Adaptive((0.006, 0.01, 0.006, 0.006, 0.004, 0.004, 0.005, 0.005, 0.006, 0.006), 0.008)
 DISTURBED = {
     "stolen time": Disturbed(stolen=0.15),
     "others' tasks": Disturbed(tasks=0.7),
@@ -242,37 +200,35 @@ DESIGNS = (
       for name, noise, slice_ms, pairs, cluster_sd in (
         ("quiet", QUIET, 50, 3, 0.01), ("quiet", QUIET, 50, 5, 0.005), ("mild", MILD, 50, 3, 0.01),
         ("mild", MILD, 250, 3, 0.01), ("loaded", LOADED, 20, 3, 0.01), ("loaded", LOADED, 50, 5, 0.01))),
-    *(Design(name, line.compared, line.truth) for name, line in DISTURBED.items()),
+    *(Design(name, partial(adjusted, line), line.truth) for name, line in DISTURBED.items()),
+    *(Design(f"{name}, {limit}", replace(run, minutes=minutes, truth=truth).compared, truth)
+      for name, run in (("shared", SHARED), ("alone", ALONE))
+      for limit, minutes, truth in (
+        ("11 minutes", 11, 0.0), ("until known", math.inf, 0.0), ("differ by 2 %", 33, math.log1p(MARGIN)))),
 )  # fmt: skip
-
-
-def family(found: Sequence[Estimate]) -> list[str]:
-    """The verdicts of steps that are judged together."""
-    shares = holm_shares([p_value(each) for each in found])
-    return [judge(each, MARGIN, level=ALPHA * share).verdict for each, share in zip(found, shares, strict=True)]
 
 
 def measured(design: Design, trials: int) -> Iterator[str]:
     """Print the line of a design; yield the promises that it breaks."""
     rng = np.random.default_rng(SEED)
-    held, halves, wrong, named = [], [], [], [[0] for _ in SLOWER]
+    held, widths, wrong, named = [], [], [], [[0] for _ in SLOWER]
     for _ in range(trials):
         found = design.compared(rng)
-        for interval in map(paired_interval, found):
+        for interval in map(paired_interval, found.steps):
             low, high = math.log(interval.low or 1e-9), math.log(interval.high or 1e9)
             held.append(low <= design.truth <= high)
-            halves.append((high - low) / 2)
-        verdicts = family(found)
-        if abs(design.truth) >= MARGIN:
-            wrong += [verdict == "same" for verdict in verdicts]
+            widths.append((high - low) / 2)
+        verdicts = {*found.verdicts(), *found.before}
+        if abs(math.expm1(design.truth)) >= MARGIN - 1e-9:
+            wrong.append("same" in verdicts)
         elif not design.truth:
-            wrong.append(any(verdict in CHANGED for verdict in verdicts))
+            wrong.append(not verdicts.isdisjoint(CHANGED))
             for place, by in enumerate(SLOWER):
-                slowed = replace(found[0], mean=found[0].mean + math.log1p(-by))
-                named[place].append(family([slowed, *found[1:]])[0] in CHANGED)
+                slowed = replace(found.steps[0], mean=found.steps[0].mean + math.log1p(-by))
+                named[place].append(replace(found, steps=[slowed, *found.steps[1:]]).verdicts()[0] in CHANGED)
     cover, errors = fmean(held), fmean(wrong) if wrong else 0.0
     texts = "".join(f"{sum(each) / trials:>7.0%}" for each in named) if not design.truth else ""
-    print(f"{design.name:<24}{cover:>8.1%}{median(halves):>8.2%}{errors:>8.1%}{texts}", flush=True)
+    print(f"{design.name:<24}{cover:>8.1%}{median(widths):>8.2%}{errors:>8.1%}{texts}", flush=True)
     if cover < LEAST_COVERAGE:
         yield f"{design.name}: intervals hold the truth in {cover:.1%}"
     if wrong and errors > MOST_WRONG + chance(MOST_WRONG, len(wrong)):
@@ -298,7 +254,7 @@ def wandering(shape: tuple[int, int], memory: float, rng: Random) -> Floats:
 
 def several_rates(seconds: int, noise: float, memory: float, rng: Random) -> bool:
     (away,) = wandering((1, seconds), memory, rng)
-    return len(levels([(second + 1.0, 100 * (1 + noise * each)) for second, each in enumerate(away.tolist())])) > 1
+    return len(rate_levels([(second + 1.0, 100 * (1 + noise * each)) for second, each in enumerate(away.tolist())])) > 1
 
 
 def changed_folder(points: int, memory: float, rng: Random) -> bool:
@@ -329,11 +285,11 @@ def excluded_at_its_width(noise: Noise, tau: float, rng: Random) -> bool:
 
 CLAIMS: dict[str, tuple[Callable[[Random], bool], float]] = {
     "two modes of three cells": (partial(two_modes, 3, 0.02), 0.0),
-    "several rates in a minute": (partial(several_rates, 60, 0.1, 0.0), 1.5 * LEVEL),
+    "several rates in a minute": (partial(several_rates, 60, 0.1, 0.0), 1.5 * RATES_LEVEL),
     "several rates, with memory": (partial(several_rates, 60, 0.1, 0.5), 0.05),
     "a change in a trend": (partial(changed_folder, 30, 0.0), trend_changes.PROMISED),
     "a change, with memory": (partial(changed_folder, 30, trend_changes.MEMORY), trend_changes.PROMISED),
-    "a difference at any look": (partial(excluded_at_a_look, MILD), ALPHA),
+    "a difference at any look": (partial(excluded_at_a_look, MILD), LEVEL),
     "a difference at its width": (partial(excluded_at_its_width, MILD, 0.03), 1 - LEAST_COVERAGE),
 }
 
@@ -348,6 +304,32 @@ def claimed(name: str, trials: int) -> Iterator[str]:
         yield f"{name}: claimed in {share:.1%} without cause"
 
 
+ADDED = [FIRST, *((LEVEL - FIRST) / 2**n for n in range(1, 3))]
+SHARING: dict[str, list[Analysis]] = {
+    "three runs of 4 pairs": [(4 * number, part) for number, part in enumerate(ADDED, 1)],
+    "--until-known": planned(INTERIM_ANALYSES, PAIRS),
+    "--minutes, 12 pairs": planned(INTERIM_ANALYSES, 12),
+}
+
+
+def spent(name: str, steps: int) -> Iterator[str]:
+    """Print what so many steps spend in all analyses, for a difference and for sameness; yield it if it is too much."""
+    rng, counts = np.random.default_rng(SEED), np.zeros(2)
+    plan = SHARING[name]
+    levels = [Levels(tuple(plan[:count])).both((1 / steps,) * 2) for count in range(1, len(plan) + 1)]
+    for _ in range(SERIES // AT_ONCE):
+        total, before, wrong = np.zeros(AT_ONCE), 0, np.zeros((2, AT_ONCE), bool)
+        for (pairs, _), (differs, same) in zip(plan, levels, strict=True):
+            total += rng.standard_normal(AT_ONCE) * math.sqrt(pairs - before)
+            before, away = pairs, total / math.sqrt(pairs)
+            wrong |= np.array([abs(away) > -special.ndtri(differs / 2), away > -special.ndtri(same)])
+        counts += wrong.sum(axis=1)
+    shares, allowed = steps * counts / SERIES, sum(part for _, part in plan)
+    print(f"{name:<22}{steps:>3} steps{shares[0]:>9.2%}{shares[1]:>8.2%}{allowed:>10.2%}", flush=True)
+    if max(shares) > allowed + 3 * math.sqrt(allowed * steps / SERIES):
+        yield f"{name}, {steps} steps: {max(shares):.2%} spent, {allowed:.2%} allowed"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100, help="comparisons of ten steps")
@@ -357,6 +339,8 @@ def main() -> int:
     broken = [text for each in DESIGNS if asked.only in each.name for text in measured(each, asked.trials)]
     print(f"\n{'claimed without cause':<28}{'share':>8}{'at most':>10}")
     broken += [text for name in CLAIMS if asked.only in name for text in claimed(name, 5 * asked.trials)]
+    print(f"\n{'spent by all steps':<31}{'differs':>9}{'same':>8}{'at most':>10}")
+    broken += [text for name in SHARING if asked.only in name for steps in (1, 10, 40) for text in spent(name, steps)]
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)
     return 1 if broken else 0

@@ -1,0 +1,150 @@
+"""Slices of two servers with made noise: what both feel alike, and what others do to either."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+from engine.analysis.interference import STOLEN, TASKS
+from engine.analysis.slice_estimates import Slices
+from engine.core.model import Subject
+from engine.slices.block_order import SliceSeed, blocks
+
+SEED = 20240529
+BASE, OTHER = Subject("base", "auto"), Subject("other", "auto")
+GRID_S = 0.005  # rates are made on a grid of so much
+SCHEDULES = 100  # drawn by the plan; series take them in turns
+
+Random = np.random.Generator
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of a rate's log: `parts` wander with a time constant in s and an sd, `white` is the sd of a cell of the grid.
+
+    With `bursts`, for 0.5 to 20 s, every 20 s on average, a neighbour halves the rate.
+    """
+
+    parts: tuple[tuple[float, float], ...]
+    white: float
+    bursts: bool = True
+
+
+QUIET = Noise(((60, 0.02), (2, 0.01)), 0.06, bursts=False)
+MILD = Noise(((60, 0.25), (5, 0.08), (0.4, 0.08), (0.06, 0.10)), 0.25)
+LOADED = Noise(((60, 0.25), (5, 0.10), (0.4, 0.20), (0.06, 0.28)), 0.6)
+
+
+def log_rates(noise: Noise, shape: tuple[int, int], rng: Random) -> Floats:
+    """Series of log rates, from their stationary state."""
+    found = noise.white * rng.standard_normal(shape)
+    for time_constant_s, sd in noise.parts:
+        keep = math.exp(-GRID_S / time_constant_s)
+        shocks = rng.standard_normal(shape) * sd * math.sqrt(1 - keep**2)
+        shocks[:, 0] /= math.sqrt(1 - keep**2)
+        found += lfilter([1.0], [1.0, -keep], shocks, axis=1)
+    return found - math.log(2) * in_burst(shape, rng) if noise.bursts else found
+
+
+def in_burst(shape: tuple[int, int], rng: Random) -> npt.NDArray[np.bool_]:
+    """Where at least one burst is on; those that began up to 20 s before the start are still felt."""
+    series, length = shape
+    before = round(20 / GRID_S)
+    rows = np.repeat(np.arange(series), rng.poisson((length + before) / before, series))
+    begins = rng.integers(-before, length, len(rows))
+    ends = begins + np.round(np.exp(rng.uniform(math.log(0.5), math.log(20), len(rows))) / GRID_S).astype(int)
+    edges = np.zeros((series, length + 1), dtype=np.int32)
+    np.add.at(edges, (rows, np.clip(begins, 0, length)), 1)
+    np.add.at(edges, (rows, np.clip(ends, 0, length)), -1)
+    return np.asarray(np.cumsum(edges[:, :-1], axis=1) > 0)
+
+
+@cache
+def schedules(slice_ms: float, seconds: float) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """The plan's turns: bounds in s, (SCHEDULES, 4 blocks + 1); whether it is the other's, (SCHEDULES, blocks, 4)."""
+    count = round(seconds / (4 * slice_ms / 1000))
+    bounds, turns = np.zeros((SCHEDULES, 4 * count + 1)), np.zeros((SCHEDULES, count, 4), dtype=np.intp)
+    for number in range(SCHEDULES):
+        drawn = list(itertools.islice(blocks((BASE, OTHER), SliceSeed(SEED, number, "step"), slice_ms), count))
+        bounds[number, 1:] = np.cumsum(np.repeat([block.slice_ns / 1e9 for block in drawn], 4))
+        turns[number] = [[subject == OTHER for subject in block.order] for block in drawn]
+    return bounds, turns
+
+
+def sliced(noise: Noise, slice_ms: float, seconds: float, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
+    """So many stretches of slices of two servers (base, other) that do not differ, and feel the same noise."""
+    bounds, turns = (drawn[rng.permutation(np.arange(series) % SCHEDULES)] for drawn in schedules(slice_ms, seconds))
+    rates = np.exp(log_rates(noise, (series, math.ceil(bounds[:, -1].max() / GRID_S) + 1), rng))
+    done = np.zeros((series, rates.shape[1] + 1))
+    np.cumsum(rates, axis=1, out=done[:, 1:])
+    at = (bounds / GRID_S).astype(np.intp)
+    reached = np.take_along_axis(done, at, axis=1) + (bounds / GRID_S - at) * np.take_along_axis(rates, at, axis=1)
+    return sides(np.diff(reached, axis=1), np.diff(bounds, axis=1), turns)
+
+
+def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp], **others: Floats) -> list[tuple[Slices, Slices]]:
+    """The slices of each server; `others` are covariates."""
+    own = np.argsort(turns, axis=2, kind="stable")  # the base's two places of a block first, both in order of time
+    numerators, denominators, *more = (
+        np.take_along_axis(part.reshape(turns.shape), own, axis=2) for part in (work, spent, *others.values())
+    )
+
+    def side(each: int, turn: slice) -> Slices:
+        covariates = {name: part[each, :, turn] for name, part in zip(others, more, strict=True)}
+        return Slices(numerators[each, :, turn], denominators[each, :, turn], covariates=covariates)
+
+    return [(side(each, slice(0, 2)), side(each, slice(2, 4))) for each in range(len(turns))]
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """Five pairs of sixty blocks. A hypervisor takes the CPU away for a part of a share of slices, of which the meter
+    sees a part; on average so many tasks of others slow down whoever runs. The other server is `slower`, loses 60 % of
+    a slice in a share `stalls` of them, and has as many of others' tasks wait after its slices as are `caused`.
+    """
+
+    stolen: float = 0.0
+    tasks: float = 0.0
+    slower: float = 0.0
+    stalls: float = 0.0
+    caused: float = 0.0
+
+    PAIRS, BLOCKS, STALL, SLICE_NS = 5, 60, 0.6, 50e6
+
+    @property
+    def truth(self) -> float:
+        if not self.caused:
+            return math.log1p(-self.slower) + math.log1p(-self.stalls * self.STALL)
+        # What these tasks cost in the long run.
+        made = self.made(2000, np.random.default_rng(SEED + 1))
+        return math.log(
+            sum(other.numerators.sum() for _, other in made) / sum(base.numerators.sum() for base, _ in made)
+        )
+
+    def made(self, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
+        shape = (series, 4 * self.BLOCKS)
+        swapped = rng.random((series, self.BLOCKS)) < 0.5
+        is_other = np.repeat(swapped, 4, axis=1) ^ np.tile(np.array([False, True, True, False]), self.BLOCKS)
+        tasks, state = np.zeros((series, shape[1] + 1)), rng.poisson(self.tasks, series)
+        burst, on = np.zeros(shape), rng.random(series) < self.stolen  # that lasts for four slices on average
+        for place in range(shape[1] + 1):
+            state = rng.binomial(state, 0.8) + rng.poisson(0.2 * self.tasks, series)
+            tasks[:, place] = state
+            chance = rng.random(series)
+            on = np.where(on, chance >= 0.25, chance < 0.25 * self.stolen / (1 - self.stolen))
+            burst[:, min(place, shape[1] - 1)] = on
+        tasks[:, 1:] += np.where(is_other, rng.poisson(self.caused, shape), 0)
+        between = (tasks[:, :-1] + tasks[:, 1:]) / 2
+        stolen = burst * rng.uniform(0.05, 0.7, shape)
+        own = math.log1p(-self.slower) + np.log1p(-self.STALL * (rng.random(shape) < self.stalls))
+        logs = rng.normal(0, 0.08, shape) - np.log1p(0.5 * between) + np.log1p(-stolen) + np.where(is_other, own, 0.0)
+        seen = self.SLICE_NS * stolen * rng.uniform(0.2, 1.0, shape)
+        turns = is_other.reshape(series, self.BLOCKS, 4).astype(np.intp)
+        return sides(1000 * np.exp(logs), np.full(shape, self.SLICE_NS), turns, **{STOLEN: seen, TASKS: 2 * between})
