@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.cli.main import main
 from tests.support import warm
 
-TIME_S = 30.0
+TIME_S = 60.0
 MEMORY_BYTES = 4 << 30
 OUTPUT_BYTES = 64 << 20
 

@@ -10,7 +10,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from engine.plan.request import Request
-from tests.support.screens import drive, until
+from tests.support.cases import CASES, open_case, run_of
+from tests.support.screens import drive, shown_keys, until
 from tui import MODES, keys
 from tui.app import Bench
 from tui.history.screen import HistoryScreen
@@ -93,6 +94,33 @@ def test_each_key_does_something_and_breaks_nothing(
         assert not pilot.app._exit
 
     drive(script, recording, recording.parent, screen=mode, size=(110, 30))
+
+
+@pytest.mark.parametrize(
+    "name", ["live-interleaved", "live-detail", "compare-cells", "compare-overlay", "compare-slices"]
+)
+def test_each_key_of_the_last_row_does_something_on_further_screens(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = CASES[name]
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await open_case(pilot, case)
+        front = type(pilot.app.screen)
+        for key, binding in [each for each in shown_keys(pilot.app.screen) if each[1].action != "leave"]:
+            before = pilot.app.screen, shown(pilot)
+            await pilot.press(key)
+            await until(pilot, lambda before=before: (pilot.app.screen, shown(pilot)) != before)  # type: ignore[misc]
+            while len(pilot.app.screen_stack) > 1 and not isinstance(pilot.app.screen, front):
+                await pilot.press("escape")
+            if not isinstance(pilot.app.screen, front):
+                await pilot.press(str(MODES.index(case.mode) + 1), case.keys[-1][0])
+            await until(pilot, lambda: isinstance(pilot.app.screen, front) and case.words in shown(pilot))
+            assert "internal error" not in shown(pilot), binding
+
+    with run_of(case, tmp_path) as (run, clock):
+        drive(script, run, run.parent, screen=case.mode, clock=clock, replayed=case.replayed)
 
 
 def test_each_key_of_what_lies_over_a_screen_can_be_clicked(recording: Path) -> None:

@@ -5,75 +5,20 @@ Prose is cut on a narrow screen; at 200 columns no row is. Below 72x24 a screen 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from engine.core.clock import Clock
-from engine.tracing import stacks
-from tests.conftest import unpacked
-from tests.support.journal import growing
-from tests.support.screens import NEW, OLD, STALLED, STOPPED, drive, stalling, text_of, until
+from tests.support.cases import CASES, open_case, run_of
+from tests.support.screens import drive, text_of
 from tui.app import Bench
 from tui.marks import width
 from tui.widgets.key_row import KeyRow
 from tui.widgets.text_lines import Lines
 
 SIZES = ((60, 18), (130, 36), (200, 50), (80, 24))
-FRAMES = {OLD: {"PostgresMain;ExecDelete": 40, "PostgresMain;pg_plan_query": 40}, NEW: {"PostgresMain;ExecDelete": 40}}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A screen over a run: its mode, what is replayed in it, keys, and the words awaited before each and at the end."""
-
-    mode: str
-    words: str
-    keys: tuple[tuple[str, str], ...] = ()
-    run: str = "two-builds"
-    replayed: tuple[str, str] | None = None
-
-
-def at(seconds: str) -> tuple[tuple[str, str], ...]:
-    """Keys that pause a replay at a time of its step."""
-    return (("space", "REPLAY"), ("g", "REPLAY"), *((key, "Go to a time") for key in (*seconds, "enter")))
-
-
-L_I1 = (STALLED, "l.i1")
-CASES = {
-    "launch": Case("launch", "preflight"),
-    "live": Case("live", "qr100"),
-    "live-replay": Case("live", "l.i1", at("10"), replayed=L_I1),
-    "live-stalled": Case("live", "STALL", run="growing"),
-    "live-detail": Case("live", "depth", (*at("13"), ("enter", "l.i1")), replayed=L_I1),
-    "live-interleaved": Case("live", "qr100", run="interleaved"),
-    "compare": Case("compare", "Comparable?"),
-    "compare-cells": Case("compare", "the chosen cell", (("enter", "Comparable?"),)),
-    "compare-overlay": Case("compare", "time", (("o", "Comparable?"),)),
-    "compare-slices": Case("compare", "blocks", (("end", "Comparable?"), ("l", "qr100")), run="in-slices"),
-    "flame": Case("compare", "ExecDelete", (("end", "Comparable?"), ("f", "qr100"), ("enter", "role"))),
-    "history": Case("history", "finished"),
-    "history-cells": Case("history", "qr100", (("enter", "finished"),)),
-    "probes": Case("probes", "probe"),
-}
-
-
-@contextmanager
-def run_of(case: Case, tmp_path: Path) -> Iterator[tuple[Path, Clock]]:
-    if case.run == "growing":
-        with growing(tmp_path) as live:
-            stalling(live)
-            yield live.run, live.hand.clock
-        return
-    run = unpacked(case.run, tmp_path / "20261120-131303-14.10_prebuilt-16.3_prebuilt")
-    for place, label in enumerate((OLD, NEW) if case.run == "two-builds" else ()):
-        stacks.write_folded(run / "cells" / f"00{place + 1}-{label}-auto-r1", "qr100", "query", FRAMES[label])
-    yield run, STOPPED
 
 
 def check(app: Bench, columns: int, rows: int) -> None:
@@ -98,9 +43,7 @@ def test_a_screen_fills_every_terminal(tmp_path: Path, name: str, glyphs: str) -
     case = CASES[name]
 
     async def script(pilot: Pilot[Any]) -> None:
-        for key, words in (*case.keys, ("", case.words)):
-            await until(pilot, lambda words=words: words in text_of(pilot))  # type: ignore[misc]
-            await pilot.press(*filter(None, (key,)))
+        await open_case(pilot, case)
         for columns, rows in SIZES:
             await pilot.resize_terminal(columns, rows)
             await pilot.pause(0.2)
@@ -108,3 +51,19 @@ def test_a_screen_fills_every_terminal(tmp_path: Path, name: str, glyphs: str) -
 
     with run_of(case, tmp_path) as (run, clock):
         drive(script, run, run.parent, screen=case.mode, glyphs=glyphs, clock=clock, replayed=case.replayed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_colour_it_says_the_same(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, shown = CASES[name], dict[str, str]()
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await open_case(pilot, case)
+        await pilot.pause(0.2)
+        shown[pilot.app.theme] = text_of(pilot)
+
+    with run_of(case, tmp_path) as (run, clock):
+        for _ in range(2):
+            drive(script, run, run.parent, screen=case.mode, clock=clock, replayed=case.replayed)
+            monkeypatch.setenv("NO_COLOR", "1")
+    assert shown["bench-mono"] == shown["bench-dark"]

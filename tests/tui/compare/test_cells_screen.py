@@ -6,53 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import make_run
-from tests.support.screens import NEW, on_line, show_compare, shown_keys, text_of, until
+from tests.support.screens import NEW, on_line, show_compare, text_of, until
 from tui.compare.cells_screen import CellsScreen
-from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
-from tui.screens.bench_screen import BenchScreen
-
-
-@pytest.mark.parametrize(
-    ("opened_by", "screen", "words"),
-    [
-        ("enter", CellsScreen, {"replay in Live", "overlay", "further", "back", "help", "quit"}),
-        ("o", OverlayScreen, {"by time / work", "role", "pair", "replay", "back", "help", "quit"}),
-    ],
-)
-def test_every_key_of_the_screens_behind_it_does_something(
-    recording: Path, opened_by: str, screen: type[BenchScreen], words: set[str]
-) -> None:
-    """Each key on a freshly opened screen: the text_of, the screen in front or the mode is another one after it."""
-    pressed: dict[str, bool] = {}
-
-    async def opened(pilot: Pilot[Any]) -> BenchScreen:
-        while len(pilot.app.screen_stack) > 1:
-            await pilot.press("escape")
-        await pilot.press("3")
-        await on_line(pilot, "l.i1", "rate_per_s")
-        await pilot.press(opened_by)
-        front = pilot.app.screen
-        assert isinstance(front, screen)
-        if isinstance(front, OverlayScreen):
-            await until(pilot, lambda: front._sides is not None)
-        return front
-
-    async def script(pilot: Pilot[Any]) -> None:
-        for key, binding in shown_keys(await opened(pilot)):
-            await opened(pilot)
-            before = text_of(pilot), pilot.app.screen
-            await pilot.press(key)
-            await pilot.pause()
-            pressed[binding.description] = before != (text_of(pilot), pilot.app.screen)
-            assert len(text_of(pilot).splitlines()[-1]) <= 80
-
-    show_compare(recording, script)
-    assert pressed == dict.fromkeys(words, True)
 
 
 def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Path) -> None:

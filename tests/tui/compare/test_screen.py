@@ -6,26 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import make_run
-from tests.support.screens import NEW, compared, on_line, printed, show_compare, shown_keys, text_of, until
+from tests.support.screens import NEW, compared, on_line, printed, show_compare, text_of, until
 from tui.glyphs import SETS
 
 
 def test_the_screen(recording: Path) -> None:
     show_compare(recording, held_to="compare")
-
-
-def test_without_colour_the_text_is_the_same(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await compared(pilot)
-        assert pilot.app.theme == "bench-mono"
-
-    show_compare(recording, script, held_to="compare")
 
 
 def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
@@ -132,46 +121,6 @@ def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
         await pilot.press("c", "a", "down", "down", "down", "x", "enter")
         assert {row.metric for row in screen._rows} == {"rate_per_s", "ctx_switches_per_op"}
         assert "switch/row" in text_of(pilot)
-
-    show_compare(recording, script)
-
-
-def test_every_key_of_the_last_row_does_something(recording: Path) -> None:
-    pressed: dict[str, bool] = {}
-
-    async def script(pilot: Pilot[Any]) -> None:
-        screen = await compared(pilot)
-        for key, binding in shown_keys(screen):
-            if binding.action == "leave":
-                continue
-            before = text_of(pilot), len(pilot.app.screen_stack)
-            await pilot.press(key)
-            await pilot.pause()
-            pressed[binding.description] = before != (text_of(pilot), len(pilot.app.screen_stack))
-            while len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-
-    shown = show_compare(recording, script)
-    assert pressed == dict.fromkeys(("base", "show", "sort", "find", "cells", "chart", "flame", "help"), True)
-    keys = shown.splitlines()[-1]
-    assert keys.endswith("q quit")
-    assert len(keys) <= 80
-
-
-def test_a_storm_of_resizes_leaves_a_whole_screen(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await on_line(pilot, "qr100", "rate_per_s")
-        for size in ((200, 60), (80, 24), (60, 18), (30, 5), (10, 2), (1, 1), (160, 12), (80, 24)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause()
-        for key, size in (("enter", (20, 4)), ("o", (90, 3)), ("o", (200, 60))):
-            await pilot.press(key)
-            await pilot.resize_terminal(*size)
-            await pilot.pause()
-        await pilot.press("escape", "escape")
-        await pilot.resize_terminal(80, 24)
-        await pilot.pause()
-        assert ">qr100 queries/s" in text_of(pilot)
 
     show_compare(recording, script)
 

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.conftest import RECORDINGS
-from tests.support.screens import compared, on_line, printed, show_compare, shown_keys, text_of, until
+from tests.support.screens import compared, on_line, printed, show_compare, text_of, until
 from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.compare.slices_screen import SlicesScreen
@@ -109,24 +109,6 @@ def test_rates_lie_over_each_other_in_the_time_of_each_servers_own_slices(in_sli
 
 def test_the_title_of_compare_says_what_took_turns(in_slices: Path) -> None:
     assert "2 pairs in slices of 50 ms" in show_compare(in_slices).splitlines()[1]
-
-
-def test_every_key_of_the_screen_does_something(in_slices: Path) -> None:
-    pressed: dict[str, bool] = {}
-
-    async def script(pilot: Pilot[Any]) -> None:
-        for key, binding in shown_keys(await opened(pilot)):
-            while len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-            await pilot.press("3")
-            await opened(pilot)
-            before = text_of(pilot), pilot.app.screen
-            await pilot.press(key)
-            await pilot.pause()
-            pressed[binding.description] = before != (text_of(pilot), pilot.app.screen)
-
-    show_compare(in_slices, script)
-    assert pressed == dict.fromkeys(("pair", "replay", "back", "help", "quit"), True)
 
 
 def test_a_run_that_goes_under_it_is_one_clear_line(in_slices: Path) -> None:

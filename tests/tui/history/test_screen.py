@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from engine.journal.housekeeping import read_tags, tag
 from engine.journal.writer import JournalWriter
 from engine.view.run_summary import CellStep, RunCache
-from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, shown_keys, typed, until
+from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, typed, until
 from tui.app import Bench
 from tui.history.listing import Listing
 from tui.history.screen import HistoryScreen
@@ -169,35 +169,6 @@ def test_the_folder_is_told_and_copied(out: Path) -> None:
 
     assert str(out)[:40] in show_history(out, then=act)
     assert copied == [str(out / NAME)]
-
-
-@pytest.mark.parametrize("pressed", [(), ("enter",), ("c",)])
-def test_every_key_of_the_last_row_does_something(out: Path, pressed: tuple[str, ...]) -> None:
-    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
-        for key, binding in shown_keys(screen):
-            if binding.id == "app.leave":
-                continue
-            before = (pilot.app.screen, pilot.app.current_mode, pilot.app.screen_text())  # type: ignore[attr-defined]
-            await pilot.press(key)
-            await pilot.pause()
-            after = (pilot.app.screen, pilot.app.current_mode, pilot.app.screen_text())  # type: ignore[attr-defined]
-            assert before != after, binding
-            if len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-            pilot.app.action_open("history")  # type: ignore[attr-defined]
-            await pilot.pause()
-            screen.listing.show(None)
-            if pressed:
-                screen._show(out / NAME if pressed == ("enter",) else None, all_cells=pressed == ("c",))
-            await read(pilot, HistoryScreen)
-
-    show_history(out, *pressed, then=act)
-
-
-@pytest.mark.parametrize("pressed", [(), ("enter",)])
-def test_the_keys_fit_into_the_last_row(out: Path, pressed: tuple[str, ...]) -> None:
-    last = show_history(out, *pressed).splitlines()[23]
-    assert last.endswith("q quit") and len(last) <= 80
 
 
 def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path) -> None:

@@ -36,12 +36,6 @@ def test_screen(out: Path, name: str, keys: tuple[str, ...]) -> None:
     show_history(out, *keys, held_to=name)
 
 
-def test_without_colour_the_screen_says_the_same(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    coloured = show_history(out)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert show_history(out) == coloured
-
-
 # -- what is told
 
 

@@ -20,7 +20,6 @@ from tests.support.screens import (
     notice,
     place_of,
     show_launch,
-    shown_keys,
     text_of,
     typed,
     until,
@@ -73,19 +72,6 @@ def test_the_screen(answers: None, tmp_path: Path) -> None:
     show_launch(act, tmp_path)
 
 
-def test_the_screen_says_the_same_without_colour(
-    answers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        assert pilot.app.theme == "bench-mono"
-        await two_builds(pilot, screen)
-        check_screen(pilot.app, "launch")  # type: ignore[arg-type]
-
-    show_launch(act, tmp_path)
-
-
 def test_failed_checks_and_another_run_are_told_in_words(
     answers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,27 +104,6 @@ def test_an_empty_plan_says_what_to_do_and_starts_nothing(answers: None, tmp_pat
         for key, word in (("enter", "no build is chosen"), ("d", "nothing to run"), ("w", "no plan to save")):
             await pilot.press(key)
             assert word in notice(pilot.app)  # type: ignore[arg-type]
-
-    show_launch(act, tmp_path)
-
-
-def test_the_keys_of_the_last_row_fit_and_each_does_something(answers: None, tmp_path: Path) -> None:
-    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        shown = [pressed for pressed, _ in shown_keys(screen)]
-        assert shown == ["space", "enter", "d", "w", "o", "r", "question_mark", "q"]
-        assert len(pilot.app.screen_text().splitlines()[-1]) <= 80  # type: ignore[attr-defined]
-        for pressed in shown[:-1]:
-            before = pilot.app.screen_text()  # type: ignore[attr-defined]
-            await pilot.press(pressed)
-            await pilot.pause(0.1)
-            assert pilot.app.screen_text() != before, pressed  # type: ignore[attr-defined]
-            while len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-                await pilot.pause()
-            screen.notify_line("")
-        await pilot.press("q")
-        await pilot.pause()
-        assert not pilot.app.is_running or pilot.app._exit
 
     show_launch(act, tmp_path)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import growing
 from tests.support.screens import Act, check_screen, drive, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
-from tui.live.stall_screen import StallScreen
 
 
 def held(name: str) -> Act[LiveScreen]:
@@ -42,42 +40,6 @@ def test_screen_of_the_detail_of_a_stall(recording: Path) -> None:
         check_screen(pilot.app, "live-detail")  # type: ignore[arg-type]
 
     replay(recording, check, at_s=13)
-
-
-def test_without_colour_it_says_the_same(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = []
-
-    async def keep(pilot: Pilot[Any], _: LiveScreen) -> None:
-        shown.append(text_of(pilot))
-
-    replay(recording, keep, at_s=10.5)
-    monkeypatch.setenv("NO_COLOR", "1")
-    replay(recording, keep, at_s=10.5)
-    assert shown[0] == shown[1]
-
-
-def test_the_ascii_screens_are_ascii(recording: Path, tmp_path: Path) -> None:
-    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        assert text_of(pilot).isascii()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, StallScreen)
-        assert text_of(pilot).isascii()
-
-    replay(recording, check, at_s=12, glyphs="ascii")
-
-
-def test_no_line_is_cut_at_the_reference_size(recording: Path, tmp_path: Path) -> None:
-    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        rows = text_of(pilot).splitlines()
-        assert len(rows) == 24
-        assert not [row for row in rows[:4] if row.endswith("~")]
-        assert rows[-1].rstrip().endswith("q quit")
-
-    replay(recording, check, at_s=10.5)
-    with growing(tmp_path / "live") as live:
-        stalling(live)
-        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_no_run_says_how_to_come_to_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
 from tests.support.journal import Growing, interleaved
-from tests.support.screens import Act, check_screen, show_live, shown_keys, text_of, unmoved
+from tests.support.screens import Act, check_screen, show_live, text_of, unmoved
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
@@ -133,34 +133,6 @@ def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_rec
     replay(sliced_recording, check, at_s=3)
 
 
-def test_without_colour_it_says_the_same(sliced_recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = []
-
-    async def keep(pilot: Pilot[Any], _: LiveScreen) -> None:
-        shown.append(text_of(pilot))
-
-    replay(sliced_recording, keep, at_s=13.5)
-    monkeypatch.setenv("NO_COLOR", "1")
-    replay(sliced_recording, keep, at_s=13.5)
-    assert shown[0] == shown[1]
-
-
-@pytest.mark.parametrize("at_s", [13.5, 17.5])
-def test_nothing_is_cut_at_the_reference_size_and_ascii_is_ascii(sliced_recording: Path, at_s: float) -> None:
-    async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
-        rows = text_of(pilot).splitlines()
-        (sentence,) = [row for row in rows if "16.3-prebuilt / 12.11-prebuilt: " in row]
-        assert len(rows) == 24 and rows[-1].rstrip().endswith("q quit")
-        assert not [row for row in [*rows[:4], sentence] if row.endswith("~")]
-
-    async def check_ascii(pilot: Pilot[Any], _: LiveScreen) -> None:
-        assert text_of(pilot).isascii()
-
-    replay(sliced_recording, check, at_s=at_s)
-    replay(sliced_recording, check_ascii, at_s=at_s, glyphs="ascii")
-    replay(sliced_recording, check_ascii, at_s=at_s, glyphs="ascii", size=(70, 20))
-
-
 # -- under way
 
 
@@ -214,40 +186,6 @@ def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> No
         screen._glance()
         await pilot.pause()
         assert "! 16.3 STALL query 0.0s so far" in text_of(pilot)
-
-    with interleaved(tmp_path) as live:
-        fed(live, 30, 400, 380)
-        show_live(live.run, check, clock=live.hand.clock)
-
-
-def test_each_key_of_the_last_row_does_something(tmp_path: Path) -> None:
-    pressed: list[str] = []
-
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        expected = {
-            "space": "PAUSED",
-            "n": "no stall in this step so far",
-            "enter": "no stall in this step so far",
-            "i": "query is the only role",
-            "s": "16.3 auto",
-            "m": "Marker for this moment",
-            "question_mark": "keys of this screen",
-        }
-        for key, _ in shown_keys(screen):
-            if key == "q":
-                continue
-            await pilot.press(key)
-            await pilot.pause()
-            assert expected[key] in text_of(pilot), (key, text_of(pilot))
-            if len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-            elif key == "space":
-                await pilot.press(key)
-            await pilot.pause()
-            pressed.append(key)
-        assert pressed == list(expected)
-        await pilot.press("z")
-        assert "the whole step is no longer than 60 s" in text_of(pilot)
 
     with interleaved(tmp_path) as live:
         fed(live, 30, 400, 380)

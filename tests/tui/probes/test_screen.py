@@ -21,7 +21,6 @@ from tests.support.screens import (
     listed,
     read,
     show_probes,
-    shown_keys,
     text_of,
     until,
 )
@@ -59,23 +58,6 @@ def test_screen(
         check_screen(pilot.app, name)  # type: ignore[arg-type]
 
     show_probes(recording, *pressed, then=check)
-
-
-def test_without_colour_the_screen_says_the_same(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
-) -> None:
-    answered(monkeypatch, rows)
-    coloured = show_probes(recording, *TO_STALL)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert show_probes(recording, *TO_STALL) == coloured
-
-
-def test_the_ascii_screen_is_ascii(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
-) -> None:
-    answered(monkeypatch, rows)
-    assert show_probes(recording, *TO_STALL, glyphs="ascii").isascii()
-    assert show_probes(recording, *TO_STALL, "k", "k", size=(130, 40), glyphs="ascii").isascii()
 
 
 # -- what is told
@@ -153,33 +135,6 @@ def test_a_run_that_cannot_be_read_is_one_line(
 
 
 # -- keys
-
-
-def test_every_key_of_the_last_row_does_something(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
-) -> None:
-    answered(monkeypatch, rows)
-
-    async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
-        keys = [(key, binding) for key, binding in shown_keys(screen) if binding.id != "app.leave"]
-        assert [key for key, _ in keys] == ["space", "d", "w", "f", "x", "left", "question_mark"]
-        for key, binding in keys:
-            screen.notify_line("")
-            before = (pilot.app.screen, text_of(pilot))
-            await pilot.press(key)
-            await pilot.pause()
-            await read(pilot, ProbesScreen)
-            assert before != (pilot.app.screen, text_of(pilot)), binding
-            if len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-
-    show_probes(recording, *TO_STALL, then=act)
-
-
-def test_the_keys_fit_into_the_last_row(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
-    answered(monkeypatch, rows)
-    last = show_probes(recording).splitlines()[23]
-    assert last.endswith("q quit") and len(last) <= 80
 
 
 def test_the_window_is_that_before_the_moment(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
