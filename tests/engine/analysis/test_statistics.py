@@ -59,16 +59,10 @@ def test_bounds_that_no_float_could_hold_end_where_one_can() -> None:
     assert noise_floor(interval) == pytest.approx(math.exp(700))
 
 
-def test_one_pair_is_a_ratio_without_interval_or_verdict() -> None:
-    judgement = judge([0.8], 0.02)
-    assert judgement.interval == Interval(0.8, None, None, 1)
-    assert (judgement.verdict, judgement.more_pairs) == ("none", None)
-
-
-def test_two_pairs_give_an_interval_but_no_verdict() -> None:
-    judgement = judge([0.80, 0.80], 0.02)
-    assert judgement.interval.low is not None
-    assert (judgement.verdict, judgement.more_pairs) == ("inconclusive", 1)
+def test_one_pair_is_a_ratio_without_interval_or_verdict_and_two_have_no_verdict() -> None:
+    one, two = judge([0.8], 0.02), judge([0.80, 0.80], 0.02)
+    assert one.interval == Interval(0.8, None, None, 1) and two.interval.low is not None
+    assert [(each.verdict, each.more_pairs) for each in (one, two)] == [("none", None), ("inconclusive", 1)]
 
 
 @pytest.mark.parametrize(
@@ -216,9 +210,7 @@ def test_a_verdict_of_change_needs_the_level_of_its_family() -> None:
 def test_pairs_needed_grows_with_scatter_and_has_an_end() -> None:
     quiet, noisy = ([math.exp(0.03 + sd), math.exp(0.03 - sd)] for sd in (0.01, 0.03))
     few, many = pairs_needed(quiet, 0.02), pairs_needed(noisy, 0.02)
-    assert few is not None
-    assert many is not None
-    assert 1 <= few < many
+    assert few is not None and many is not None and 1 <= few < many
     assert pairs_needed([0.2, 5.0], 0.02) is None
     assert pairs_needed([0.9], 0.02) is None
 
@@ -253,31 +245,20 @@ def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
     assert smallest_visible_effect([1.1]) is None
 
 
-def test_the_two_modes_that_a_median_hides_are_flagged() -> None:
-    found = scatter([10.4, 25.3, 10.4, 10.4, 11.3], 0.02)
-    assert found is not None
-    assert found.bimodal
-    assert found.wide
-
-
-def test_three_cells_have_no_modes_but_may_be_wide() -> None:
-    for values in ([100.0, 100.0, 130.0], [100.0, 101.0, 130.0]):
-        found = scatter(values, 0.02)
-        assert found is not None
-        assert (found.bimodal, found.wide) == (False, True)
-    calm = scatter([100.0, 100.1, 103.0], 0.02)
-    assert calm is not None
-    assert (calm.wide, calm.bimodal) == (False, False)
-
-
-def test_a_chance_gap_within_the_margin_is_no_second_mode() -> None:
-    found = scatter([100.0, 100.01, 100.02, 101.0], 0.02)
-    assert found is not None
-    assert not found.bimodal
-    two = scatter([100.0, 100.1, 100.2, 104.0, 104.1], 0.02)
-    assert two is not None
-    assert two.bimodal
-    assert not two.wide
+@pytest.mark.parametrize(
+    ("values", "bimodal", "wide"),
+    [
+        ([10.4, 25.3, 10.4, 10.4, 11.3], True, True),  # the two modes that a median hides
+        ([100.0, 100.1, 100.2, 104.0, 104.1], True, False),
+        ([100.0, 100.01, 100.02, 101.0], False, False),  # a chance gap within the margin is no second mode
+        ([100.0, 100.0, 130.0], False, True),  # three cells have no modes but may be wide
+        ([100.0, 101.0, 130.0], False, True),
+        ([100.0, 100.1, 103.0], False, False),
+    ],
+)
+def test_cells_that_are_far_apart_are_wide_or_have_two_modes(values: list[float], bimodal: bool, wide: bool) -> None:
+    found = scatter(values, 0.02)
+    assert found is not None and (found.bimodal, found.wide) == (bimodal, wide)
 
 
 def test_scatter_of_too_little_is_unknown() -> None:
