@@ -124,7 +124,7 @@ def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Inter
     found = _estimate(evidence)
     if found.pairs == 1:
         return Interval(ratio_of(found.mean), None, None, 1)
-    half = t_quantile(CONFIDENCE, found.degrees) * found.error
+    half = t_quantile(confidence, found.degrees) * found.error
     return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
 
 
