@@ -76,6 +76,8 @@ def compare(
         raise UserError(f"{' and '.join(excluded)}: choose one")
     if not gate and (junit or tolerate is not None):
         raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
+    if form == "csv" and (slices is not None or plan is not None):
+        raise UserError("--csv: slices and plans are printed as text, --md or --json")
     if slices is not None:
         _show_slices(folders, slices, base, form)
         return
@@ -136,8 +138,6 @@ def _show_plan(folders: list[Path], statement: str, base: str | None, form: str 
     from engine.analysis.statement_plans import side_by_side
     from engine.report import render
 
-    if form == "csv":
-        raise UserError("--csv: plans are printed as text, --md or --json")
     cells = compared_cells(folders, base)
     changes, baseline = side_by_side(cells, statement), cells.names[cells.base]
     if form == "json":
@@ -156,8 +156,6 @@ def _show_slices(folders: list[Path], step: str, base: str | None, form: str | N
     step_result = sliced_step(folders, step, base)
     if form == "json":
         echo_lines(sliced.to_json(step_result))
-    elif form == "csv":
-        echo_lines(sliced.to_csv(step_result))
     elif form == "md":
         echo_lines(render.slices_to_markdown(step_result))
     else:

@@ -1,23 +1,18 @@
-"""An interleaved step, pair by pair and block by block: tables, CSV and JSON."""
+"""An interleaved step, pair by pair and block by block: tables and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 import msgspec
 
-from engine.core.text import Visible, csv_text, visible_json, visible_lines
+from engine.core.text import Visible, visible_json
 from engine.report.tables.section import Section, number, percent
 from engine.results.sliced_step import SlicedAdjustment, SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal
-CSV_SIDE = (
-    "rate_per_s", "server_cpu_us_per_op", "runq_us_per_op", "spill_over_share", "stolen_share", "others_tasks",
-)  # fmt: skip
 
 
 def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
@@ -39,7 +34,7 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     return [
         *(["statements last longer than blocks: the ratio is that of their times"] if _timed(step) else []),
         *(["ratios of blocks are unadjusted, and so is that so far"] if any(p.adjusted for p in step.pairs) else []),
-        *(["lines of several blocks have the means of these; --csv and --json have every block"] if several else []),
+        *(["lines of several blocks have the means of these; --json has every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
         "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
         "run-q: us per op that server processes waited for a CPU, base and other",
@@ -89,27 +84,6 @@ def check_text(check: SlicedCheck) -> str:
 def to_json(step: SlicedStep) -> Visible:
     """The JSON described by `bench schema slices`, on one line: there may be thousands of blocks."""
     return visible_json(msgspec.to_builtins(step))
-
-
-def to_csv(step: SlicedStep) -> Visible:
-    """One line for each block of each pair."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    sides = [f"{side}_{name}" for side in ("base", "other") for name in CSV_SIDE]
-    writer.writerow(
-        ("step", "run", "repeat", "subject", "base", "block", "at_s", "length_s", "order", *sides, "ratio", "running",
-         "others_cpus", "stolen_cpus")
-    )  # fmt: skip
-    for pair in step.pairs:
-        place = [csv_text(text) for text in (step.step, pair.run, str(pair.repeat), pair.subject, pair.base)]
-        writer.writerows((*place, *_csv_row(block)) for block in pair.blocks)
-    return visible_lines(out.getvalue())
-
-
-def _csv_row(block: SlicedBlock) -> Iterable[object]:
-    sides = (getattr(side, name) for side in (block.base, block.other) for name in CSV_SIDE)
-    last = (block.ratio, block.running, block.others_cpus, block.stolen_cpus)
-    return (block.block, block.at_s, block.length_s, block.order, *sides, *last)
 
 
 def _timed(step: SlicedStep) -> bool:
