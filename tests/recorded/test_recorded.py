@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import shutil
 import sqlite3
 from contextlib import closing
@@ -87,21 +86,6 @@ def test_every_row_of_the_journal_is_read(recorded: tuple[str, Path]) -> None:
             assert reader.differences(step.id) or step.kind == "pause"
         stalls = [event.data for event in reader.events() if event.kind == "stall"]
         assert all("max_in_flight_ns" in stall and "missed_rows" in stall for stall in stalls)
-
-
-def test_it_is_compared_in_every_form(recorded: tuple[str, Path]) -> None:
-    name, run = recorded
-    comparison = compare([run])
-    assert [subject.name for subject in comparison.subjects] == SUBJECTS[name]
-    assert comparison.left_out == ()
-    assert all(check.text for check in comparison.comparability)
-    rates = [raw["roles"]["insert"]["rows"] / raw["seconds"] for raw in totals(run)[:1]]
-    assert comparison.values(comparison.base, "l.i0", "rate_per_s")[0] == pytest.approx(rates[0])
-    assert {ratio.metric for ratio in comparison.ratios} >= {"rate_per_s", "server_cpu_us_per_op", "heap_bytes"}
-    assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios if ratio.ratio is not None)
-    assert json.loads(render.to_json(comparison))["cells"][0]["server_cpu_us_per_op"]
-    assert "### Throughput" in render.to_markdown(comparison, published=True)
-    assert "rate_per_s" in render.to_csv(comparison)
 
 
 def test_its_views_have_what_is_compared(recorded: tuple[str, Path]) -> None:

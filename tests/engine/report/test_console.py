@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import fcntl
 import io
 import os
@@ -123,12 +122,6 @@ def test_a_record_does_not_act_on_the_terminal(hostile: Path, arguments: tuple[s
     outcome = call((*arguments, "--out", str(hostile / "runs")), hostile)
     assert list(faults(outcome)) == []
     assert outcome.code == 0, outcome.stderr
-
-
-def test_a_csv_cell_is_not_run_by_a_spreadsheet(hostile: Path) -> None:
-    rows = list(csv.reader(call(("compare", "--csv", "--out", "runs"), hostile).stdout.splitlines()))
-    assert rows[1:]
-    assert not [cell for row in rows for cell in row if cell.startswith("=")]
 
 
 def refused(outcome: Outcome) -> str:

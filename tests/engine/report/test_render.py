@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 from rich.console import Console
 
@@ -85,28 +84,6 @@ def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
     assert all(re.search(r"[·o\d]{34} +[\d,]+$", line) for line in strips)
 
 
-def test_the_verdict_stands_there_as_glyph_number_and_word(rich_run: Path) -> None:
-    comparison = compare([rich_run])
-    found = comparison.ratio(LONG, "l.i0", "rate_per_s")
-    assert found is not None
-    lines = printed(comparison).splitlines()
-    (line,) = [line for line in lines if f"▼{found.ratio:.3f}" in line and "slower" in line]
-    assert f"{found.low:.3f}-{found.high:.3f}" in line
-    assert any("=" in line and "same" in line for line in lines)
-    assert any("▼ worse (of a cost: more)" in line for line in lines)
-
-
-def test_stalls_sla_and_failures_are_told(rich_run: Path) -> None:
-    text = printed(compare([rich_run]))
-    assert "! 56.0" in text or "! 42.0" in text
-    assert "checkpoint sync" in text
-    assert "x missed 0/" in text
-    assert "withheld (1)" in text
-    assert f"(1) SLA: {LONG} kept up its insert rate in 0 of" in text
-    assert "left out: " in text
-    assert "server killed by signal 9" in " ".join(text.split())
-
-
 def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
     changed = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
     text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, options=changed)])).split())
@@ -137,13 +114,6 @@ def test_deletes_that_missed_rows_are_told(tmp_path: Path) -> None:
     assert "shortd" in printed(comparison, published=True)
 
 
-def test_pages_made_dirty_are_not_called_written(rich_run: Path) -> None:
-    text = printed(compare([rich_run]))
-    heading = text[text.index("Per operation") :].splitlines()[1:3]
-    assert "dirtied" in heading[1]
-    assert "device" in heading[0] and "kB wr." in heading[1]
-
-
 def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
     text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1)])).split())
     assert "no verdict can be given; at least 3 pairs are needed: leave out --repeats" in text
@@ -171,11 +141,6 @@ def test_a_terminal_without_unicode_gets_ascii(rich_run: Path) -> None:
     assert "v0.8" in text
 
 
-def test_json_is_the_record(rich_run: Path) -> None:
-    comparison = compare([rich_run])
-    assert msgspec.json.decode(render.to_json(comparison), type=Comparison).cells == comparison.cells
-
-
 def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> None:
     comparison = compare([rich_run])
     rows = list(csv.DictReader(io.StringIO(render.to_csv(comparison))))
@@ -184,15 +149,6 @@ def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> Non
     (slower,) = [r for r in rows if (r["subject"], r["step"], r["metric"]) == (LONG, "l.i0", "rate_per_s")]
     assert slower["verdict"] == "slower"
     assert float(slower["ratio"]) == pytest.approx(0.856, abs=0.01)
-
-
-def test_markdown_has_the_same_tables(rich_run: Path) -> None:
-    text = render.to_markdown(compare([rich_run]))
-    for section in tables.sections(compare([rich_run]), Notes()):
-        assert f"### {section.title}" in text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert all(line.endswith("|") for line in rows)
-    assert "| slower" in text
 
 
 HOSTILE = "[/red]\x1b]0;x\x07\x7f\u202e|<b>"

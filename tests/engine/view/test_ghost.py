@@ -10,7 +10,6 @@ import pytest
 
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Count, RoleRow, StepRow
-from engine.view.base_cells import BaseCells
 from engine.view.ghost import Ghost
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, StepSeries
@@ -73,23 +72,6 @@ def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_d
     ghost.catch_up()
     assert ghost.past.value == pytest.approx([100, 100])
     assert not ghost.ahead(3 * SECOND_NS).until
-
-
-def test_ghost_and_ratio_of_every_role_are_of_the_same_point_of_the_step() -> None:
-    base, live = series([]), series([], started_s=1000, id=2)
-    for made, rows in ((base, [(100, 100), (100, 0), (100, 0)]), (live, [(50, 50), (50, 10), (50, 10)])):
-        made.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2), 2: RoleRow(2, 1, 1, "delete", 1, 2)}
-        for second, counts in enumerate(rows, 1):
-            end_ns = made.step.started_ns + second * SECOND_NS
-            made._take([Count(role, end_ns, SECOND_NS, rows, rows, 0, 0) for role, rows in enumerate(counts, 1)])
-    cells = object.__new__(BaseCells)
-    cells._series = lambda attempt, name: base  # type: ignore[assignment]
-    at_ns = live.newest_ns  # 150 rows inserted: the base had after 1.5 s, and had deleted 100
-    assert cells.relatives([1], live, "insert", at_ns) == pytest.approx([0.5])
-    assert cells.relatives([1], live, "delete", at_ns) == pytest.approx([(70 / 3) / (100 / 1.5)])
-    ghost = Ghost(base, live, "delete")
-    ghost.catch_up()
-    assert ghost.past.value == pytest.approx([100, 100, 0])
 
 
 def test_the_ghost_of_a_recording_is_a_cell_of_the_base_and_the_base_has_none(recording: Path) -> None:

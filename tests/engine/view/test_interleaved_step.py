@@ -14,7 +14,6 @@ from engine.analysis.slice_estimates import Slices, log_ratio
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.slice_ratio import LogRatio, half_width_at_every_moment
-from engine.view import slice_series
 from engine.view.interleaved_step import InterleavedStep, reach_words, so_far_words
 from engine.view.player import Player
 from engine.view.slice_series import MOST_POINTS, MOST_SUMS, SliceSeries, SoFar
@@ -83,27 +82,6 @@ def test_the_ratio_so_far_is_that_of_the_analysis_with_bounds_for_every_moment(t
             if half is not None:
                 bounds = [math.exp(expected.theta - half), math.exp(expected.theta + half)]
                 assert [found.low, found.high] == pytest.approx(bounds)
-
-
-def test_a_look_reads_only_the_blocks_that_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    original = JournalReader.slices
-
-    def counted(self: JournalReader, step: int, after_block: int = -1) -> list[SliceRow]:
-        rows = original(self, step, after_block)
-        read.append(len(rows))
-        return rows
-
-    monkeypatch.setattr(JournalReader, "slices", counted)
-    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
-        for _ in range(25):
-            live.block(*OPS)
-        player.look()
-        assert read == [50, 50]
-        live.block(*OPS)
-        read.clear()
-        assert seen(player.look()).blocks == 26
-        assert read == [2, 2]
 
 
 def test_a_block_counts_once_it_is_whole(tmp_path: Path) -> None:
@@ -255,27 +233,6 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
         assert found is not None and found.high is not None and half is not None
         assert found.ratio == pytest.approx(math.exp(expected.theta))
         assert found.high / found.ratio == pytest.approx(math.exp(half))
-
-
-def test_a_line_of_a_step_whose_length_is_work_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slice_series, "MOST_POINTS", 20)
-    with interleaved(tmp_path) as live, JournalReader(live.run) as reader:
-        steps = [reader.step(step) for step in live.steps]
-        for step in steps:
-            step.plan["seconds"] = 0
-        slices, most = SliceSeries(reader, steps, 50.0), 0
-        for block in range(300):
-            live.block(*noisy(block))
-            if block % 7 == 0:
-                slices.catch_up()
-                most = max(most, len(slices.rates[0].until), len(slices.rates[1].until))
-        slices.catch_up()
-        for lane, points in zip(slices.lanes, slices.rates, strict=True):
-            assert 10 <= len(points.until) <= most < 40
-            blocks = lane.until.index(points.until[-1]) + 1
-            mean = sum(value * length for value, length in zip(points.value, points.length, strict=True))
-            rate = sum(lane.done[:blocks]) * SECOND_NS / sum(lane.counted_ns[:blocks])
-            assert mean / points.until[-1] == pytest.approx(rate, rel=1e-6)
 
 
 @pytest.mark.parametrize(

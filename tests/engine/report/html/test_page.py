@@ -22,7 +22,7 @@ from engine.core.model import Cell
 from engine.journal.archive import unpack
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
-from engine.report import flame, origins, render, tables
+from engine.report import flame, origins, tables
 from engine.report.html import flames, page, series
 from engine.report.journals import steps_of
 from engine.report.tables.section import Notes, bounds, number
@@ -71,12 +71,6 @@ def test_the_time_off_the_cpu_stands_behind_the_time_on_it(recorded: Path) -> No
     assert [each["unit"] for each in drawn] == [flames.SAMPLES] * 2 + [flames.OFF_CPU] * 2
     assert "s off the CPU against" in drawn[3]["note"] and "compared per statement" in drawn[3]["note"]
     assert drawn[2]["graphs"][0]["tree"]["value"] % 1_000_000 == 0
-    data = {"metric": "rate_per_s", "unit": "", **dict.fromkeys(
-        ("ratios", "cells", "series", "causes", "roles", "waits", "phases", "probed", "heat"), ())}  # fmt: skip
-    heads = [title for _, title in page._charts_of(data, drawn)]
-    assert heads == [f"Where the CPU time went: {title}" for title in titles[:2]] + [
-        f"Where the time off the CPU went: {title}" for title in titles[2:]
-    ]
 
 
 def evil_run(path: Path) -> Path:
@@ -209,19 +203,6 @@ def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
     told = [set(re.findall(r'class="note">\((\d)\) ', each)) for each in tables]
     assert any(marked) and marked == told
     assert not re.search(r"<li>\(\d\)", text), "and nowhere else"
-
-
-def test_cells_that_vary_are_one_line(recorded: Path) -> None:
-    known = compare([recorded])
-    lines = [line for line in render.footer(known) if "(CV)" in line]
-    assert len([text for text in known.findings if "(CV)" in text]) > 1
-    assert len(lines) == 1 and all(f"{step} main" in lines[0] for step in ("l.x", "qr100"))
-
-
-def test_markdown_has_the_tables_of_the_comparison_and_where_they_come_from(recorded: Path) -> None:
-    shown = CliRunner().invoke(main, ["report", str(recorded), "--format", "md"])
-    assert shown.exit_code == 0 and "### Builds" in shown.stdout and "    bench --pg 'main=" in shown.stdout
-    assert render.to_markdown(compare([recorded])).splitlines()[0] in shown.stdout
 
 
 def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Path) -> None:
