@@ -70,7 +70,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "device_written_kb_per_op": counter_per(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
-        "max_s": max_op_s(kind, totals),
+        "max_s": max_op_s(totals),
         **_latencies(totals),
         **_timed(kind, totals),
         **figures.step_figures(
@@ -170,7 +170,7 @@ def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
     return figures
 
 
-def max_op_s(kind: str, totals: StepTotals) -> float | None:
+def max_op_s(totals: StepTotals) -> float | None:
     """The longest insert (query steps: query) over all clients, in seconds; in l.x the longest index build."""
     primary = totals.primary_metric
     roles = (totals.of_kind(primary.role) if primary else []) or totals.of_kind("insert")

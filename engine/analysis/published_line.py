@@ -91,7 +91,7 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
         "dbgb1": totals.database_bytes / GIB or None,
         "dbgb2": (totals.cluster_bytes or 0) / GIB or None,
         "rss": (totals.rss_bytes or 0) / GIB or None,
-        "maxop": max_op_s(kind, totals),
+        "maxop": max_op_s(totals),
         "p50": percentiles[0],
         "p99": percentiles[1],
         "minlk": lookups if deletes else None,

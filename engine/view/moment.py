@@ -101,7 +101,7 @@ def machine_over(totals: StepTotals, last: Samples) -> Samples:
     """Server and machine over a step; states (`_now`) are the last ones."""
     worked_ns = round(totals.seconds * SECOND_NS)
     wall_ns = round((totals.wall_seconds or totals.seconds) * SECOND_NS)
-    found: dict[str, tuple[int, Mapping[str, Any]]] = {"engine": (wall_ns, {"cpu_ns": totals.engine_cpu_ns})}
+    found: dict[str, tuple[int, Mapping[str, Any]]] = {}
     if totals.server_cpu_ns is not None:
         counted = {"cpu_ns": totals.server_cpu_ns, "runq_ns": totals.server_runq_ns}
         found["server"] = (worked_ns, _now(last, "server") | counted)

@@ -54,7 +54,6 @@ class Machine:
     read_kb_per_s: float | None = None
     written_kb_per_s: float | None = None
     dirty_bytes: int | None = None
-    engine_cpu_percent: float | None = None
     workers: tuple[tuple[str, float], ...] = ()  # other server processes: (kind, CPU in percent)
 
 
@@ -224,7 +223,6 @@ def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: flo
         per_s("device", "read_kb"),
         per_s("device", "written_kb"),
         int(dirty) if (dirty := of("host", "dirty_bytes_now")[0]) is not None else None,
-        percent("engine", "cpu_ns"),
         tuple(sorted(workers, key=lambda worker: -worker[1])),
     )
 
