@@ -3,43 +3,30 @@
 {
   hyperfine ? null,
   lib,
-  stdenv,
   callPackage,
 }:
-let
-  version = "2.0.0";
-  wheels.x86_64-linux = {
-    platform = "manylinux_2_17_x86_64";
-    hash = "sha256-ygYBniBkeZscafdW7CZm1jo+Ol9sEnfCkJf1CKdNLu0=";
-  };
-  wheel =
-    coordinates:
-    callPackage ./wheel.nix { } (
-      coordinates
-      // {
-        pname = "hyperfine";
-        project = "astral-dev-toolchain-hyperfine";
-        inherit version;
-        installPhase = ''
-          unzip -q "$src"
-          install -D -t "$out/bin" ./*.data/scripts/hyperfine
-          "$out/bin/hyperfine" --version
-        '';
-        meta = {
-          description = "A timer of programs";
-          license = [
-            lib.licenses.asl20
-            lib.licenses.mit
-          ];
-          mainProgram = "hyperfine";
-        };
-      }
-    );
-  found = wheels.${stdenv.hostPlatform.system} or null;
-in
 if hyperfine != null then
   hyperfine
-else if found != null then
-  wheel found
 else
-  null
+  callPackage ./wheel.nix { } {
+    pname = "hyperfine";
+    project = "astral-dev-toolchain-hyperfine";
+    wheels.x86_64-linux = {
+      version = "2.0.0";
+      platform = "manylinux_2_17_x86_64";
+      hash = "sha256-ygYBniBkeZscafdW7CZm1jo+Ol9sEnfCkJf1CKdNLu0=";
+    };
+    installPhase = ''
+      unzip -q "$src"
+      install -D -t "$out/bin" ./*.data/scripts/hyperfine
+      "$out/bin/hyperfine" --version
+    '';
+    metaOf = _: {
+      description = "A timer of programs";
+      license = [
+        lib.licenses.asl20
+        lib.licenses.mit
+      ];
+      mainProgram = "hyperfine";
+    };
+  }

@@ -150,24 +150,30 @@ let
   ''
   + lib.optionalString (!selfContained) builders;
 
+  # The derivation that these programs are of, where the user has named no program.
+  usual =
+    package: names:
+    lib.optionalString (package != null) (
+      lib.concatMapStringsSep "" (
+        name:
+        "export PGBED_${name}=\${PGBED_${name}:-${builtins.unsafeDiscardOutputDependency package.drvPath}}\n"
+      ) names
+    );
+
   builders = ''
     export PGBED_RECIPES=@out@/share/pgbed/recipes.json
     export PGBED_EXTENSIONS=@out@/share/pgbed/extensions.json
     export PGBED_VARIANTS=@out@/share/pgbed/variants.json
     export PGBED_SELF_CONTAINED=${selfContainedForm}
   ''
-  + lib.optionalString (pgbench != null) ''
-    export PGBED_PGBENCH=''${PGBED_PGBENCH:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
-    export PGBED_PG_DUMP=''${PGBED_PG_DUMP:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
-    export PGBED_PG_RESTORE=''${PGBED_PG_RESTORE:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
-    export PGBED_PSQL=''${PGBED_PSQL:-${builtins.unsafeDiscardOutputDependency pgbench.drvPath}}
-  ''
-  + lib.optionalString (hyperfine != null) ''
-    export PGBED_HYPERFINE=''${PGBED_HYPERFINE:-${builtins.unsafeDiscardOutputDependency hyperfine.drvPath}}
-  ''
-  + lib.optionalString (perf != null) ''
-    export PGBED_PERF=''${PGBED_PERF:-${builtins.unsafeDiscardOutputDependency perf.drvPath}}
-  ''
+  + usual pgbench [
+    "PGBENCH"
+    "PG_DUMP"
+    "PG_RESTORE"
+    "PSQL"
+  ]
+  + usual hyperfine [ "HYPERFINE" ]
+  + usual perf [ "PERF" ]
   + lib.optionalString (kernels.tools != null) ''
     export PGBED_KERNELS=@out@/share/pgbed/kernels.json
     export PGBED_GUEST_TOOLS=${builtins.unsafeDiscardOutputDependency kernels.tools.drvPath}

