@@ -79,26 +79,19 @@ class Job:
 
 
 def command(
-    tools: Tools,
-    machine: GuestMachine,
-    image: str,
-    archive: str,
-    fds: tuple[int, int],
-    disk: str | None = None,
-    store: str | None = None,
-    parameters: str = "",
-    limits: Mapping[str, str] | None = None,
+    tools: Tools, machine: GuestMachine, fds: tuple[int, int], paths: Sequence[str | None], job: Job, parameters: str
 ) -> list[str]:
-    """qemu's command line; `fds` are its ends of channel and console, `disk` and `store` paths of images.
+    """qemu's command line; `fds` are its ends of channel and console, `parameters` are added to the kernel's own.
 
-    `parameters` are added to the kernel's own command line, `limits` are the disk's.
+    `paths` are those of the kernel's image, its archive, the disk's image and the programs' image.
     """
     channel, console = fds
+    image, archive, disk, store = paths
     words = [
         str(tools.qemu), "-nodefaults", "-no-user-config", "-display", "none", "-name", "pgbed,debug-threads=on",
         "-machine", "q35", "-accel", ACCELERATOR[machine.accelerator], "-cpu", CPU[machine.accelerator],
         "-smp", str(machine.cpus), "-m", f"{machine.memory_mb}M",
-        "-kernel", image, "-initrd", archive, "-append", f"{KERNEL_LINE} {parameters}".strip(),
+        "-kernel", str(image), "-initrd", str(archive), "-append", f"{KERNEL_LINE} {parameters}".strip(),
         "-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console",
         "-device", "virtio-serial-pci", "-chardev", f"socket,id=channel,fd={channel}",
         "-device", "virtserialport,chardev=channel,name=pgbed",
@@ -110,7 +103,7 @@ def command(
     if machine.huge_pages:
         memory = f"memory-backend-memfd,id=memory,size={machine.memory_mb}M,hugetlb=on,prealloc=on"
         words += ["-object", memory, "-machine", "memory-backend=memory"]
-    throttled = [f"throttling.iops-{name.partition('_')[0]}={value}" for name, value in (limits or {}).items()]
+    throttled = [f"throttling.iops-{name.partition('_')[0]}={value}" for name, value in job.limits.items()]
     drives = (("disk", disk, ",".join(("cache=none,aio=native", *throttled))), ("store", store, "readonly=on"))
     for name, path, how in drives:
         if path is not None:
@@ -164,17 +157,7 @@ class Guest:
             files = (image, archive, job.image, job.store)
             paths = [None if descriptor is None else f"/proc/self/fd/{descriptor}" for descriptor in files]
             self.process = subprocess.Popen(
-                command(
-                    tools,
-                    machine,
-                    str(paths[0]),
-                    str(paths[1]),
-                    fds,
-                    paths[2],
-                    paths[3],
-                    kernel.command_line,
-                    job.limits,
-                ),
+                command(tools, machine, fds, paths, job, kernel.command_line),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=console[1].fileno(),  # qemu's own messages are kept with the kernel's

@@ -70,8 +70,7 @@ def unprivileged(environ: Mapping[str, str] = os.environ) -> Account:
     is root, or if none of them exists.
     """
     if os.geteuid() != 0:
-        entry_name = _name_of(os.geteuid())
-        return Account(entry_name, os.geteuid(), os.getegid(), switch=False)
+        return Account(name_of(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     wanted = environ.get("PGBED_USER")
     for name in (wanted,) if wanted else CHOICES:
         try:
@@ -185,7 +184,7 @@ def make_passable(folder: Path) -> None:
         parent.chmod(parent.stat().st_mode | 0o111)
 
 
-def _name_of(uid: int) -> str:
+def name_of(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
+from engine.host.account import name_of
 
 # The lock is taken in every usable folder, as another user's file may block one of them now and be gone later.
 FOLDERS = ("/run", "/run/lock", "/tmp", "/run/user/{}")
@@ -31,7 +31,7 @@ def is_held() -> bool:
 
 def others() -> tuple[str, ...]:
     return tuple(
-        f"a run of user {_name(uid)} is measuring on this machine, too: each disturbs the other's figures"
+        f"a run of user {name_of(uid)} is measuring on this machine, too: each disturbs the other's figures"
         for uid in sorted(_measuring() - {os.geteuid()})
     )
 
@@ -100,10 +100,3 @@ def _measuring() -> set[int]:
             if (status.st_dev, status.st_ino) in held and path.name == f"{NAME}{status.st_uid}":
                 users.add(status.st_uid)
     return users
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
