@@ -47,20 +47,6 @@ def left_there(folder: Path) -> list[str]:
     return found
 
 
-def ways(folder: Path) -> list[int]:
-    """The stand-ins that run."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                words = (process / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if str(folder / "there").encode() in words and str(Path(__file__).resolve()).encode() in words:
-                found.append(int(process.name))
-    return found
-
-
 def _carry(source: int, target: int, delay_s: float) -> None:
     """Everything from one descriptor to the other, each part so much later."""
     parts: Queue[tuple[float, bytes]] = Queue(maxsize=256)

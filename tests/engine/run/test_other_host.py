@@ -181,9 +181,13 @@ def test_whatever_ends_nothing_is_left_there(host: Host, bench: Bench, label: st
     bench.await_step("l.i1", patience_s=BROUGHT_S)
     pids = Path(f"/proc/{bench.engine_pid()}/task/{bench.engine_pid()}/children").read_text().split()
     (ssh,) = [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "ssh"]
+    (socket,) = bench.run.glob("cells/*/socket")
+    folder = socket.resolve()
+    assert (folder / "password").exists()
     os.kill(ssh, signal.SIGKILL)
     bench.await_step("l.i1", cell=2, patience_s=BROUGHT_S)
     first = bench.attempts()[0]
+    assert not folder.exists()
     assert (first.state, first.reason) == ("failed", f"the clients' host root@{THERE}: the connection has ended")
     os.kill(bench.engine_pid(), signal.SIGKILL)
     nothing_left(bench)
