@@ -165,7 +165,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) ->
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}
     for (step, *_), values in wanted.items():
-        effect = statistics.smallest_visible_effect(values, pairs, level)
+        effect = statistics.smallest_visible_effect(statistics.estimate(values), pairs, level)
         effects[step] = max(effects.get(step, 0.0), NOTHING_SHOWS if effect is None else effect)
     if not effects:
         return None
@@ -188,7 +188,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
         quotients = {step: _quotients(own, step) for step, own in steady_pairs.items()}
         # A pause, among others, has no figure to compare.
         kept = {step: own for step, own in steady_pairs.items() if len(quotients[step]) >= MIN_PAIRS}
-        evidence: dict[str, statistics.Evidence] = {step: quotients[step] for step in kept}
+        evidence = {step: statistics.estimate(quotients[step]) for step in kept}
         ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
         check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
         pooled = slice_estimates.pooled(list(ratios.values()), check.inflation)

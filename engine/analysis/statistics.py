@@ -110,22 +110,19 @@ class Estimate:
         return replace(self, pairs=pairs)
 
 
-Evidence = Sequence[float] | Estimate  # ratios (new / base), or an estimate from them
-
-
 def estimate(ratios: Sequence[float]) -> Estimate:
-    """Mean and scatter of the ratios' logs, for Student's plain t. Raises ValueError without any."""
+    """Mean and scatter of the logs of ratios (new / base), for Student's plain t. Raises ValueError without any."""
     logs = _logs(ratios)
     return Estimate(fmean(logs), standard_deviation(logs) if len(logs) > 1 else 0.0, len(logs))
 
 
-def paired_interval(evidence: Evidence, confidence: float = CONFIDENCE) -> Interval:
-    """The geometric mean of the pairs' ratios with Student's t interval. Raises ValueError without any."""
-    found = _estimate(evidence)
-    if found.pairs == 1:
-        return Interval(ratio_of(found.mean), None, None, 1)
-    half = t_quantile(confidence, found.degrees) * found.error
-    return Interval(ratio_of(found.mean), ratio_of(found.mean - half), ratio_of(found.mean + half), found.pairs)
+def paired_interval(evidence: Estimate, confidence: float = CONFIDENCE) -> Interval:
+    """The geometric mean of the pairs' ratios with Student's t interval."""
+    if evidence.pairs == 1:
+        return Interval(ratio_of(evidence.mean), None, None, 1)
+    half = t_quantile(confidence, evidence.degrees) * evidence.error
+    low, high = (ratio_of(evidence.mean + bound) for bound in (-half, half))
+    return Interval(ratio_of(evidence.mean), low, high, evidence.pairs)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -151,22 +148,20 @@ def share_interval(parts: Sequence[float], wholes: Sequence[float]) -> tuple[flo
     return share - half, share + half
 
 
-def p_value(evidence: Evidence) -> float:
+def p_value(evidence: Estimate) -> float:
     """P-value of Student's paired t test, two-sided; 1 for a single pair, which shows nothing."""
-    found = _estimate(evidence)
-    if found.pairs == 1 or found.mean == found.error == 0:
+    if evidence.pairs == 1 or evidence.mean == evidence.error == 0:
         return 1.0
-    return t_tails(found.mean / found.error, found.degrees) if found.error else 0.0
+    return t_tails(evidence.mean / evidence.error, evidence.degrees) if evidence.error else 0.0
 
 
-def same_p_value(evidence: Evidence, margin: float) -> float:
+def same_p_value(evidence: Estimate, margin: float) -> float:
     """P-value of two one-sided t tests for a difference of the margin or more; 1 for a single pair."""
-    found = _estimate(evidence)
-    if found.pairs == 1:
+    if evidence.pairs == 1:
         return 1.0
     low, high = _log_bounds(margin)
-    room = min(found.mean - low, high - found.mean)
-    return float(special.stdtr(found.degrees, -room / found.error)) if found.error else float(room <= 0)
+    room = min(evidence.mean - low, high - evidence.mean)
+    return float(special.stdtr(evidence.degrees, -room / evidence.error)) if evidence.error else float(room <= 0)
 
 
 def holm_shares(
@@ -192,7 +187,7 @@ def benjamini_hochberg_level(p_values: Sequence[float]) -> float:
 
 
 def judge(
-    evidence: Evidence,
+    evidence: Estimate,
     margin: float,
     better: Literal["more", "less"] = "more",
     level: float = ALPHA,
@@ -205,21 +200,20 @@ def judge(
     margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `later` gives both
     levels once that number of pairs is added; by default they stay.
     """
-    found = _estimate(evidence)
-    interval = paired_interval(found)
+    interval = paired_interval(evidence)
     if interval.pairs == 1:
         return Judgement("none", interval)
     if interval.pairs >= MIN_PAIRS:
         effect = interval.ratio - 1
-        if p_value(found) <= level and abs(effect) >= margin:
+        if p_value(evidence) <= level and abs(effect) >= margin:
             return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
-        if same_p_value(found, margin) <= min(same_level, SAME):
+        if same_p_value(evidence, margin) <= min(same_level, SAME):
             return Judgement("same", interval)
-    return Judgement("inconclusive", interval, pairs_needed(found, margin, level, same_level, later))
+    return Judgement("inconclusive", interval, pairs_needed(evidence, margin, level, same_level, later))
 
 
 def pairs_needed(
-    evidence: Evidence,
+    evidence: Estimate,
     margin: float,
     level: float = ALPHA,
     same_level: float = SAME,
@@ -230,37 +224,35 @@ def pairs_needed(
     None if that is more than `MOST_PAIRS` in all, for a single pair, and over several units, of which more would be
     needed. The arguments are those of `judge`.
     """
-    found = _estimate(evidence)
-    if found.pairs < 2 or found.units > 1:
+    if evidence.pairs < 2 or evidence.units > 1:
         return None
 
     low, high = _log_bounds(margin)
 
     def settles(count: int) -> bool:
-        planned = found.of(count)
+        planned = evidence.of(count)
         error, degrees = max(planned.error, 1e-12), planned.degrees
-        then, same_then = later(count - found.pairs) if later is not None else (level, same_level)
-        least = max(t_quantile(1 - then, degrees) * error, high if found.mean > 0 else -low)
+        then, same_then = later(count - evidence.pairs) if later is not None else (level, same_level)
+        least = max(t_quantile(1 - then, degrees) * error, high if evidence.mean > 0 else -low)
         half = -float(special.stdtrit(degrees, min(same_then, SAME))) * error
-        rooms = (found.mean - low - half, high - found.mean - half)
+        rooms = (evidence.mean - low - half, high - evidence.mean - half)
         same = sum(float(special.stdtr(degrees, room / error)) for room in rooms) - 1
-        return max(float(special.stdtr(degrees, (abs(found.mean) - least) / error)), same) >= POWER
+        return max(float(special.stdtr(degrees, (abs(evidence.mean) - least) / error)), same) >= POWER
 
-    counts = range(max(found.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1)
+    counts = range(max(evidence.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1)
     place = bisect_left(counts, True, key=settles)
-    return counts[place] - found.pairs if place < len(counts) else None
+    return counts[place] - evidence.pairs if place < len(counts) else None
 
 
-def smallest_visible_effect(evidence: Evidence, pairs: int | None = None, level: float = ALPHA) -> float | None:
+def smallest_visible_effect(evidence: Estimate, pairs: int | None = None, level: float = ALPHA) -> float | None:
     """The effect, as a fraction, that this number of pairs (default: as many as given) would show with this scatter.
 
     A test at `level` would detect it four times in five. None for fewer than two ratios, too few pairs for a verdict,
     or so much scatter that nothing would show.
     """
-    found = _estimate(evidence)
-    if found.pairs < 2:
+    if evidence.pairs < 2:
         return None
-    planned = found if pairs is None else found.of(pairs)
+    planned = evidence if pairs is None else evidence.of(pairs)
     if planned.pairs < MIN_PAIRS:
         return None
     log_effect = (
@@ -334,10 +326,6 @@ def _logs(ratios: Sequence[float]) -> list[float]:
     if not ratios or min(ratios) <= 0:
         raise ValueError("ratios must be positive, and at least one")
     return [math.log(ratio) for ratio in ratios]
-
-
-def _estimate(evidence: Evidence) -> Estimate:
-    return evidence if isinstance(evidence, Estimate) else estimate(evidence)
 
 
 def t_quantile(confidence: float, degrees: float) -> float:

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from engine.analysis.statistics import paired_interval
+from engine.analysis.statistics import estimate, paired_interval
 from tests.perf.layouts import bench
 
 Cell = dict[str, Any]
@@ -109,7 +109,7 @@ def measured(name: str, row: Row, rounds: int, options: list[str]) -> bool:
     good = True
     for figure, (_, most) in row.figures.items():
         first, second = (median(pair[place][figure] for pair in found) for place in (0, 1))
-        interval = paired_interval([after[figure] / before[figure] for before, after in found])
+        interval = paired_interval(estimate([after[figure] / before[figure] for before, after in found]))
         low, high = interval.low or 0.0, interval.high or float("inf")
         kept = most is None or low <= most
         good = good and kept

@@ -26,7 +26,15 @@ from engine.analysis.slice_estimates import (
     typical_of,
     within_pair,
 )
-from engine.analysis.statistics import ALPHA, holm_shares, judge, p_value, paired_interval, smallest_visible_effect
+from engine.analysis.statistics import (
+    ALPHA,
+    estimate,
+    holm_shares,
+    judge,
+    p_value,
+    paired_interval,
+    smallest_visible_effect,
+)
 from engine.results import slice_ratio
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
 
@@ -401,7 +409,7 @@ def test_two_pairs_never_have_a_verdict_and_three_may() -> None:
 def test_steps_without_an_error_within_pairs_are_judged_by_their_own_scatter() -> None:
     thetas = [0.02, 0.05, 0.03]
     whole, sliced = pooled([pairs_of(thetas, None), pairs_of([-0.01, 0.0, 0.01], 1e-5)]).steps
-    found, plain = paired_interval(whole.estimate), paired_interval([math.exp(theta) for theta in thetas])
+    found, plain = paired_interval(whole.estimate), paired_interval(estimate([math.exp(theta) for theta in thetas]))
     assert (found.ratio, found.low, found.high) == pytest.approx((plain.ratio, plain.low, plain.high))
     assert (whole.within, sliced.estimate.prior_degrees > 0) == (None, True)
     with pytest.raises(ValueError, match="at least one pair"):
@@ -438,7 +446,7 @@ def test_three_pairs_are_narrower_with_ten_steps_than_by_themselves() -> None:
         return fmean(math.log((high or 0) / (low or 1)) for low, high in map(intervals, range(10)))
 
     def own(step: int) -> tuple[float | None, float | None]:
-        interval = paired_interval([math.exp(pair.theta) for pair in steps[step]])
+        interval = paired_interval(estimate([math.exp(pair.theta) for pair in steps[step]]))
         return interval.low, interval.high
 
     found = pooled(steps).steps

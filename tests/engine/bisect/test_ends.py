@@ -71,7 +71,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
 
 
 def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() -> None:
-    from engine.analysis.statistics import judge
+    from engine.analysis.statistics import estimate, judge
 
     chance, wrong, unadjusted = random.Random(2), 0, 0
     for _ in range(2000):
@@ -80,6 +80,6 @@ def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() ->
         for level in LEVELS:
             ratios += [math.exp(chance.gauss(0, 0.05)) for _ in range(3)]
             for at in found:
-                found[at] |= judge(ratios, 0.0, level=at or level).verdict in ("slower", "faster")
+                found[at] |= judge(estimate(ratios), 0.0, level=at or level).verdict in ("slower", "faster")
         wrong, unadjusted = wrong + found[0.0], unadjusted + found[LEVEL]
     assert wrong <= 2000 * LEVEL < 2000 * 0.08 < unadjusted
