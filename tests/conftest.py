@@ -33,7 +33,7 @@ from tests.support.second_try import pytest_runtest_protocol, pytest_runtestloop
 __all__ = ["pytest_runtest_protocol", "pytest_runtestloop", "pytest_terminal_summary"]  # hooks
 
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
-hypothesis.settings.register_profile("pgbed", deadline=None)
+hypothesis.settings.register_profile("pgbed", deadline=None, max_examples=int(os.environ.get("PGBED_EXAMPLES", 25)))
 hypothesis.settings.load_profile("pgbed")
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,13 +44,37 @@ MAJORS = (12, 14, 16, 17)
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
+TIERS = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if templates.BY_THEMSELVES and config.option.markexpr != "outside":
+    if templates.BY_THEMSELVES and not config.option.markexpr.startswith(("outside", "nightly")):
         folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-", dir="/tmp"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ[templates.VARIABLE] = str(templates.installs(Path(os.environ[templates.VARIABLE]), folder))
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that start PostgreSQL; count each tier. Raises UsageError where nightly lacks a reason."""
+    counts = dict.fromkeys(("pytest", "./check", "./check --all"), 0)
+    for item in items:
+        if "servers" in getattr(item, "fixturenames", ()):
+            item.add_marker("servers")
+        markers = {marker.name for marker in item.iter_markers()}
+        if any(not marker.args for marker in item.iter_markers("nightly")):
+            raise pytest.UsageError(f"{item.nodeid}: nightly says why")
+        if "nightly" in markers:
+            counts["./check --all"] += 1
+        elif markers & {"servers", "slow", "outside"}:
+            counts["./check"] += 1
+        else:
+            counts["pytest"] += 1
+    config.stash[TIERS] = ", ".join(f"{count:,} of {tier}" for tier, count in counts.items())
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str:
+    return f"tests by the first command that runs them: {config.stash[TIERS]}"
 
 
 @pytest.fixture

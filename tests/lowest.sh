@@ -33,4 +33,4 @@ made() {
 (made) > "$folder/log" 2>&1 & # in a shell of its own, where it does
 wait "$!" || { echo "no environment of the lowest versions: $(grep -v '^ *$' "$folder/log" | tail -n 1)"; exit 3; }
 cat "$folder/log"
-"$folder/lowest/bin/python" -m pytest -p no:cacheprovider -m "not outside" --durations=5 "${tests[@]}"
+"$folder/lowest/bin/python" -m pytest -p no:cacheprovider -m "not outside and not nightly" --durations=5 "${tests[@]}"

@@ -49,6 +49,7 @@ def bench(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_wheel_has_every_file_of_the_packages(installed: Path) -> None:
     assert needed(installed) == needed(HOME)
 
@@ -62,6 +63,7 @@ def test_a_run_is_compared_and_listed_without_nix(installed: Path, tmp_path: Pat
         assert done.stdout
 
 
+@pytest.mark.slow
 def test_the_terminal_starts_without_nix(installed: Path) -> None:
     done = bench(installed, "watch", "--help")
     assert done.returncode == 0, done.stderr
@@ -69,6 +71,7 @@ def test_the_terminal_starts_without_nix(installed: Path) -> None:
     subprocess.run(screens, cwd=installed.parent, env={"PYTHONPATH": str(installed)}, check=True)
 
 
+@pytest.mark.slow
 def test_servers_are_refused_in_one_line_that_names_nix(installed: Path, tmp_path: Path) -> None:
     done = bench(installed, "run", "--pg", "16.3", "--out", str(tmp_path / "runs"))
     assert done.returncode == 2

@@ -9,6 +9,7 @@ from tests.faults.__main__ import PARTS, failures
 SHARES = {"arguments": 0.03, "hostile": 0.06, "manifests": 0.04, "journals": 0.04, "kills": 0.03}
 
 
+@pytest.mark.nightly("each of its cases starts a program; the whole campaign is tried there, too")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_of_the_fault_campaign_holds(part: str) -> None:
     found = list(failures(part, seed=1, share=SHARES[part]))

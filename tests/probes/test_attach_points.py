@@ -37,6 +37,7 @@ def points(found: tuple[attach_points.Attachment, ...]) -> list[tuple[str, str]]
     return [(one.kind, one.symbol) for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pie", ["-pie", "-no-pie"])
 def test_a_function_with_a_cheap_first_instruction_is_taken(compile_c: Compile, pie: str) -> None:
     flags = (*PUSH, pie, "-fPIE" if pie == "-pie" else "-fno-pie")
@@ -48,6 +49,7 @@ def test_a_function_with_a_cheap_first_instruction_is_taken(compile_c: Compile, 
     assert file.machine == "x86_64" and len(file.build_id) in (0, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "instruction", "slow_old", "slow_new"),
     [
@@ -77,6 +79,7 @@ def test_the_first_instruction_says_what_a_hit_costs(
     assert attach_points.entry(first, "x86_64", NEW) == (instruction, slow_new)
 
 
+@pytest.mark.slow
 def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None:
     file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
     with pytest.raises(ProbeError, match=r"pg_plan_query starts with 'endbr64'.*--allow-slow-probes"):
@@ -85,6 +88,7 @@ def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None
     assert found.slow
 
 
+@pytest.mark.slow
 def test_slow_hits_are_those_of_a_statement(compile_c: Compile) -> None:
     planner, phases = BY_ID["planner"], BY_ID["phases"]
     file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
@@ -104,6 +108,7 @@ def test_slow_hits_are_those_of_a_statement(compile_c: Compile) -> None:
     assert attach_points.slow_hits(cheap, phases.events) == 0
 
 
+@pytest.mark.slow
 def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
     program = compile_c("server", FUNCTION + MAIN)
     first = elf.read(program)
@@ -112,12 +117,14 @@ def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
     assert elf.read(program) is not first
 
 
+@pytest.mark.slow
 def test_the_next_candidate_is_taken_when_the_first_is_slow(compile_c: Compile) -> None:
     source = asm("ReadyForQuery", "sub $8, %rsp; add $8, %rsp") + asm("PortalDrop", "push %rbx; pop %rbx") + MAIN
     file = elf.read(compile_c("server", source))
     assert points(attach_points.resolve(file, STATEMENT_END, 16, kernel=NEW)) == [("function", "PortalDrop")]
 
 
+@pytest.mark.slow
 def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
     source = (
         FUNCTION
@@ -133,6 +140,7 @@ def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
         attach_points.resolve(file, BY_ID["phases"].events[0], 16, kernel=NEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spelled", "found"),
     [
@@ -152,6 +160,7 @@ def test_clones_of_static_functions_are_found_by_their_exact_spelling(
     assert (symbol.name if symbol else None) == found
 
 
+@pytest.mark.slow
 def test_a_stripped_binary_has_its_exported_functions_only(compile_c: Compile) -> None:
     strip = shutil.which("strip")
     assert strip, "no strip on PATH; install binutils"
@@ -204,6 +213,7 @@ def test_what_is_no_whole_binary_is_refused_in_one_line(tmp_path: Path, content:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_binary_that_is_cut_off_is_refused(compile_c: Compile) -> None:
     program = compile_c("server", FUNCTION + MAIN)
     os.truncate(program, 3000)
@@ -211,6 +221,7 @@ def test_a_binary_that_is_cut_off_is_refused(compile_c: Compile) -> None:
         elf.read(program)
 
 
+@pytest.mark.slow
 def test_frame_pointers_are_noticed(compile_c: Compile) -> None:
     body = " ".join(f"x ^= x << {n % 13} ^ f({n});" for n in range(120))
     source = (

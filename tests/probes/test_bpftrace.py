@@ -13,15 +13,18 @@ from tests.support.observing import gone
 from tests.support.programs import PLANNER, PUSH, Compile
 
 
+@pytest.mark.slow
 def test_output_without_end_is_cut_off() -> None:
     assert len(bpftrace.output(["/bin/sh", "-c", "while :; do echo more; done"])) == bpftrace.OUTPUT_BYTES
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_ended_with_its_children() -> None:
     pid = int(bpftrace.output(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], timeout_s=3.0))
     assert gone({pid})
 
 
+@pytest.mark.slow
 def test_a_program_that_is_not_there_or_not_bpftrace_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ProbeError, match="does not run"):
         bpftrace.version(tmp_path / "bpftrace")
@@ -39,6 +42,7 @@ def test_foreign_text_is_one_line_without_control_characters() -> None:
     assert str(ProbeError("no \x07 file")) == "no \\x07 file"
 
 
+@pytest.mark.slow
 def test_names_of_functions_are_visible(compile_c: Compile) -> None:
     program = compile_c("server", PLANNER + "void xx_escape_xx(void) { }", *PUSH, "-DSTART=", "-DDONE=")
     program.write_bytes(program.read_bytes().replace(b"xx_escape_xx", b"\x1b]0;escape_\x07"))
@@ -47,6 +51,7 @@ def test_names_of_functions_are_visible(compile_c: Compile) -> None:
     assert all(name.isprintable() and ";" not in name for name in names)
 
 
+@pytest.mark.slow
 def test_tables_of_symbols_without_end_are_refused(compile_c: Compile) -> None:
     program = compile_c("server", PLANNER, *PUSH, "-DSTART=", "-DDONE=")
     data = bytearray(program.read_bytes())

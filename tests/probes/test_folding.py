@@ -41,6 +41,7 @@ def inside(file: elf.Elf, name: str) -> int:
     return BASE + symbol.address + 1
 
 
+@pytest.mark.slow
 def test_addresses_become_a_folded_line(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=True)
     names = ("standard_planner", "pg_plan_queries", "exec_simple_query", "main")
@@ -53,6 +54,7 @@ def test_addresses_become_a_folded_line(binary: elf.Elf) -> None:
     assert folding.phase_samples(folded) == {"delete": {"plan": 5}}
 
 
+@pytest.mark.slow
 def test_a_sample_counts_for_the_function_that_ran(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=False)
     planner, main = (inside(binary, name) for name in ("standard_planner", "main"))
@@ -66,6 +68,7 @@ def test_a_sample_counts_for_the_function_that_ran(binary: elf.Elf) -> None:
     assert found == {"query": {"standard_planner": 5, "schedule_[k]": 4}, "server": {folding.UNKNOWN: 1}}
 
 
+@pytest.mark.slow
 def test_a_stack_ends_at_the_first_address_outside_code(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=True)
     user = (inside(binary, "standard_planner"), 0x7FFE00000010, inside(binary, "main"))
@@ -73,6 +76,7 @@ def test_a_stack_ends_at_the_first_address_outside_code(binary: elf.Elf) -> None
     assert folding.frames_of(Stack(9, (0x10,), (), 1), known) == (folding.UNKNOWN,)
 
 
+@pytest.mark.slow
 def test_without_frame_pointers_only_the_innermost_function_is_believed(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=False)
     user = (inside(binary, "standard_planner"), inside(binary, "main"))
@@ -80,6 +84,7 @@ def test_without_frame_pointers_only_the_innermost_function_is_believed(binary: 
     assert "flat profile" in folding.quality(known)
 
 
+@pytest.mark.slow
 def test_a_caller_is_the_function_before_the_return_address(binary: elf.Elf) -> None:
     """A call may be the last instruction of a function: the return address is then the next one's first byte."""
     known = folding.space(maps_of(binary), complete=True)
@@ -89,6 +94,7 @@ def test_a_caller_is_the_function_before_the_return_address(binary: elf.Elf) -> 
     assert folding.frames_of(Stack(9, user, (), 1), known) == ("pg_plan_queries", "standard_planner")
 
 
+@pytest.mark.slow
 def test_files_without_a_name_for_an_address_name_themselves(binary: elf.Elf) -> None:
     maps = maps_of(binary) + "7e0000000000-7e0000001000 r-xp 00000000 08:01 9   /gone/libx.so (deleted)\n"
     known = folding.space(maps + "7d0000000000-7d0000001000 r-xp 00000000 00:00 0      [vdso]\n", complete=True)
@@ -122,6 +128,7 @@ def test_no_text_of_maps_is_too_odd(text: str) -> None:
     folding.parse_maps(text)
 
 
+@pytest.mark.slow
 def test_functions_of_this_very_process_have_their_names() -> None:
     known = folding.space(Path("/proc/self/maps").read_text(), complete=True)
     for name in ("getpid", "qsort"):

@@ -98,6 +98,7 @@ def test_an_unprivileged_user_with_a_helper_lacks_nothing() -> None:
     assert requirements.check(replace(GOOD, uid=1000, bpftrace=(0, 27))) == ()
 
 
+@pytest.mark.slow
 def test_an_installed_helper_says_which_bpftrace_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = tmp_path / "wrapper"
     wrapper.touch()

@@ -55,6 +55,7 @@ def tool() -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_process_that_reads_a_pipe_is_found_in_that_read_of_that_pipe() -> None:
     with child(READ_A_PIPE) as (pid, descriptor):
         await_state(pid, "S")
@@ -66,6 +67,7 @@ def test_a_process_that_reads_a_pipe_is_found_in_that_read_of_that_pipe() -> Non
     assert (os.geteuid() == 0) == bool(found.kernel)
 
 
+@pytest.mark.slow
 def test_a_process_that_sleeps_is_found_sleeping() -> None:
     with child(SLEEP) as (pid, _):
         await_state(pid, "S")
@@ -74,12 +76,14 @@ def test_a_process_that_sleeps_is_found_sleeping() -> None:
     assert "sleep" in found.wchan or "select" in found.wchan or "poll" in found.wchan
 
 
+@pytest.mark.slow
 def test_a_process_that_runs_is_in_no_call() -> None:
     with child(SPIN) as (pid, _):
         await_state(pid, "R")
         assert snapshot.take(pid).syscall in ("running", "")
 
 
+@pytest.mark.slow
 def test_a_process_that_has_gone_is_a_note_and_no_error() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
@@ -109,6 +113,7 @@ def test_nobody_waits_for_a_user_stack() -> None:
         await_state(pid, "S")
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_not_attached_to() -> None:
     with child(SLEEP) as (pid, _):
         os.kill(pid, signal.SIGSTOP)
@@ -116,12 +121,14 @@ def test_a_stopped_process_is_not_attached_to() -> None:
         assert "stopped" in snapshot.reason_not_to_attach(snapshot.take(pid))
 
 
+@pytest.mark.slow
 def test_a_process_that_sleeps_may_be_attached_to() -> None:
     with child(SLEEP) as (pid, _):
         await_state(pid, "S")
         assert snapshot.reason_not_to_attach(snapshot.take(pid)) == ""
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_is_given_up_and_the_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "STACK_TIMEOUT_S", 0.2)
     hanging = tmp_path / "eu-stack"
@@ -161,6 +168,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_tool_that_is_not_there_is_a_note() -> None:
     stack = UserStack(os.getpid(), "/nowhere/eu-stack")
     assert stack.done and stack.frames == ()

@@ -45,6 +45,7 @@ def test_other():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "passes", "options", "code", "counts", "named"),
     [

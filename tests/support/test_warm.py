@@ -12,6 +12,7 @@ import pytest
 from tests.support import warm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--version",), ("list", "configs"), ("compare", "none", "--out", "."), ("rum",)])
 def test_both_answer_alike(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [sys.executable, "-m", "engine", *words]

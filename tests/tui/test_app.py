@@ -19,6 +19,8 @@ from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
 from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import AskScreen, HelpScreen, JumpScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 SCREENS = {"1": "launch", "2": "live", "3": "compare", "4": "probes", "5": "history"}
 
 

@@ -26,6 +26,8 @@ from tests.support.screens import STALLED, drive
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 Harm = Callable[[Path], None]
 
 

@@ -20,6 +20,8 @@ from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import HelpScreen
 from tui.widgets.key_row import KeyRow
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 LEAVING = {"app.leave", "app.stop", "dialog.yes"}
 MOVING = ("up", "down", "left", "right", "first", "last", "page", "less", "more", "before", "back", "on", "again")
 

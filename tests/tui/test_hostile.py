@@ -18,6 +18,8 @@ from tui.app import Bench
 from tui.marks import line
 from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen, TickScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:

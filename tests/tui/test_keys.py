@@ -18,6 +18,8 @@ from tests.support.screens import drive
 from tui import keys
 from tui.app import Bench
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -19,6 +19,8 @@ from tui.screens.dialogs import HelpScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.tabs import Tabs
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 def test_a_key_of_the_last_row_can_be_clicked(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.terminal import Terminal
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.mark.parametrize(
     ("options", "drawn"),

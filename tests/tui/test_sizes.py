@@ -18,6 +18,8 @@ from tui.marks import width
 from tui.widgets.key_row import KeyRow
 from tui.widgets.text_lines import Lines
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 SIZES = ((60, 18), (130, 36), (200, 50), (80, 24))
 
 

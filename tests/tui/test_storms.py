@@ -29,6 +29,8 @@ from tui.live.stall_screen import StallScreen
 
 AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
 
+pytestmark = pytest.mark.nightly("storms last, and are of one kind")
+
 SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
 
 

@@ -15,6 +15,8 @@ from tests.support.journal import growing
 from tests.support.terminal import Terminal
 from tui.terminal import LOST
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 # The kernel's signal reaches who leads a session, unless it is ignored, as below `nohup`; the rest see a dead tty.
 DEAF = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
 

@@ -9,10 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.support.screens import drive
 from tui.app import Bench
+
+pytestmark = pytest.mark.slow  # opens the interface
 
 
 def text(pilot: Pilot[Any]) -> str:

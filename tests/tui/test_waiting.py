@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.support.screens import drive, folder_of_runs, show_launch, until
@@ -14,6 +15,8 @@ from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
+
+pytestmark = pytest.mark.slow  # opens the interface
 
 
 def test_history_moves_once_it_has_read(recording: Path) -> None:

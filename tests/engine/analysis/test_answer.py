@@ -105,6 +105,7 @@ def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) 
     ]
 
 
+@pytest.mark.slow
 def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) -> None:
     comparisons = [compare([make_run(tmp_path / str(seed), noise=0.01, repeats=4, seed=seed)]) for seed in range(40)]
     rates = [ratio for found in comparisons for ratio in found.ratios if ratio.metric == "rate_per_s"]

@@ -325,6 +325,7 @@ def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
     assert share_interval([0.1], [0.2]) == share_interval([0.1, 0.2], [1.0, -1.0]) == (None, None)
 
 
+@pytest.mark.nightly("a difference of each kind is planted and measured, with the machine to itself")
 @pytest.mark.outside  # beside all that Nix builds, everything waits for a CPU
 @pytest.mark.timeout(900)  # twenty cells on a machine that others keep busy
 def test_each_planted_slow_down_is_put_down_to_its_cause(

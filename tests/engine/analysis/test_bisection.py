@@ -48,6 +48,7 @@ def search(
             after = index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "least"), [(0.005, 0.99), (0.015, 0.95), (0.03, 0.93)])
 def test_the_commit_is_found_as_often_as_is_said(noise: float, least: float) -> None:
     chance, right, took = random.Random(7), 0, 0
@@ -60,6 +61,7 @@ def test_the_commit_is_found_as_often_as_is_said(noise: float, least: float) -> 
     assert took <= 200 * (11 if noise < 0.02 else 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "least"), [(0.007, 0.95), (0.03, 0.93)])
 def test_one_that_a_later_commit_mends_is_passed_over(noise: float, least: float) -> None:
     chance, right, tried = random.Random(7), 0, 0

@@ -148,6 +148,7 @@ def test_a_folder_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     assert noise.smallest_effects(tmp_path / "none", 4, STEPS) is None
 
 
+@pytest.mark.slow
 def test_the_statistics_are_loaded_only_where_there_is_an_aa_run(tmp_path: Path) -> None:
     make_run(tmp_path / "run", repeats=4, environment=HERE)
     program = (

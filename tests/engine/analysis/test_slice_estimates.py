@@ -358,6 +358,7 @@ def test_tau_solves_paule_and_mandels_equation_with_bounded_terms(thetas: list[l
         assert mean <= THREE_PAIRS + 1e-9
 
 
+@pytest.mark.slow
 def test_a_step_with_more_pairs_counts_for_more() -> None:
     """S^2 = 2e-4 of two pairs and 8e-4 of four: (tau^2 + v) (e1 + 3 e3) = (2 + 3 x 8) x 1e-4."""
     four = math.sqrt(6e-4)

@@ -247,6 +247,7 @@ def test_impossible_ratios_are_refused(ratios: list[float]) -> None:
         estimate(ratios)
 
 
+@pytest.mark.slow
 def test_the_rest_of_the_engine_loads_without_scipy() -> None:
     modules = "engine.analysis.compare, engine.report.render"
     code = f"import sys, {modules}; sys.exit('scipy' in sys.modules)"

@@ -70,6 +70,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
     assert unlike_both(missed, "qr100").startswith(why)
 
 
+@pytest.mark.slow
 def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() -> None:
     from engine.analysis.statistics import estimate, judge
 

@@ -55,6 +55,7 @@ def test_the_newest_is_taken_wherever_it_is(
     assert ("/build/" in found["path"]) == (build == expected)  # which goes before others of its version
 
 
+@pytest.mark.slow
 def test_a_program_of_nobodys_build_is_taken_from_the_path(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
         extensions.of_contrib("b", "pg_trgm", tmp_path)
 
 
+@pytest.mark.slow
 def test_an_install_of_debian_has_its_extensions_elsewhere(new_folder: Callable[[], Path]) -> None:
     prefix, share = new_folder(), new_folder()
     (prefix / "bin").mkdir()

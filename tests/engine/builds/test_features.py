@@ -51,6 +51,7 @@ def test_a_step_asked_for_by_its_name_that_no_build_has_is_refused(tmp_path: Pat
         recorded({"lacking": {"16.3": ["b"]}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("demand", "lacks"),
     [

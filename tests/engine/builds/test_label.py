@@ -135,6 +135,7 @@ def test_a_list_of_builds_keeps_commas_within_connection_strings_and_quotes(buil
         assert joined(comma_list(",".join(builds))) == tuple(builds)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1).filter(lambda text: text == text.strip())))
 @example(["'", "'"])
 @example(["/o'a", 'b="', '"c'])

@@ -30,6 +30,7 @@ def test_over_hostpkgs_nix_neither_hides_the_machine_nor_asks_a_cache(
     assert nix.realise_command("x.drv", None) == ["nix-store", "--realise", "x.drv!out", *FORMAT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("announced", "version"), [("0.24.1", (0, 24)), ("", None)])
 def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
     announced: str, version: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch

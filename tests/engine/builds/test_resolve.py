@@ -145,6 +145,7 @@ def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
     assert typed_release.hint("v16.3", []) == ""
 
 
+@pytest.mark.slow
 def test_without_the_wrapper_servers_need_nix_and_installs_do_not(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +241,7 @@ def saying(prefix: Path, script: str) -> Path:
     return prefix
 
 
+@pytest.mark.slow
 def test_local_install_is_asked_for_its_version(prefix: Path) -> None:
     install(prefix, "18devel")
     build = one(f"mine={prefix}")
@@ -248,15 +250,18 @@ def test_local_install_is_asked_for_its_version(prefix: Path) -> None:
     assert build.digest == hashlib.sha256(server).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_distributions_version_is_taken_without_its_remark(prefix: Path) -> None:
     assert one(f"mine={install(prefix, '16.3 (Debian 16.3-1.pgdg120+1)')}").version == "16.3"
 
 
+@pytest.mark.slow
 def test_local_install_is_never_run_as_root(prefix: Path) -> None:
     saying(prefix, 'echo "postgres (PostgreSQL) 16.$(id -u)"')
     assert one(f"mine={prefix}").version == f"16.{unprivileged().uid}"
 
 
+@pytest.mark.slow
 def test_local_install_may_be_named_from_the_working_folder(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(prefix, "18devel")
     monkeypatch.chdir(prefix.parent)
@@ -280,6 +285,7 @@ def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
         one(f"16.3={install(tmp_path / 'mine', '16.3')}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -297,6 +303,7 @@ def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str
         one(f"mine={saying(prefix, script)}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["sleep 1000 & sleep 1000", "while :; do sleep 1000 & sleep 0.1; done"])
 def test_a_program_that_does_not_end_is_stopped_with_all_it_started(prefix: Path, script: str) -> None:
     marker = prefix.parent.name
@@ -307,6 +314,7 @@ def test_a_program_that_does_not_end_is_stopped_with_all_it_started(prefix: Path
     wait_for(lambda: not any(mark in environ_of(each) for each in Path("/proc").glob("[0-9]*")), "all of it to go")
 
 
+@pytest.mark.slow
 def test_a_program_that_leaves_another_running_is_not_waited_for(prefix: Path) -> None:
     saying(prefix, "sleep 1000 & echo 'postgres (PostgreSQL) 16.3'")
     assert one(f"mine={prefix}").version == "16.3"
@@ -338,6 +346,7 @@ def test_tarball_folder_that_is_not_there_is_told(tmp_path: Path, monkeypatch: p
 # -- Nix -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_nix_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=r"\./bench, which installs it"):

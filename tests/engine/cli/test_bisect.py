@@ -131,6 +131,7 @@ def wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("wrapped")
+@pytest.mark.nightly("a search compiles and measures many commits")
 def test_a_slow_commit_is_found_the_search_killed_midway(new_folder: Callable[[], Path]) -> None:
     folder = new_folder()
     commits, bench, words = searching(folder, [0, None, 3_000_000])

@@ -49,6 +49,7 @@ def test_bash_completes_a_label(complete: Complete) -> None:
     assert f"{label},{label}" in complete("run", "--pg", f"{label},{label[:-1]}")
 
 
+@pytest.mark.slow
 def test_bash_completes_steps_workloads_and_options(complete: Complete) -> None:
     assert "l.i0,l.x" in complete("--steps", "l.i0,l.")
     assert "pgbench-select" in complete("--workload", "pgb")
@@ -57,12 +58,14 @@ def test_bash_completes_steps_workloads_and_options(complete: Complete) -> None:
     assert "compare" in complete("comp")
 
 
+@pytest.mark.slow
 def test_bash_completes_a_run(complete: Complete, tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "20260101-000000-0001", repeats=1)
     assert read_manifest(run)
     assert complete("compare", "--out", str(run.parent), "2026") == [run.name]
 
 
+@pytest.mark.slow
 def test_a_name_that_a_shell_would_run_is_not_completed(complete: Complete, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     for name in ("2026-plain", "2026$(id)", "2026;id", "2026\x1b[2J"):
@@ -70,6 +73,7 @@ def test_a_name_that_a_shell_would_run_is_not_completed(complete: Complete, tmp_
     assert complete("compare", "--out", str(out), "2026") == ["2026-plain"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script(shell: str) -> None:
     result = CliRunner().invoke(main, ["completion", shell])

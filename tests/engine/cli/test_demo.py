@@ -45,6 +45,7 @@ def test_nothing_tells_where_the_recordings_were_made_and_they_are_small(unpacke
     assert again.exit_code == 2 and "is there already" in again.stderr and len(again.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_first_is_a_run_of_two_builds_in_slices_with_two_incidents(unpacked: Path) -> None:
     run, _ = recorded(unpacked)
     with JournalReader(run) as reader:

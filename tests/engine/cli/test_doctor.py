@@ -19,17 +19,20 @@ from probes import helper
 from probes.requirements import Facts
 
 
+@pytest.mark.slow
 def test_this_machine_can_run_the_tests(new_folder: Any) -> None:
     checks = examine(new_folder(), NEEDS)
     assert {"servers' user", "free space", "socket folder", "schedstat", "CPU", "kernel"} <= {c.name for c in checks}
     assert [check for check in checks if check.status == "fail"] == []
 
 
+@pytest.mark.slow
 def test_every_warning_has_a_reason_and_a_remedy(new_folder: Any) -> None:
     for check in examine(new_folder(), NEEDS):
         assert bool(check.reason) == bool(check.remedy) == (check.status != "ok"), check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "status", "told"),
     [
@@ -88,6 +91,7 @@ def test_a_helper_that_others_may_change_is_warned_of_where_sudo_runs_it(
     assert said() == [("warn", f"{package / 'table.py'} can be changed by users other than root")]
 
 
+@pytest.mark.slow
 def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_HYPERFINE", "/none")
     (check,) = (each for each in examine(new_folder(), NEEDS) if each.name == "hyperfine")

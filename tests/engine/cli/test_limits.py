@@ -26,6 +26,7 @@ def _refused(outcome: Outcome) -> str:
     return outcome.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_no_resolver_takes_is_one_line(host: str, tmp_path: Path) -> None:
     server = f"x=postgresql://me@{host}:5432/db"
@@ -35,6 +36,7 @@ def test_a_host_that_no_resolver_takes_is_one_line(host: str, tmp_path: Path) ->
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcff"])
 def test_an_output_folder_that_no_record_can_hold_is_refused_unmade(name: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(name)

@@ -100,6 +100,7 @@ def test_configs_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("cx9a2_c8r32 ") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_probe_tells_what_it_was_measured_to_cost_here(tmp_path: Path) -> None:
     cost = probe_cost.Cost(
         platform.node(), ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a-run"

@@ -121,6 +121,7 @@ def test_deleting_asks_and_without_a_terminal_removes_nothing(out: Path) -> None
     assert (out / "one" / "journal.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "removed"), [(b"n\n", False), (b"y\n", True)])
 def test_deleting_asks_on_a_terminal(out: Path, answer: bytes, removed: bool) -> None:
     ours, theirs = pty.openpty()
@@ -185,6 +186,7 @@ def test_a_running_run_is_not_deleted_before_it_is_stopped(bench: Bench, build: 
     assert not run.exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_still_runs_over_a_kept_cluster_is_told(out: Path) -> None:
     data = out / "one" / "cells" / "001-x" / "data"
     data.mkdir(parents=True)
@@ -231,6 +233,7 @@ template.dumped(template.planned("db.example.org/app"), "", "", Path(sys.argv[1]
 """
 
 
+@pytest.mark.slow
 def test_a_dump_is_removed_once_nobody_makes_it_and_no_run_has_begun_with_it(out: Path) -> None:
     folder, of_one = housekeeping.data_of(out / "killed"), housekeeping.data_of(out / "one")
     of_one.mkdir(parents=True)

@@ -55,6 +55,7 @@ def test_what_cannot_be_printed_is_one_line_and_no_result_of_a_gate(
         assert (lines == []) if stdout == "unread" else (len(lines) == 1 and "standard output" in lines[0]), arguments
 
 
+@pytest.mark.slow
 def test_what_standard_error_cannot_take_changes_no_exit_code() -> None:
     command = [sys.executable, "-m", "engine"]
     for arguments, code in ((["list", "configs"], 0), (["no-such-command"], 2)):
@@ -64,6 +65,7 @@ def test_what_standard_error_cannot_take_changes_no_exit_code() -> None:
         assert subprocess.run(closing, stdout=subprocess.DEVNULL).returncode == code
 
 
+@pytest.mark.slow
 def test_the_help_is_the_same_without_docstrings() -> None:
     def said(**environ: str) -> bytes:
         command = [sys.executable, "-m", "engine", "compare", "--help"]

@@ -24,6 +24,7 @@ from tests.support.realnix import wrapper_environment
 from tests.support.terminal import Terminal
 
 
+@pytest.mark.slow
 def test_what_bench_starts_takes_no_module_from_the_folder_that_it_is_called_in(tmp_path: Path) -> None:
     for name in ("engine", "tui", "msgspec"):
         (tmp_path / name).mkdir()

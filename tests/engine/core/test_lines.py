@@ -61,6 +61,7 @@ def test_a_line_that_is_too_long_is_refused_with_and_without_an_end(size: int, e
     assert caught.value.fault is Fault.TOO_LONG
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_a_record_is_one_line_and_comes_back(record: dict[str, Any]) -> None:
     line = encoded(record)
@@ -179,6 +180,7 @@ def test_descriptors_beyond_what_select_takes_are_served() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
 
 
+@pytest.mark.slow
 def test_it_needs_nothing_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "lines.py").write_bytes(Path(lines.__file__).read_bytes())
     subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "lines.py")], check=True)

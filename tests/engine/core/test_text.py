@@ -38,6 +38,7 @@ def test_a_text_is_written_as_a_line() -> None:
     assert file.getvalue() == "a\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "wanted"),
     [

@@ -98,6 +98,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
     return realised
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +111,7 @@ def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
     assert said.count("block 2: not begun: no builder takes a block") == 1 and "block 1: measured" in said
 
 
+@pytest.mark.slow
 def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[Block]]) -> None:
     nobody = writes(NOBODY)
     with pytest.raises(UserError, match="no builder takes a block"):
@@ -133,6 +135,7 @@ def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: C
         realised(away, 2)
 
 
+@pytest.mark.slow
 def test_a_block_whose_run_fails_is_not_tried_again(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_block_whose_run_fails_is_not_tried_again(
     assert out.count("begun on ssh-ng://b") == 1 and "block 1: failed on ssh-ng://b: no room" in out
 
 
+@pytest.mark.slow
 def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
     realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -186,6 +186,7 @@ def farm(new_folder: Callable[[], Path]) -> Iterator[Farm]:
         yield Farm(folder, found.spec_of(FEATURE), environment)
 
 
+@pytest.mark.nightly("four blocks are whole runs")
 def test_four_blocks_are_measured_by_two_builders_one_of_which_dies_midway(farm: Farm) -> None:
     plan = farm.plan(PLAN.format(rows=3000))
     with subprocess.Popen(

@@ -64,6 +64,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_by_the_name_of_the_first_and_the_lock_goes_with_it(alone: Path) -> None:
     with host_lock.exclusive_run(concurrent=False):
         assert host_lock.is_held() and not host_lock.others()

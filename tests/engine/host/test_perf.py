@@ -107,6 +107,7 @@ def test_what_perf_does_not_print_is_refused_in_one_line(printed: str) -> None:
     assert str(refused.value).isprintable() and len(str(refused.value)) < 500
 
 
+@pytest.mark.slow
 def test_a_perf_that_is_not_there_or_refuses_is_a_sentence_and_no_failure() -> None:
     assert lacking("") == "there is no perf" and "No such file or directory" in lacking("/no/such/perf")
     for program, why in (("/no/such/perf", "No such file or directory"), (shutil.which("false"), "without a word")):

@@ -64,6 +64,7 @@ def test_a_process_name_may_hold_parentheses_and_spaces(name: str) -> None:
     assert stat.start_ticks == 20
 
 
+@pytest.mark.slow
 def test_a_task_is_read_with_cpu_time_switches_and_memory() -> None:
     with subprocess.Popen([sys.executable, "-c", SPIN.format(0.3)]) as process, TaskReader(process.pid) as reader:
         first = reader.read()
@@ -76,6 +77,7 @@ def test_a_task_is_read_with_cpu_time_switches_and_memory() -> None:
     assert last.counters()["switches"] == last.voluntary + last.involuntary > 0
 
 
+@pytest.mark.slow
 def test_a_process_that_vanished_reads_as_none() -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         reader = TaskReader(process.pid)
@@ -91,6 +93,7 @@ def test_a_process_that_vanished_reads_as_none() -> None:
         TaskReader(process.pid)
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_seen_as_stopped() -> None:
     program = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
     with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
@@ -105,6 +108,7 @@ def test_a_stopped_process_is_seen_as_stopped() -> None:
         process.kill()
 
 
+@pytest.mark.slow
 def test_only_the_time_of_a_process_that_runs_may_be_read_and_all_of_one_that_has_stopped() -> None:
     program = [
         sys.executable,
@@ -162,6 +166,7 @@ def test_threads_are_added_up_and_ended_ones_are_not_lost() -> None:
     assert after.cpu_ns >= during.cpu_ns
 
 
+@pytest.mark.slow
 def test_children_are_found_with_and_without_the_kernels_list() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         assert process.pid in children(os.getpid())
@@ -189,6 +194,7 @@ def test_the_kind_of_a_process_is_told_by_its_title(title: bytes, kind: str) -> 
     assert kind_of_title(title) == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leader", ["autovacuum worker", "client backend"])
 def test_parallel_workers_of_autovacuum_are_its_own(leader: str) -> None:
     with ExitStack() as ends:
@@ -299,6 +305,7 @@ def test_totals_never_go_back_while_backends_come_and_go(
         wait_for(backends, "readers of those that are gone to be closed")
 
 
+@pytest.mark.slow
 def test_host_counters_move_and_states_are_there() -> None:
     with machine_counters.Host(machine_counters.device_of(Path("/"))) as machine:
         first = machine.host()
@@ -355,6 +362,7 @@ def test_the_device_of_a_file_is_a_whole_disk_and_memory_has_none(tmp_path: Path
         assert not (machine_counters.DISKS / name / "partition").exists()
 
 
+@pytest.mark.slow
 def test_what_is_removed_before_it_was_written_is_not_counted_as_written(tmp_path: Path) -> None:
     """Eight megabytes made dirty and cut off again; what the process then holds dirty is one page."""
     program = (

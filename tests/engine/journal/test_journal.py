@@ -127,6 +127,7 @@ with JournalWriter.open(Path(sys.argv[1])) as journal:
 """
 
 
+@pytest.mark.slow
 def test_a_writer_killed_while_it_writes_leaves_a_journal_that_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run)], stdout=subprocess.PIPE)
@@ -285,6 +286,7 @@ def killed(run: Path) -> None:
     writer.wait()
 
 
+@pytest.mark.slow
 def test_reading_what_a_killed_engine_left_changes_nothing_and_finds_all(tmp_path: Path) -> None:
     run = tmp_path / "run"
     killed(run)

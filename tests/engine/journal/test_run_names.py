@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from engine.journal.runs import free_name
 
 CLAIM = """\
@@ -17,6 +19,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_processes_at_work_at_once_have_names_of_their_own(tmp_path: Path) -> None:
     command = (sys.executable, "-c", CLAIM, str(tmp_path))
     pipe = subprocess.PIPE

@@ -235,6 +235,7 @@ evidences = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(evidences)
 def test_the_ranking_is_never_empty_sorted_and_within_bounds(evidence: Evidence) -> None:
     found = causes(evidence)
@@ -252,6 +253,7 @@ def score(evidence: Evidence, name: str) -> float:
     return next((cause.score for cause in causes(evidence) if cause.name == name), 0.0)
 
 
+@pytest.mark.slow
 @given(evidences, st.integers(90, 105), st.integers(105, 120))
 def test_a_checkpoint_more_never_makes_checkpoints_less_likely(evidence: Evidence, began: int, ended: int) -> None:
     alone = replace(evidence, partners=(), host=(), vacuums=(), events=())
@@ -260,6 +262,7 @@ def test_a_checkpoint_more_never_makes_checkpoints_less_likely(evidence: Evidenc
     assert score(alone, "checkpoint") <= score(more, "checkpoint") <= score(longer, "checkpoint")
 
 
+@pytest.mark.slow
 @given(evidences)
 def test_what_lies_outside_the_stall_changes_nothing(evidence: Evidence) -> None:
     far = [replace(one, t_ns=one.t_ns + 1000 * S) for one in evidence.seconds]

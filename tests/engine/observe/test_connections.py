@@ -179,6 +179,7 @@ def test_a_process_elsewhere_is_counted_with_the_first_that_it_serves(page: Page
     assert sum(connections.totals(name, 1.0).client_cpu_ns for name in ("query", "select")) == 700
 
 
+@pytest.mark.slow
 def test_nothing_stays_open_where_a_client_has_gone(page: Page) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()

@@ -116,6 +116,7 @@ def test_any_gap_of_three_seconds_is_one_stall_with_right_ends(start_s: float, l
     assert stall.depth == pytest.approx(0, abs=0.3)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.builds(
@@ -323,6 +324,7 @@ def test_stalls_are_well_formed_whatever_comes(feeds: list[Feed]) -> None:
         last_ns = stall.ended_ns
 
 
+@pytest.mark.slow
 @given(series, st.integers(0, 119))
 def test_a_second_that_is_reported_twice_counts_once(feeds: list[Feed], at: int) -> None:
     assume(at < len(feeds))

@@ -96,6 +96,7 @@ def test_a_server_that_never_answers_is_given_up_and_the_question_named(monkeypa
     )
 
 
+@pytest.mark.slow
 def test_bench_refuses_it_with_one_line(bench: Bench) -> None:
     with odd_server("16.3", _one_row(b"x")) as conninfo:
         command = bench.command("run", "--pg", f"odd={conninfo}", "--repeats", "1", "--steps", "l.i0")

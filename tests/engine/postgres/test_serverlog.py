@@ -122,6 +122,7 @@ def test_times_are_on_the_engines_clock() -> None:
     ] * len(plain)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(version=st.sampled_from(VERSIONS), sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=20))
 def test_events_do_not_depend_on_when_one_looks(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psycopg
+import pytest
 
 ARCHIVE = """
 import sys
@@ -18,6 +19,7 @@ with open(sys.argv[1], "wb") as file:
 """
 
 
+@pytest.mark.slow
 def test_packages_of_a_system_that_lists_no_files_go_there_too(tmp_path: Path) -> None:
     site, there = tmp_path / "site", tmp_path / "there"
     site.mkdir()

@@ -63,12 +63,14 @@ def unsafe(path: Path) -> Iterator[str]:
             yield f"{module}:{found.lineno}: {ast.unparse(found)[:80]}"
 
 
+@pytest.mark.slow
 def test_text_is_printed_in_one_place_and_never_as_markup() -> None:
     modules = [path for package in ("engine", "tui", "workloads") for path in sorted((HOME / package).rglob("*.py"))]
     assert len(modules) > 100
     assert [line for path in modules for line in unsafe(path)] == []
 
 
+@pytest.mark.slow
 def test_what_prints_a_line_is_given_no_line_break() -> None:
     """It would print the break's escape."""
     for path in (path for package in ("engine", "tui") for path in sorted((HOME / package).rglob("*.py"))):
@@ -112,6 +114,7 @@ def test_a_console_shows_text_as_it_is() -> None:
     assert all(line.isprintable() for line in shown.split("\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [("compare",), ("compare", "--csv"), ("compare", "--md"), ("compare", "--json"), ("watch", "--once"),
@@ -129,6 +132,7 @@ def refused(outcome: Outcome) -> str:
     return outcome.stderr.strip()
 
 
+@pytest.mark.slow
 def test_an_error_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     assert refused(call(("compare", "a\nb", "--out", "runs"), tmp_path)) == (
@@ -143,18 +147,21 @@ def test_an_error_is_one_line(tmp_path: Path) -> None:
     assert "File name too long" in refused(call(("doctor", "--out", "x" * 256), tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "name"), [((), "compare"), (("list",), "builds"), (("probes",), "cost")])
 def test_a_group_alone_names_its_commands(tmp_path: Path, group: tuple[str, ...], name: str) -> None:
     line = refused(call(group, tmp_path))
     assert name in line and f"see {' '.join(('bench', *group))} --help" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [(), ("list",), ("probes",)])
 def test_the_summary_of_no_command_is_cut(tmp_path: Path, group: tuple[str, ...]) -> None:
     text = call((*group, "--help"), tmp_path).stdout
     assert not [line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_as_scripts_expect(tmp_path: Path, number: signal.Signals) -> None:
     run = make_run(tmp_path / "runs" / "made", repeats=1)

@@ -101,6 +101,7 @@ def test_a_node_is_as_wide_as_all_samples_through_it(folded: dict[str, int]) -> 
         assert child["value"] == sum(count for line, count in folded.items() if line.split(";")[0] == name)
 
 
+@pytest.mark.slow
 @given(FOLDED, FOLDED)
 def test_all_changes_add_up_to_the_difference_of_the_profiles(old: dict[str, int], new: dict[str, int]) -> None:
     as_new, as_base, how = flame.difference(Profile("old", old, 100), Profile("new", new, 100))
@@ -291,6 +292,7 @@ def test_damaged_stacks_are_one_line(tmp_path: Path) -> None:
         stacks.parse(path)
 
 
+@pytest.mark.slow
 def test_stacks_that_are_no_plain_file_are_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "l.i1.delete.folded")
     with pytest.raises(UserError, match="no folded stacks can be read"):

@@ -134,6 +134,7 @@ def test_one_cell_that_failed_is_enough_and_the_other_pairs_are_told(tmp_path: P
     assert outcome.exit_code == 1 and "not measured in 1 of 3 cells: not run" in outcome.stderr
 
 
+@pytest.mark.slow
 def test_a_cell_is_excused_where_the_baseline_s_of_its_repeat_failed_too(tmp_path: Path) -> None:
     assert gate(make_run(tmp_path / "runs" / "both", repeats=5, failed={2: REASON, 3: REASON})).exit_code == 0
     assert gate(make_run(tmp_path / "runs" / "base", repeats=5, failed={3: REASON})).exit_code == 0
@@ -165,6 +166,7 @@ def late(*places: tuple[str, int]) -> Callable[[Cell, str, StepTotals], StepTota
     return change
 
 
+@pytest.mark.slow
 def test_a_missed_sla_fails_unless_the_baseline_misses_it_as_often(tmp_path: Path) -> None:
     always = [("17.0", repeat) for repeat in (1, 2, 3)]
     made = make_run(tmp_path / "runs" / "late", change=late(*always))

@@ -76,6 +76,7 @@ def test_what_others_did_is_told_in_words(step: SlicedStep) -> None:
     assert "adjusted" not in printed(step) and f"], typical {pair.typical:.3f}, 40 blocks" in printed(step)
 
 
+@pytest.mark.slow
 def test_thousands_of_blocks_are_few_lines_on_a_terminal_and_every_one_elsewhere(step: SlicedStep) -> None:
     pair = step.pairs[0]
     blocks = tuple(

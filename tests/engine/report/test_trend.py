@@ -41,6 +41,7 @@ def bench(*words: str) -> Result:
     return CliRunner().invoke(main, ["trend", *words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [("--by", "date"), ("--by", "version", "--against-base"), ("--against-base",)])
 def test_a_change_is_found_between_its_builds_and_nowhere_else(out: Path, order: tuple[str, ...]) -> None:
     outcome = bench(str(out), "--json", *order)

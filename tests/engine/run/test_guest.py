@@ -57,6 +57,7 @@ def probed(run: Path, step: int) -> bool:
         return any(frame.data.get("sum_us") for frame in reader.probe_frames(step) if frame.role == "pgbench")
 
 
+@pytest.mark.nightly("without KVM each instruction of two kernels is emulated")
 def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(bench: Bench, label: str) -> None:
     run = bench.detached("--pg", label, "--kernel", f"{UNDER[0]}:preempt=full,{UNDER[1]}", *GUEST, *SWEEP)
     manifest = read_manifest(run)

@@ -159,6 +159,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
     assert done.returncode == 2 and "clients on another host cannot be interleaved in slices" in done.stderr
 
 
+@pytest.mark.slow
 def test_another_program_there_is_refused(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = new_folder()
     for name, value in stand_in(folder).items():

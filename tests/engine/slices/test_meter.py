@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from engine.slices.meter import Machine, Meter, MeterPage, Priority, metered_cpus
 from tests.support.benchcall import wait_for
 
@@ -40,6 +42,7 @@ def metering(*command: str) -> Iterator[tuple[MeterPage, subprocess.Popen[bytes]
         page.close()
 
 
+@pytest.mark.slow
 def test_time_in_which_it_cannot_run_is_stolen() -> None:
     with metering("-m", "engine.slices.meter") as (page, process):
         machine = Machine(page.fd)
@@ -56,6 +59,7 @@ def test_time_in_which_it_cannot_run_is_stolen() -> None:
         assert "stolen time is measured at" in page.state.text
 
 
+@pytest.mark.slow
 def test_a_meter_that_costs_too_much_ends_itself_and_says_so() -> None:
     code = """
 import sys
@@ -78,6 +82,7 @@ def test_a_meter_that_never_began_says_nothing() -> None:
     page.close()
 
 
+@pytest.mark.slow
 def test_tasks_of_others_are_counted_and_own_ones_are_not() -> None:
     machine, burners = Machine(-1), [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(3)]
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
+
 from engine.core.model import Subject
 from engine.slices.sliced_server import Processes, Side, SlicedServer
 from tests.support.benchcall import wait_for
@@ -19,6 +21,7 @@ def test_processes_started_since_the_last_slice_did_all_their_work_in_others_sli
     page.close()
 
 
+@pytest.mark.slow
 def test_processes_that_still_want_a_cpu_are_told_from_those_that_sleep_or_did_nothing() -> None:
     page = Page.create(1)
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def test_adding_one_by_one_is_the_same_as_all_at_once(
     assert grown.greatest() == max((span[1] for span in grown.columns if span), default=0.0)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(recorded(), COLUMNS)
 def test_an_interval_has_the_columns_that_its_value_has(made: tuple[list[Point], float, float], columns: int) -> None:

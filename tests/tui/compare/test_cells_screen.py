@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import make_run
 from tests.support.screens import NEW, on_line, show_compare, text_of, until
 from tui.compare.cells_screen import CellsScreen
 from tui.compare.screen import CompareScreen
+
+pytestmark = pytest.mark.slow  # opens the interface
 
 
 def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Path) -> None:
@@ -40,6 +43,7 @@ def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Pat
     show_compare(recording, further)
 
 
+@pytest.mark.slow
 def test_a_missed_sla_and_a_withheld_verdict_are_told_with_their_figures(tmp_path: Path) -> None:
     from dataclasses import replace
 

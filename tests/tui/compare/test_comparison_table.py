@@ -124,6 +124,7 @@ def test_a_ratio_and_its_interval_never_outgrow_their_columns(ratio: float, spre
     assert len(bounds_text(found)) <= 10
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @example(80, 4, 3, 0, "ascii")
 @given(st.integers(80, 250), st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.sampled_from(list(SETS)))

@@ -78,6 +78,7 @@ def subjects(count: int) -> Comparison:
     return replace(comparison, subjects=comparison.subjects[: count + 1])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(72, 250), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.sampled_from(list(SETS)))
 def test_the_table_fits_and_keeps_an_axis(columns: int, others: int, chosen: int, first: int, glyphs: str) -> None:

@@ -11,7 +11,10 @@ from textual.pilot import Pilot
 from tests.support.screens import compared, on_line, printed, show_compare, text_of, until
 from tui.compare.overlay_screen import OverlayScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
 
+
+@pytest.mark.slow
 def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> None:
     async def by_time(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "rate_per_s")
@@ -44,6 +47,7 @@ def test_two_rates_lie_over_each_other_by_time_and_by_work(recording: Path) -> N
     show_compare(recording, others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "form", "begins"), [("e", "html", "<!DOCTYPE html>"), ("H", "md", "**")])
 def test_the_report_is_written_and_its_path_told(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, form: str, begins: str

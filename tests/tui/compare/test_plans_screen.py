@@ -25,6 +25,7 @@ def planned(tmp_path: Path) -> Path:
     return unpack(files("engine.cli").joinpath(PLANS).read_bytes(), "the demo", tmp_path)
 
 
+@pytest.mark.slow
 def test_each_changed_plan_stands_beside_the_baselines(planned: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)

@@ -17,6 +17,8 @@ from tests.support.journal import make_run
 from tests.support.screens import OLD, compared, drive, on_line, show_compare, text_of, until
 from tui import bench
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 def finish(run: Path, cells: int) -> None:
     """Makes the first cells of a recorded run finished, the rest running."""
@@ -25,6 +27,7 @@ def finish(run: Path, cells: int) -> None:
     journal.close()
 
 
+@pytest.mark.slow
 def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Path) -> None:
     finish(recording, 0)
 
@@ -55,6 +58,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return allowed
 
 
+@pytest.mark.slow
 def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event) -> None:
     seen: list[str] = []
 
@@ -125,6 +129,7 @@ def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
     drive(script, None, tmp_path, screen="compare")
 
 
+@pytest.mark.slow
 def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: Path) -> None:
     second = tmp_path / "20261121-again"
     shutil.copytree(recording, second)
@@ -160,6 +165,7 @@ def test_runs_that_do_not_compare_say_why(recording: Path, tmp_path: Path) -> No
     show_compare(recording, script)
 
 
+@pytest.mark.slow
 def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> None:
     hostile = "[/red]\x1b]0;x\x07\u202e"
 
@@ -174,6 +180,7 @@ def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -
     assert r"[/red]\x1b]0;x\x" in show_compare(run, script, size=(200, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
 def test_what_was_measured_is_shown_while_it_is_judged(
     recording: Path, answering: asyncio.Event, size: tuple[int, int]

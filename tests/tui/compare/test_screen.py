@@ -6,17 +6,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import make_run
 from tests.support.screens import NEW, compared, on_line, printed, show_compare, text_of, until
 from tui.glyphs import SETS
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 def test_the_screen(recording: Path) -> None:
     show_compare(recording, held_to="compare")
 
 
+@pytest.mark.slow
 def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
     table = printed("compare", str(recording)).split("Planning a DELETE")[0]
     told = re.findall(rf"^  {NEW} +[\d,]+ (\S)(\d\.\d+) (\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)

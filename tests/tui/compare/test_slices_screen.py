@@ -18,6 +18,8 @@ from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.compare.slices_screen import SlicesScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 STEP = "qr100"
 
 

@@ -23,6 +23,8 @@ from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
 from tui.live.stall_detail import detail
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 Script = Callable[[Pilot[Any], GuidedBench], Awaitable[None]]
 
 

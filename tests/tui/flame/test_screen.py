@@ -29,6 +29,8 @@ from tests.support.screens import (
 from tui.flame.screen import Asked, FlameScreen
 from tui.live.screen import LiveScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 EXEC = "PostgresMain;exec_simple_query;ExecModifyTable"
 STACKS = {
     OLD: {f"{EXEC};ExecDelete": 40, f"{EXEC};index_getnext": 20, "PostgresMain;pg_plan_query;get_actual_range": 40},

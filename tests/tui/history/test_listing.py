@@ -13,6 +13,8 @@ from tests.support.screens import dated_run, read, row_with, show_history, typed
 from tests.support.totals import made_slices
 from tui.history.screen import HistoryScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
 
 

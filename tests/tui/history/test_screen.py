@@ -17,6 +17,8 @@ from tui.app import Bench
 from tui.history.listing import Listing
 from tui.history.screen import HistoryScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.fixture
 def out(recording: Path) -> Path:

@@ -20,6 +20,8 @@ from tests.support.screens import NAME, dated_run, folder_of_runs, read, row_wit
 from tui.history.screen import HistoryScreen
 from tui.history.text import run_columns
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.fixture
 def out(recording: Path) -> Path:

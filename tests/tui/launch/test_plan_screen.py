@@ -29,6 +29,8 @@ from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
 from tui.screens.dialogs import LineScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 ANSWERS = Path(__file__).parents[1] / "recordings" / "answers"
 NOISE = {
     "run": "20261119-101500-16.3", "scale": "g24b quick", "aa_pairs": 6, "pairs": 3,

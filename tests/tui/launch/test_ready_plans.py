@@ -22,6 +22,8 @@ from tui.launch.plan_edits import version_key
 from tui.launch.screen import LaunchScreen
 from tui.screens.dialogs import LineScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 OFFER = Choices.of(json.loads((Path(__file__).parents[1] / "recordings" / "answers" / "choices.json").read_text()))
 
 

@@ -35,6 +35,8 @@ from tui.launch.plan_edits import with_build, with_option
 from tui.launch.screen import LaunchScreen
 from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.fixture
 def out(new_folder: Callable[[], Path]) -> Iterator[Path]:

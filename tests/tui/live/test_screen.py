@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import growing
 from tests.support.screens import Act, check_screen, drive, replay, show_live, stalling, text_of
 from tui.live.screen import LiveScreen
+
+pytestmark = pytest.mark.slow  # opens the interface
 
 
 def held(name: str) -> Act[LiveScreen]:

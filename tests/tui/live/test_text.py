@@ -32,6 +32,8 @@ from tui.marks import Line
 from tui.widgets import axes
 from tui.widgets.scaled_chart import scale
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 CELL = "002-17.0-auto-r1"
 
 

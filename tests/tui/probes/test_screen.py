@@ -28,6 +28,8 @@ from tests.support.totals import SECOND_NS
 from tui.probes import text as probe_text
 from tui.probes.screen import ProbesScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from tests.support.benchcall import Bench as Command
 from tests.support.screens import show_probes, text_of, until
 from tui.probes.screen import ProbesScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 def test_a_probe_is_switched_on_and_off_in_a_running_step(
     new_folder: Callable[[], Path], build: Callable[[int | str], Any]

@@ -13,6 +13,8 @@ from tests.support.screens import drive
 from tui.app import Bench
 from tui.screens.dialogs import LineScreen
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 18), (200, 60)])
 def test_what_is_typed_is_seen(recording: Path, size: tuple[int, int]) -> None:

@@ -16,6 +16,8 @@ from tui.history.text import cell_columns, run_columns
 from tui.live.text import COLUMNS, TIMES
 from tui.screens.dialogs import _key_lines
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 SCREENS = Path(__file__).parent
 PLAIN = {"when", "host", "build", "builds", "kernel", "took", "flags", "load", "state", "tags", "run", "role",
          "pid", "steps", "time", "user", "system", "memory", "heap", "indexes", "client us"}  # fmt: skip

@@ -20,6 +20,8 @@ from tui.widgets.chart import RateChart, nice
 from tui.widgets.column_cache import Axis
 from tui.widgets.ribbon import ribbon
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 ROWS, CELLS = 8, 80
 
 

@@ -12,6 +12,8 @@ from textual.geometry import Region
 from tui.marks import Line, line
 from tui.widgets.row_list import Rows
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 class Shown(App[None]):
     """A hundred rows, of which ten are seen."""

@@ -14,6 +14,8 @@ from tests.support.screens import drive, place_of, until
 from tui import MODES, keys
 from tui.app import Bench
 
+pytestmark = pytest.mark.slow  # opens the interface
+
 
 def top(pilot: Pilot[Any]) -> str:
     assert isinstance(pilot.app, Bench)

@@ -59,6 +59,7 @@ def data_of(text: str) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.slow
 def test_the_time_off_the_cpu_stands_behind_the_time_on_it(recorded: Path) -> None:
     for cell in recorded.glob("cells/*"):
         us = 3_000_000 if "-patch-" in cell.name else 1_000_000
@@ -95,6 +96,7 @@ def evil_run(path: Path) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> None:
     text, known = written(recorded, tmp_path / "r.html"), compare([recorded])
     steps: Mapping[str, Any] = data_of(text)["steps"]
@@ -205,6 +207,7 @@ def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
     assert not re.search(r"<li>\(\d\)", text), "and nowhere else"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Path) -> None:
     none = make_run(tmp_path / "none", failed={0: "killed by signal 9"}, unfinished=range(1, 6))
     newer = make_run(tmp_path / "newer", repeats=1)

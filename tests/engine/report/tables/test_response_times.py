@@ -114,6 +114,7 @@ def test_a_longer_tail_is_named_beside_a_rate_that_is_the_same(tmp_path: Path) -
     assert not [ratio for ratio in found.ratios if ratio.metric in LATENCIES and ratio.step == "l.x"]
 
 
+@pytest.mark.slow
 def test_equal_times_have_no_verdict_of_a_difference(tmp_path: Path) -> None:
     changed = []
     for seed in range(6):
