@@ -235,7 +235,8 @@ class Launch:
     `found` is an object passed to later launches of the run: `Place.found`.
     `times_ms` has the time of each transaction, for a table of them.
     `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do
-    nothing), `server_cpu_s` (of servers other than the cell's), as means over several runs except for peak memory;
+    nothing, which is subtracted where the program only asks for a statement), `server_cpu_s` (of servers other than the
+    cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.
     `work` are named amounts, which must be equal in compared cells.
     `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.plan_tree`, …), `results` what these

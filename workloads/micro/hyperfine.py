@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,8 @@ from workloads.process import die_with_parent
 SINCE = (1, 13)  # the first version with -N
 LOOK_S = 0.02
 WORDS_MAX_BYTES = 1 << 20  # of the programs' output
-OWN_WORDS = re.compile(r"^Error: Command .*terminated with non-zero exit code")
+# What hyperfine and pg_ctl print after the words of the program that has failed.
+OWN_WORDS = re.compile(r"Error: Command .*terminated with non-zero exit code|pg_ctl: could not|Examine the log output")
 
 
 class Failed(Exception):
@@ -39,6 +40,12 @@ class Measured:
     system_s: float
     memory_bytes: int | None
     found: dict[str, Any]
+
+    def without(self, empty: Measured) -> Measured:
+        """Subtract what the program takes to do nothing, as hyperfine does with the start of a shell."""
+        own = (getattr(self, name) - getattr(empty, name) for name in ("wall_s", "user_s", "system_s"))
+        wall_s, user_s, system_s = (max(0.0, seconds) for seconds in own)
+        return replace(self, wall_s=wall_s, user_s=user_s, system_s=system_s)
 
 
 def version(words: str) -> tuple[int, ...]:
@@ -59,15 +66,32 @@ def command(program: str, timed: Sequence[str], result: str) -> list[str]:
 def time_once(
     program: str, timed: Sequence[str], folder: str, environment: Mapping[str, str], check: Callable[[], None]
 ) -> Measured:
-    """Run a program once in a folder; `check` may raise to abandon it. Raises Failed with the program's last line."""
-    result, words = (os.memfd_create(name) for name in ("result", "words"))
+    """Time a run of a program in a folder. Raises as `call`."""
+    result = os.memfd_create("result")
+    try:
+        call(command(program, timed, f"/proc/self/fd/{result}"), folder, environment, check, result, name=timed[0])
+        return parse(os.pread(result, WORDS_MAX_BYTES, 0))
+    finally:
+        os.close(result)
+
+
+def call(
+    command: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    check: Callable[[], None],
+    *files: int,
+    name: str = "",
+) -> None:
+    """Run a program in a folder; `check` may raise to abandon it. Raises Failed with the program's last line."""
+    words = os.memfd_create("words")
     try:
         process = subprocess.Popen(
-            command(program, timed, f"/proc/self/fd/{result}"),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=words,
-            pass_fds=(result,),
+            pass_fds=files,
             cwd=folder,
             env=environment,
             start_new_session=True,
@@ -85,10 +109,8 @@ def time_once(
                 os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
                 process.wait()
         if code:
-            raise Failed(f"{timed[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
-        return parse(os.pread(result, WORDS_MAX_BYTES, 0))
+            raise Failed(f"{name or command[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
     finally:
-        os.close(result)
         os.close(words)
 
 

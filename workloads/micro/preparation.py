@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
-
-from workloads.micro import minimal_client
 from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
-from workloads.micro.task_cluster import SOCKET, USER, Check, Cluster, Session, reap
+from workloads.micro.task_cluster import Check, Cluster, Session
 
 BATCHES = 2000  # that WAL is written in, or a few times as many
 BATCH_ROWS = 50  # at least: some hundred bytes of WAL each
 ROW_WAL = 32  # a low guess
 PER_TABLE = 50  # tables of the dumped schema that are made at once
-MINIMAL_CLIENT = [sys.executable, "-IS", minimal_client.__file__]
 PROVIDERS = {
     "libc": ("--locale-provider=libc",),
     "icu": ("--locale-provider=icu", "--icu-locale=und"),
@@ -48,7 +41,7 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 class Prepared:
     """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers.
 
-    `sql` is the statement that the command asks the cell's server for, if it does nothing else.
+    `sql` is the statement that psql asks the cell's server for: its time is without psql's own, that of `empty`.
     """
 
     command: list[str]
@@ -72,12 +65,8 @@ def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
         yield from PREPARATIONS[task](spec, check)
         return
     for _ in range(spec.options.runs):
-        own = Cluster(spec.kit, Path(spec.kit.folder) / spec.step)
-        try:
+        with Cluster(spec.kit, Path(spec.kit.folder) / spec.step) as own:
             yield _initdb(own, provider, spec) if task == "initdb" else _started(own, task, spec, check)
-        finally:
-            _end(own)
-            own.remove()
 
 
 def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
@@ -91,20 +80,19 @@ def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
     crashed = task == "recovery"
     own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
     wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0
-    command = [*MINIMAL_CLIENT, "start", SOCKET, USER, "postgres", str(os.getpid()), str(own.log), *own.postgres]
     return Prepared(
-        command,
-        _asking(spec, "SELECT 1"),
+        own.start,
+        [own.start[0], "--version"],
         str(own.data),
         dict(own.kit.environment),
-        lambda: _end(own),
+        own.end,
         {"WAL bytes to replay": wal_bytes} if crashed else {},
     )
 
 
 def _crash(own: Cluster, wanted: int, check: Check) -> int:
     """Write `wanted` bytes of WAL and kill the server; return the amount to replay."""
-    with own.server(check) as server, Session(server.dsn, check) as session:
+    with own.server(check) as dsn, Session(dsn, check) as session:
         session.run(
             "SET synchronous_commit = on",
             "CREATE TABLE written (id bigint PRIMARY KEY, v text)",
@@ -120,15 +108,6 @@ def _crash(own: Cluster, wanted: int, check: Check) -> int:
             )
             low += rows
         return found
-
-
-def _end(own: Cluster) -> float:
-    """End the server that `minimal_client` left; return its CPU time, including its parent's."""
-    pid = own.postmaster()
-    with suppress(ProcessLookupError):
-        if pid:
-            os.kill(pid, signal.SIGQUIT)
-    return reap()
 
 
 def _init(spec: Spec, check: Check) -> list[Prepared]:
@@ -204,7 +183,4 @@ def _statement(spec: Spec, sql: str) -> Prepared:
 
 
 def _asking(spec: Spec, sql: str) -> list[str]:
-    """Query the cell's server with the minimal client."""
-    where = conninfo_to_dict(spec.dsn)
-    place = f"{where['host']}/.s.PGSQL.{where['port']}"
-    return [*MINIMAL_CLIENT, "ask", place, str(where["user"]), str(where["dbname"]), sql]
+    return [spec.programs["psql"], "--no-psqlrc", "--quiet", f"--command={sql}", spec.dsn]

@@ -1,4 +1,4 @@
-"""A cluster that a task makes for itself: initialised like the cell's, started, killed, queried.
+"""A cluster that a task makes for itself: initialised like the cell's, started by pg_ctl, killed, queried.
 
 Its server listens in its own folder, so that no folder for sockets has to be cleaned up. libpq connects through
 /proc/PID/cwd, since the path may exceed the length limit of sockets.
@@ -10,28 +10,27 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
 from workloads.base import Kit
-from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, open_connection
-from workloads.micro.hyperfine import Failed
-from workloads.process import die_with_parent
+from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
+from workloads.micro.hyperfine import Failed, call
 
 Check = Callable[[], None]  # raises Stopped if the step is to be abandoned
 
 USER, PORT = "bench", 5432
-SOCKET = f".s.PGSQL.{PORT}"  # in the server's working folder
 LOOK_S = 0.02
-START_S, STOP_S = 120.0, 20.0
+STOP_S = 20.0
+STARTING_S = 2.0  # until a server that pg_ctl starts is known by its file
+START_S = 86_400  # recovery may take long
 OWN_CONF = """
 # set by a task for its own cluster
 unix_socket_directories = '.'
@@ -39,71 +38,90 @@ listen_addresses = ''
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Cluster:
+    """A context manager that ends its server and removes its data. pg_ctl leaves a server to nobody: a guard, a child,
+    ends it if this process is killed.
+    """
+
     kit: Kit
     data: Path
+    _guard: int = 0
 
-    @property
-    def log(self) -> Path:
-        return self.data.parent / f"{self.data.name}.log"
+    def __enter__(self) -> Cluster:
+        launcher = os.pidfd_open(os.getpid())
+        self._guard = os.fork()
+        if self._guard == 0:
+            self._await_end(launcher)
+        os.close(launcher)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.end()
+        finally:
+            os.kill(self._guard, signal.SIGKILL)
+            os.waitpid(self._guard, 0)
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _await_end(self, launcher: int) -> NoReturn:
+        """The guard."""
+        try:
+            os.setsid()
+            select.select([launcher], [], [])
+            until_s = time.monotonic() + STARTING_S
+            while not self._signal(signal.SIGQUIT) and time.monotonic() < until_s:
+                time.sleep(LOOK_S)
+        finally:
+            os._exit(0)
 
     def initdb(self, *more: str) -> list[str]:
         return [f"{self.kit.programs}/initdb", f"--pgdata={self.data}", *self.kit.initdb, *more]
 
     @property
-    def postgres(self) -> list[str]:
-        return [f"{self.kit.programs}/postgres", "-D", str(self.data)]
+    def start(self) -> list[str]:
+        """The command that starts its server and waits until it accepts connections. It prints the server's log."""
+        return [f"{self.kit.programs}/pg_ctl", "start", "-w", "-s", f"--timeout={START_S}", f"--pgdata={self.data}"]
 
     def initialise(self, check: Check, sync: bool, settings: str) -> None:
         """Initialise it with the build's locale provider, the cell's settings, and then `settings`."""
         self.data.mkdir(mode=0o700)
         command = self.initdb(*self.kit.provider, *(() if sync else ("--no-sync",)))
-        with self._running(command, signal.SIGKILL) as process:
-            _await(lambda: process.poll() is not None, START_S, "initdb", check)
-            if process.returncode:
-                raise Failed(f"initdb: {self.last_words()}")
+        call(command, str(self.data), self.kit.environment, check)
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write(f"{self.kit.conf}{OWN_CONF}{settings}")
 
     @contextmanager
-    def server(self, check: Check) -> Iterator[Server]:
-        """Run its server until the end of the block, then kill it as if the machine had lost power."""
-        with self._running(self.postgres, signal.SIGQUIT) as process:
-            running = Server(process.pid)
-            _await(lambda: process.poll() is not None or running.answers(), START_S, "a server of its own", check)
-            if process.poll() is not None:
-                raise Failed(f"a server of its own ended: {self.last_words()}")
-            yield running
+    def server(self, check: Check) -> Iterator[str]:
+        """Run its server for the block, with its DSN, then kill it as if the machine had lost power."""
+        try:
+            call(self.start, str(self.data), self.kit.environment, check)
+            folder = f"/proc/{self.postmaster()}/cwd"
+            yield make_conninfo(host=folder, port=PORT, user=USER, dbname="postgres")
+        finally:
+            self.end(signal.SIGKILL)
 
-    @contextmanager
-    def _running(self, command: Sequence[str], death: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a program; kill it with all its children at the end of the block, or when this process ends."""
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.data,
-                env=self.kit.environment,
-                umask=0o077,
-                start_new_session=True,
-                preexec_fn=partial(die_with_parent, os.getpid(), int(death)),
-            )
-            try:
-                yield process
-            finally:
-                if process.poll() is None:
-                    kill_all(process.pid)
-                    process.wait()
-                reap()
+    def end(self, how: signal.Signals = signal.SIGQUIT) -> float:
+        """End its server, if one runs; return the CPU time of all its processes. Raises Failed if one does not end."""
+        used_s, until_s = 0.0, time.monotonic() + STOP_S
+        while _children() != [self._guard]:
+            self._signal(how)  # again, as one that pg_ctl has just started is not known yet
+            pid, _, usage = os.wait4(-1, os.WNOHANG)
+            if pid:
+                used_s += usage.ru_utime + usage.ru_stime
+            elif time.monotonic() > until_s:
+                raise Failed("processes of a server that was killed do not end")
+            else:
+                time.sleep(LOOK_S / 4)
+        return used_s
 
-    def last_words(self) -> str:
-        with suppress(OSError):
-            lines = self.log.read_bytes()[-4096:].decode(errors="replace").splitlines()
-            return next((line for line in reversed(lines) if line.strip()), "its log is empty")
-        return "it has no log"
+    def _signal(self, how: signal.Signals) -> bool:
+        """Signal its server; return whether there is one."""
+        with suppress(ProcessLookupError):
+            if pid := self.postmaster():
+                os.kill(pid, how)
+                return True
+        return False
 
     def postmaster(self) -> int:
         """The process id of its server; 0 without one."""
@@ -111,25 +129,6 @@ class Cluster:
             pid = int((self.data / "postmaster.pid").read_text(errors="replace").split("\n", 1)[0])
             return pid if Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve() else 0
         return 0
-
-    def remove(self) -> None:
-        self.log.unlink(missing_ok=True)
-        shutil.rmtree(self.data, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    pid: int
-
-    @property
-    def dsn(self) -> str:
-        return make_conninfo(host=f"/proc/{self.pid}/cwd", port=PORT, user=USER, dbname="postgres")
-
-    def answers(self) -> bool:
-        with suppress(SqlError):
-            open_connection(self.dsn).finish()
-            return True
-        return False
 
 
 class Session:
@@ -171,42 +170,5 @@ class Session:
             last = result
 
 
-def kill_all(pid: int) -> None:
-    """SIGKILL a group's leader (first, so that it cannot end the rest), the group, and its children, also leaders."""
-    children = _children(pid)
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    for each in children:
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-
-
-def reap(patience_s: float = STOP_S) -> float:
-    """Wait for all children, orphans included; return their CPU time. Raises Failed if one does not end."""
-    used_s, until_s = 0.0, time.monotonic() + patience_s
-    while True:
-        try:
-            pid, _, usage = os.wait4(-1, os.WNOHANG)
-        except ChildProcessError:
-            return used_s
-        if pid:
-            used_s += usage.ru_utime + usage.ru_stime
-        elif time.monotonic() > until_s:
-            raise Failed("processes of a server that was killed do not end")
-        else:
-            time.sleep(LOOK_S / 4)
-
-
-def _children(pid: int) -> list[int]:
-    with suppress(OSError, ValueError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(errors="replace").split()]
-    return []
-
-
-def _await(done: Callable[[], bool], patience_s: float, what: str, check: Check) -> None:
-    until_s = time.monotonic() + patience_s
-    while not done():
-        check()
-        if time.monotonic() > until_s:
-            raise Failed(f"{what} was not ready within {patience_s:.0f} s")
-        time.sleep(LOOK_S)
+def _children() -> list[int]:
+    return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text("utf-8").split()]

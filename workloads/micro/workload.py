@@ -34,7 +34,7 @@ from workloads.options import given, options_of
 ROLE, PLAN_ROLE = "task", "plan"
 HYPERFINE = "hyperfine"
 SLICED_RUNS = 4
-PROGRAMS = (HYPERFINE, "pgbench", "pg_dump")
+PROGRAMS = (HYPERFINE, "pgbench", "pg_dump", "psql")
 
 
 class Micro:

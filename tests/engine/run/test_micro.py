@@ -20,7 +20,7 @@ from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
 OLD, NEW = 12, 17
-SMALL = ("--pgbench-scale", "1", "-o", "table_rows=1000", "-o", "recovery_wal=1", "-o", "dump_tables=2",
+SMALL = ("--pgbench-scale", "1", "-o", "table_rows=20000", "-o", "recovery_wal=1", "-o", "dump_tables=2",
          "-o", "plans=20", "-o", "no_sync=true", "--set", "shared_buffers=32MB",
          "--set", "full_page_writes=off")  # WAL of a step is then the same wherever a checkpoint falls  # fmt: skip
 OF_BOTH = ["initdb.libc", "start", "recovery", "init", "index", "vacuum", "dump", "plan"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.benchcall import wait_for
 from workloads.micro import hyperfine
-from workloads.micro.hyperfine import Failed, parse, version
+from workloads.micro.hyperfine import Failed, Measured, parse, version
 
 FORMS = Path(__file__).parent / "hyperfine"
 
@@ -49,7 +49,14 @@ def test_the_last_words_are_those_of_the_program() -> None:
         b"initdb: error: no room\nError: Command 'a b' terminated with non-zero exit code 1 in the first timed run.\n"
     )
     assert hyperfine._last(words, 1) == "initdb: error: no room"
+    words = b"FATAL:  data directory has group access\npg_ctl: could not start server\nExamine the log output.\n"
+    assert hyperfine._last(words, 1) == "FATAL:  data directory has group access"
     assert hyperfine._last(b"", 1) == "exit code 1"
+
+
+def test_what_a_program_takes_to_do_nothing_is_subtracted() -> None:
+    found = Measured(0.5, 0.25, 0.0, 9, {}).without(Measured(0.125, 0.125, 0.125, 8, {}))
+    assert found == Measured(0.375, 0.125, 0.0, 9, {})
 
 
 def ended(pid: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -65,3 +66,46 @@ def test_what_a_started_server_does_after_it_was_timed_is_not_counted(
         launcher.kill()
         launcher.wait()
         page.close()
+
+
+LAUNCHER = """
+import os, sys, time
+from pathlib import Path
+import msgspec
+from workloads.base import Kit
+from workloads.micro.hyperfine import call
+from workloads.micro.task_cluster import Cluster
+kit = msgspec.json.decode(sys.stdin.buffer.read(), type=Kit)
+with Cluster(kit, Path(kit.folder) / "guarded") as own:
+    own.initialise(lambda: None, False, "")
+    call(own.start, str(own.data), kit.environment, lambda: None)
+    print(own.postmaster(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_server_ends_with_its_launcher_whatever_kills_that(
+    server: Callable[[int | str], Server], account: Account
+) -> None:
+    kit = server(16).kit()
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        **account.identity(),
+    )
+    try:
+        assert launcher.stdin is not None and launcher.stdout is not None
+        launcher.stdin.write(msgspec.json.encode(kit))
+        launcher.stdin.close()
+        pid = int(launcher.stdout.readline())
+        assert processes_in(Path(kit.folder) / "guarded")
+        launcher.kill()
+        launcher.wait()
+        wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the server to end")
+        wait_for(lambda: not processes_in(Path(kit.folder) / "guarded"), "its processes to end")
+    finally:
+        launcher.kill()
+        launcher.wait()
+        shutil.rmtree(Path(kit.folder) / "guarded", ignore_errors=True)

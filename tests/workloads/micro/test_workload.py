@@ -10,7 +10,7 @@ from workloads.names import UnknownName
 
 MICRO = workload("micro")
 FOUND = {name: {"path": f"/bin/{name}", "version": f"{name} 1.19.0", "digest": "0" * 64} for name in
-         ("hyperfine", "pgbench", "pg_dump")}  # fmt: skip
+         ("hyperfine", "pgbench", "pg_dump", "psql")}  # fmt: skip
 
 
 def test_all_tasks_are_steps_judged_by_their_time() -> None:
@@ -20,7 +20,7 @@ def test_all_tasks_are_steps_judged_by_their_time() -> None:
         "initdb.libc", "initdb.icu", "initdb.builtin", "start", "recovery", "init", "index", "vacuum", "dump", "plan"
     ]  # fmt: skip
     assert all(step.primary_metric and step.primary_metric.by == "time" for step in steps)
-    assert plan.programs == ("hyperfine", "pgbench", "pg_dump")
+    assert plan.programs == ("hyperfine", "pgbench", "pg_dump", "psql")
     assert {step.name for step in steps if step.apart} == {
         "initdb.libc", "initdb.icu", "initdb.builtin", "start", "recovery"
     }  # fmt: skip
