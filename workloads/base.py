@@ -26,7 +26,7 @@ Ages = Literal["page", "session", "active"]
 CLIENT_FOLDER = "clients-"
 
 # Kinds of roles whose progress is rows; other roles' progress is statements.
-COUNTED_IN_ROWS = frozenset({"insert", "delete", "index", "transaction"})
+COUNTED_IN_ROWS = frozenset({"insert", "delete", "index"})
 
 # Kinds of steps that no later step depends on: these may be left out, or last longer in some repeats than in others.
 WITHOUT_EFFECTS = frozenset({"query", "task", "point", "range", "aggregate"})

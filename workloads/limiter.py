@@ -1,19 +1,17 @@
-"""Rate limiters: when a stream may continue. Pure arithmetic over the caller's clock values.
+"""The rate limiter: when a stream may continue. Pure arithmetic over the caller's clock values.
 
-A limiter is asked once per round, `after` it was made, when the next one may be made. It answers with two times:
+It is asked once per round, `after` it was made, when the next one may be made. It answers with two times:
 `go_ns`, which the caller waits for, and `intended_ns`, when the next round would have started without any delay.
 Response times from the intended start include the statements that a stall prevented from being sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 SECOND_NS = 1_000_000_000
 REFERENCE_SLACK_NS = 950_000_000  # a check at least this long after the previous one does not sleep
 
 
-class ReferenceLimiter:
+class Limiter:
     """The reference client's limiter: all rounds of a second in a burst at its start; lost time is never made up.
 
     Round 0 is followed by a sleep too, so the first second carries one statement. The sleep ends at its due time here;
@@ -44,28 +42,3 @@ class ReferenceLimiter:
         self._checked_ns = now_ns
         self._intended_ns = min(due_ns, now_ns)
         return now_ns, self._intended_ns
-
-
-@dataclass(frozen=True, slots=True)
-class CatchUpLimiter:
-    """A constant schedule: round r is due r * rows / rate seconds after the start; debt is made up at full speed."""
-
-    rate_per_s: int
-    rows_per_round: int
-    start_ns: int
-
-    def after(self, made_round: int, now_ns: int) -> tuple[int, int]:
-        due_ns = self.start_ns + (made_round + 1) * self.rows_per_round * SECOND_NS // self.rate_per_s
-        return max(due_ns, now_ns), due_ns
-
-
-Limiter = ReferenceLimiter | CatchUpLimiter
-
-
-def limiter(name: str, rate_per_s: int, rows_per_round: int, start_ns: int, *, sliced: bool) -> Limiter | None:
-    """A limiter by name; None for rate 0 (unlimited)."""
-    if rate_per_s == 0:
-        return None
-    if name == "catch-up":
-        return CatchUpLimiter(rate_per_s, rows_per_round, start_ns)
-    return ReferenceLimiter(rate_per_s, rows_per_round, start_ns, even=sliced)

@@ -10,7 +10,7 @@ from workloads.base import COUNTED_IN_ROWS, PrimaryMetric, role_kind
 
 SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for noticing the step's end
-ROLE_ORDER = ("insert", "delete", "query", "index", "transaction")
+ROLE_ORDER = ("insert", "delete", "query", "index")
 
 
 @dataclass(frozen=True, slots=True)

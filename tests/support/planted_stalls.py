@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from engine.observe.stalls import SECOND_NS, Change, Detector, Stall, StallRule
-from workloads.limiter import ReferenceLimiter
+from workloads.limiter import Limiter
 
 START_NS = 7_000 * SECOND_NS
 
@@ -26,7 +26,7 @@ def planted(kind: Kind, at_s: float, length_s: float, phase: float) -> list[Stal
     now_s = opened_s = phase * slice_s
     active_s = paused_s = 0.0
     sent, ended, held, pauses = [], [], [], [(0.0, now_s)]
-    rule = ReferenceLimiter(kind.per_s, 1, 0, even=kind.servers > 1) if kind.per_s else None
+    rule = Limiter(kind.per_s, 1, 0, even=kind.servers > 1) if kind.per_s else None
     go_s = 0.0
     stuck = False
     while now_s < total_s:

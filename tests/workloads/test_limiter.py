@@ -1,4 +1,4 @@
-"""The rate limiters, against a word-for-word model of the rule and against what a rate means."""
+"""The rate limiter, against a word-for-word model of the rule and against what a rate means."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.limiter import SECOND_NS, CatchUpLimiter, ReferenceLimiter, limiter
+from workloads.limiter import SECOND_NS, Limiter
 
 rates = st.integers(1, 5000)
 sizes = st.integers(1, 100)
@@ -18,7 +18,7 @@ delays = st.lists(st.integers(0, 3 * SECOND_NS), max_size=80)
 def test_reference_limiter_is_the_rule_of_the_reference(rate: int, rows: int, late_ns: list[int]) -> None:
     rounds_per_s = max(1, -(-rate // rows))
     checked = now = model_now = 5 * SECOND_NS
-    rule = ReferenceLimiter(rate, rows, now)
+    rule = Limiter(rate, rows, now)
     for number, late in enumerate(late_ns):
         now += late
         model_now += late
@@ -33,7 +33,7 @@ def test_reference_limiter_is_the_rule_of_the_reference(rate: int, rows: int, la
 
 @given(rates, sizes)
 def test_reference_limiter_sends_one_statement_in_the_first_second_then_bursts(rate: int, rows: int) -> None:
-    rule = ReferenceLimiter(rate, rows, 0)
+    rule = Limiter(rate, rows, 0)
     now = 0
     for number in range(200):
         assert now == -(-number // rule.rounds_per_s) * SECOND_NS
@@ -42,7 +42,7 @@ def test_reference_limiter_sends_one_statement_in_the_first_second_then_bursts(r
 
 
 def test_reference_limiter_never_makes_up_a_stall() -> None:
-    rule = ReferenceLimiter(100, 50, 0)
+    rule = Limiter(100, 50, 0)
     now = rule.after(0, 0)[0]
     now = rule.after(1, now)[0]
     go, intended = rule.after(2, now + 10 * SECOND_NS)  # two rounds a second, ten seconds late
@@ -52,24 +52,11 @@ def test_reference_limiter_never_makes_up_a_stall() -> None:
     assert rule.after(4, go) == (go + SECOND_NS, go + SECOND_NS)
 
 
-@given(rates, sizes, delays)
-def test_catch_up_limiter_keeps_to_the_schedule_whatever_came_between(rate: int, rows: int, late_ns: list[int]) -> None:
-    rule = CatchUpLimiter(rate, rows, 0)
-    now = 0
-    for number, late in enumerate(late_ns):
-        due = (number + 1) * rows * SECOND_NS // rate
-        now += late
-        go, intended = rule.after(number, now)
-        assert intended == due
-        assert go == max(due, now)
-        now = go
-
-
 @given(rates, sizes, st.lists(st.integers(0, SECOND_NS), max_size=200))
 def test_in_slices_the_rounds_of_a_second_are_spread_over_it_at_the_same_rate(
     rate: int, rows: int, late_ns: list[int]
 ) -> None:
-    even, bursts = (ReferenceLimiter(rate, rows, 0, even=even) for even in (True, False))
+    even, bursts = (Limiter(rate, rows, 0, even=even) for even in (True, False))
     per_s, now, in_bursts = even.rounds_per_s, 0, 0
     for number in range(3 * per_s + 1):
         now, intended = even.after(number, now)
@@ -84,7 +71,7 @@ def test_in_slices_the_rounds_of_a_second_are_spread_over_it_at_the_same_rate(
 
 
 def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
-    rule = ReferenceLimiter(500, 50, 0, even=True)
+    rule = Limiter(500, 50, 0, even=True)
     now = 0
     for number in range(15):
         now, _ = rule.after(number, now)
@@ -102,15 +89,8 @@ def test_in_slices_scattered_statements_lose_no_more_than_in_bursts() -> None:
     source, took_ns = random.Random(1), {}
     lengths_ns = [int(source.lognormvariate(-4.7, 1.25) * SECOND_NS) for _ in range(10_000)]
     for even in (True, False):
-        rule, now = ReferenceLimiter(1000, 50, 0, even=even), 0
+        rule, now = Limiter(1000, 50, 0, even=even), 0
         for number, length_ns in enumerate(lengths_ns):
             now = rule.after(number, now)[0] + length_ns
         took_ns[even] = now
     assert took_ns[True] <= took_ns[False] + SECOND_NS
-
-
-def test_rate_zero_is_unlimited() -> None:
-    assert limiter("reference", 0, 50, 0, sliced=False) is None
-    assert isinstance(limiter("catch-up", 100, 50, 0, sliced=True), CatchUpLimiter)
-    made = limiter("reference", 100, 50, 0, sliced=True)
-    assert made is not None and [made.after(number, 0)[0] for number in (0, 1)] == [SECOND_NS // 2, SECOND_NS]

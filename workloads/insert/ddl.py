@@ -14,32 +14,15 @@ def table_name(client: int) -> str:
     return f"pi{client}"
 
 
-def create_table(
-    generation: Generation, table: str, suffix: str = "", partition_rows: tuple[int, ...] = ()
-) -> list[str]:
-    """Statements that make an empty table. `suffix` ends the create statement (a table access method, say).
-
-    `partition_rows` = (P, width) cuts the key range into P partitions, the last one open-ended.
-    """
-    partitioned = " PARTITION BY RANGE (transactionid)" if partition_rows else ""
-    statements = [
+def create_table(generation: Generation, table: str) -> list[str]:
+    """Statements that make an empty table."""
+    return [
         f"DROP TABLE IF EXISTS {table}",
         f"CREATE TABLE {table} (transactionid bigserial NOT NULL, dateandtime timestamp without time zone, "
         "cashregisterid integer NOT NULL, customerid integer NOT NULL, productid integer NOT NULL, "
-        f"price {generation.price_type} NOT NULL, data varchar(4000), PRIMARY KEY (transactionid))"
-        f"{partitioned}{' ' + suffix if suffix and not partitioned else ''}",
+        f"price {generation.price_type} NOT NULL, data varchar(4000), PRIMARY KEY (transactionid))",
         f"ALTER SEQUENCE {table}_transactionid_seq CACHE {SEQUENCE_CACHE}",
     ]
-    if partition_rows:
-        parts, width = partition_rows
-        for part in range(parts):
-            low = "MINVALUE" if part == 0 else str(part * width)
-            high = "MAXVALUE" if part == parts - 1 else str((part + 1) * width)
-            statements.append(
-                f"CREATE TABLE {table}_p{part} PARTITION OF {table} FOR VALUES FROM ({low}) TO ({high})"
-                f"{' ' + suffix if suffix else ''}"
-            )
-    return statements
 
 
 def create_indexes(generation: Generation, table: str, count: int = 3) -> list[str]:
@@ -52,24 +35,8 @@ def drop_indexes(generation: Generation, table: str, count: int = 3) -> str:
     return f"DROP INDEX IF EXISTS {', '.join(f'{table}_{name}' for name, _ in generation.indexes[:count])}"
 
 
-def autovacuum(table: str, change: str, partition_rows: tuple[int, ...] = ()) -> list[str]:
-    """Statements that change autovacuum's setting of a table: `SET (autovacuum_enabled = off)`, RESET (…)."""
-    tables = [f"{table}_p{part}" for part in range(partition_rows[0])] if partition_rows else [table]
-    return [f"ALTER TABLE {each} {change}" for each in tables]
-
-
 def insert_head(table: str) -> str:
     return f"INSERT INTO {table} ({','.join(INSERT_COLUMNS)}) VALUES "
-
-
-def prepare_insert(generation: Generation, table: str, rows: int) -> str:
-    """PREPARE of an insert of `rows` rows, six parameters each; executed as `EXECUTE ins(...)`."""
-    types = ("timestamp", "int", "int", "int", generation.price_type, "varchar")
-    width = len(types)
-    tuples = ",".join(
-        "(" + ",".join(f"${row * width + column + 1}" for column in range(width)) + ")" for row in range(rows)
-    )
-    return f"PREPARE ins({','.join(types * rows)}) AS {insert_head(table)}{tuples}"
 
 
 def delete_template(form: str, table: str, rows: int) -> str:

@@ -50,7 +50,7 @@ def index(context: RoleContext) -> None:
             context.set(Word.ROWS, step.rows_indexed * (build * len(statements) + number) // len(statements))
         times_s.append(took_ns / 1e9)
     if builds > 1:
-        _untimed(context, _autovacuum(context, f"RESET ({SETTING})"))
+        _untimed(context, [f"ALTER TABLE {context.table} RESET ({SETTING})"])
     if builds > 1 or (builds and page.words[Control.PAUSED_NS]):  # else the step lasts as long as the reference's
         os.write(context.report_fd, msgspec.json.encode(times_s) + b"\n")
 
@@ -61,16 +61,10 @@ def _without_indexes(context: RoleContext) -> Iterable[str]:
     Autovacuum leaves the table alone until the last build is done: a build would have to wait for it, for a second or
     more, or until it has been cancelled.
     """
-    yield from _autovacuum(context, f"SET ({SETTING} = off)")
+    yield f"ALTER TABLE {context.table} SET ({SETTING} = off)"
     yield ddl.drop_indexes(context.form, context.table, context.options.indexes)
     if context.spec.checkpoint:
         yield CHECKPOINT
-
-
-def _autovacuum(context: RoleContext, change: str) -> list[str]:
-    if SETTING in context.options.create_suffix.lower():  # chosen by the user
-        return []
-    return ddl.autovacuum(context.table, change, context.options.partitions or ())
 
 
 def _untimed(context: RoleContext, statements: Iterable[str]) -> None:

@@ -13,17 +13,17 @@ import msgspec
 from psycopg.pq import abc
 
 from workloads import seeds
-from workloads.base import Role, role_kind
+from workloads.base import Role
 from workloads.counter_page import Page
 from workloads.insert import row_values
 from workloads.insert.coupling import Partners
 from workloads.insert.index_builds import index
-from workloads.insert.roles import RoleContext, delete, insert, query, transaction
+from workloads.insert.roles import RoleContext, delete, insert, query
 from workloads.insert.spec import StepSpec, places, role_list
 from workloads.launcher import Team, report_file, reported, run
 from workloads.process import Gates
 
-ROLES = {role.__name__: role for role in (insert, delete, query, index, transaction)}
+ROLES = {role.__name__: role for role in (insert, delete, query, index)}
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def main() -> int:
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         place, coupled = place_of[role], partners[role.client]
         context = RoleContext(spec, role, page, slot, connection, gates, place, coupled, text, report_fd)
-        ROLES[role_kind(role.name)](context)
+        ROLES[role.name](context)
 
     def ended(role: Role) -> None:
         for wake_fd in (partners[role.client].wake_insert, partners[role.client].wake_delete):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from workloads.insert.steps import Generation, Step, generation
-from workloads.options import Clients, PresetName, Steps, about, checked
+from workloads.options import Clients, PresetName, Steps, about, checked, options_of
 
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -53,11 +53,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: Steps = ()
     preset: PresetName = None
     clients: Clients = 1
-    limiter: Annotated[Literal["reference", "catch-up"], about("Rate limiter of query steps.", rare=True)] = "reference"
-    insert_protocol: Annotated[Literal["simple", "prepared"], about("How insert statements are sent.", rare=True)] = (
-        "simple"
-    )
-    query_protocol: Annotated[Literal["prepared", "simple"], about("How queries are sent.", rare=True)] = "prepared"
     delete_form: Annotated[
         Literal["generation", "range", "subselect"], about("Form of delete statements.", rare=True)
     ] = "generation"
@@ -86,24 +81,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             rare=True,
         ),
     ] = 1
-    query_workers: Annotated[
-        int, Meta(ge=1, le=32), about("Query connections of each client.", metavar="N", rare=True)
-    ] = 1
-    create_suffix: Annotated[str, about("SQL to append to CREATE TABLE.", metavar="SQL", rare=True)] = ""
-    partitions: Annotated[
-        tuple[int, int] | None,
-        about("Partition each table: number of partitions, keys in each.", metavar="P,WIDTH", rare=True),
-    ] = None
-    open_transaction_s: Annotated[
-        float,
-        Meta(ge=0, le=1_000_000),
-        about(
-            "Hold a transaction open for this many seconds at a time in write and query steps.",
-            metavar="S",
-            unit="s",
-            rare=True,
-        ),
-    ] = 0.0
 
     @property
     def form(self) -> Generation:
@@ -138,11 +115,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         }
 
     def non_default(self) -> tuple[str, ...]:
-        """Differences from the generation, in words: "placement paired", "query workers 2"."""
+        """Differences from the generation, in words: "placement paired", "indexes 2"."""
         usual, ours = Options(generation=self.generation).effective(), self.effective()
         return tuple(f"{name.replace('_', ' ')} {value}" for name, value in ours.items() if value != usual[name])
 
 
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options in a plan's record. Raises UnknownName or ValueError for an invalid record."""
-    return checked(Options, record["options"])
+    """The options of a plan's record; those of another version are ignored. Raises UnknownName or ValueError."""
+    known = {option.name for option in options_of(Options)}
+    return checked(Options, {name: value for name, value in record["options"].items() if name in known})

@@ -18,15 +18,11 @@ KINDS = 3
 CARDINALITY = {"productid": PRODUCTS, "cashregisterid": REGISTERS, "price": MAX_PRICE}
 
 
-def range_prepares(generation: Generation, table: str, protocol: str) -> list[str]:
-    if protocol == "simple":
-        return []
+def range_prepares(generation: Generation, table: str) -> list[str]:
     return [ddl.prepare_range(generation, table, kind) for kind in range(KINDS)]
 
 
-def range_blocks(
-    generation: Generation, table: str, protocol: str, generator: np.random.Generator
-) -> Callable[[], list[bytes]]:
+def range_blocks(generation: Generation, generator: np.random.Generator) -> Callable[[], list[bytes]]:
     """Make a function that draws the next block of range queries: kind uniform, then that kind's start value.
 
     There are few distinct queries (11 500, or 202 000 with prices in cents), so all texts are made in advance, and only
@@ -37,12 +33,12 @@ def range_blocks(
     texts: list[bytes] = []
     firsts: list[int] = []
     for kind, column in enumerate(columns):
-        before, after = _around_start(generation, table, protocol, kind)
+        name = generation.indexes[kind][0].encode()
         firsts.append(len(texts))
         if real_price and column == "price":
-            texts += [b"%b%d.%02d%b" % (before, cents // 100, cents % 100, after) for cents in range(CENTS)]
+            texts += [b"EXECUTE %b(%d.%02d)" % (name, cents // 100, cents % 100) for cents in range(CENTS)]
         else:
-            texts += [b"%b%d%b" % (before, value, after) for value in range(CARDINALITY[column])]
+            texts += [b"EXECUTE %b(%d)" % (name, value) for value in range(CARDINALITY[column])]
     statements = np.array(texts, dtype=object)
     first = np.array(firsts)
     cardinality = np.array([CARDINALITY[column] for column in columns])
@@ -60,23 +56,9 @@ def range_blocks(
     return draw
 
 
-def _around_start(generation: Generation, table: str, protocol: str, kind: int) -> tuple[bytes, bytes]:
-    if protocol == "simple":
-        text = ddl.range_query(generation, table, kind, "%s")
-    else:
-        text = f"EXECUTE {generation.indexes[kind][0]}(%s)"
-    before, after = text.split("%s")
-    return before.encode(), after.encode()
-
-
-def point_prepares(table: str, protocol: str, max_key: int) -> list[str]:
-    return [] if protocol == "simple" else [ddl.prepare_point(table, max_key >= WIDE_KEY)]
-
-
-def point_statements(table: str, protocol: str, generator: np.random.Generator) -> Callable[[int, int], bytes]:
+def point_statements(generator: np.random.Generator) -> Callable[[int, int], bytes]:
     """Make a function that returns the next point query for the keys [lo, hi): ten keys, uniform and independent."""
-    keys = ",".join(["%d"] * ddl.QUERY_ROWS)
-    template = (ddl.point_query(table, keys) if protocol == "simple" else f"EXECUTE point({keys})").encode()
+    template = f"EXECUTE point({','.join(['%d'] * ddl.QUERY_ROWS)})".encode()
     width = ddl.QUERY_ROWS
     shares: list[list[float]] = []
 

@@ -26,7 +26,7 @@ from workloads.insert.maker import Maker
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec
 from workloads.insert.steps import Generation
-from workloads.limiter import limiter
+from workloads.limiter import Limiter
 from workloads.process import (
     Gates,
     Stopped,
@@ -101,21 +101,20 @@ class RoleContext:
 
 def insert(context: RoleContext) -> None:
     """Insert the step's rows and, in steps with deletes, make the rounds of both streams."""
-    spec, options, page, form = context.spec, context.options, context.page, context.form
+    spec, page = context.spec, context.page
     per_statement, rounds = context.rows_per_statement, context.rounds
     if spec.step.kind == "load":
         _create_table(context)
-    head, flat = ddl.insert_head(context.table), options.insert_protocol == "prepared"
-    if flat:
-        execute(context.connection, ddl.prepare_insert(form, context.table, per_statement).encode())
-        head = "EXECUTE ins("
-    block = row_values.RowBlock(context.random(), context.text, form.price_type, row_values.block_rows(per_statement))
-    next_statement = row_values.insert_statements(block, per_statement, head.encode(), flat=flat)
+    price_type, rows = context.form.price_type, row_values.block_rows(per_statement)
+    block = row_values.RowBlock(context.random(), context.text, price_type, rows)
+    next_statement = row_values.insert_statements(block, per_statement, ddl.insert_head(context.table).encode())
     next_statement()  # the first block is drawn before the clock starts
     low_key, first_low = _low_key(context)
     start_ns = context.ready()
     record = recorder(page, context.slot, per_statement, limited=spec.step.rate_per_s > 0)
-    rate = limiter(options.limiter, spec.step.rate_per_s, per_statement, start_ns, sliced=is_sliced(page))
+    rate = (
+        Limiter(spec.step.rate_per_s, per_statement, start_ns, even=is_sliced(page)) if spec.step.rate_per_s else None
+    )
     gate = None
     if rate is not None or spec.step.deletes:
         maker = Maker(
@@ -124,7 +123,7 @@ def insert(context: RoleContext) -> None:
             rate,
             deletes=spec.step.deletes,
             first_low=first_low,
-            resync_rounds=options.effective_resync_rounds,
+            resync_rounds=context.options.effective_resync_rounds,
             start_ns=start_ns,
         )
         gate = InsertGate(page, context.partners, maker, low_key, context.rounds_in)
@@ -140,10 +139,9 @@ def insert(context: RoleContext) -> None:
 
 def _create_table(context: RoleContext) -> None:
     """Make the table on a separate connection, as the reference does, or inserts cost a sixth more CPU (on 16)."""
-    options = context.options
     connection = open_connection(context.spec.dsn)
     try:
-        for sql in ddl.create_table(context.form, context.table, options.create_suffix, options.partitions or ()):
+        for sql in ddl.create_table(context.form, context.table):
             execute(connection, sql.encode())
     finally:
         connection.finish()
@@ -283,10 +281,10 @@ def _streams_ended(context: RoleContext) -> Callable[[], bool]:
 
 
 def _range_queries(context: RoleContext) -> None:
-    protocol, words, connection = context.options.query_protocol, context.page.words, context.connection
-    for sql in queries.range_prepares(context.form, context.table, protocol):
+    words, connection = context.page.words, context.connection
+    for sql in queries.range_prepares(context.form, context.table):
         execute(connection, sql.encode())
-    draw = queries.range_blocks(context.form, context.table, protocol, context.random())
+    draw = queries.range_blocks(context.form, context.random())
     record = recorder(context.page, context.slot, ddl.QUERY_ROWS)
     ended, send = _streams_ended(context), connection.exec_
     in_flight = context.page.slot(context.slot) + Word.IN_FLIGHT_NS
@@ -308,12 +306,12 @@ def _range_queries(context: RoleContext) -> None:
 
 
 def _point_queries(context: RoleContext) -> None:
-    protocol, words, connection = context.options.query_protocol, context.page.words, context.connection
+    words, connection = context.page.words, context.connection
     max_key = ddl.max_key(context.table).encode()
     kept = connection if context.options.effective_lookup_connection == "kept" else None
-    for sql in queries.point_prepares(context.table, protocol, scalar(connection, max_key) or 0):
-        execute(connection, sql.encode())
-    statement = queries.point_statements(context.table, protocol, context.random())
+    wide_keys = (scalar(connection, max_key) or 0) >= queries.WIDE_KEY
+    execute(connection, ddl.prepare_point(context.table, wide_keys).encode())
+    statement = queries.point_statements(context.random())
     record = recorder(context.page, context.slot, ddl.QUERY_ROWS)
     ended, send = _streams_ended(context), connection.exec_
     base = context.page.slot(context.slot)
@@ -335,23 +333,3 @@ def _point_queries(context: RoleContext) -> None:
             if result.status != TUPLES_OK:
                 raise error_of(connection, result)
             record(began_ns, ended_ns, result.ntuples, 0)
-
-
-def transaction(context: RoleContext) -> None:
-    """Hold a transaction open with a snapshot taken, commit, and repeat until the streams end."""
-    ended = _streams_ended(context)
-    hold_ns = int(context.options.open_transaction_s * 1e9)
-    record = recorder(context.page, context.slot, 1)
-    context.ready()
-    page = context.page
-    while not ended():
-        with untimed(page, context.slot):
-            execute(context.connection, b"BEGIN")
-            began_ns = clock()
-            until_ns = active(page) + hold_ns
-            result = execute(context.connection, f"SELECT transactionid FROM {context.table} LIMIT 1".encode())
-            record(began_ns, clock(), result.ntuples, 0)
-        while active(page) < until_ns and not ended():
-            sleep_until(page, min(active(page) + 1_000_000_000, until_ns))
-        with untimed(page, context.slot):
-            execute(context.connection, b"COMMIT")

@@ -122,22 +122,18 @@ def insert_statements(
     rows_per_statement: int,
     head: bytes,
     *,
-    flat: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Statements:
     """Make a function that returns the next insert statement: `head`, the value tuples, a parenthesis.
 
-    `flat` omits the parentheses around the tuples, for the parameters of an EXECUTE. The date is the local time,
-    formatted once per second and thus constant within a statement. The block's rows must be a multiple of the
-    statement's.
+    The date is the local time, formatted once per second and thus constant within a statement. The block's rows must be
+    a multiple of the statement's.
     """
     if block.rows % rows_per_statement:
         raise ValueError("a block must hold whole statements")
     statement_bytes = rows_per_statement * 80
     block_bytes = block.rows * 80
     rows = block.bytes
-    deleted = b"\0()" if flat else b"\0"
-    skipped = 1 if flat else 2  # the first row's leading "),", or "," without its parenthesis
     position = block_bytes
     second = -1
 
@@ -151,8 +147,8 @@ def insert_statements(
         if now != second:
             block.date(position // 80, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)))
             second = now
-        text = bytes(rows[position : position + statement_bytes]).translate(None, deleted)
+        text = bytes(rows[position : position + statement_bytes]).translate(None, b"\0")
         position += statement_bytes
-        return b"".join((head, text[skipped:], b")"))
+        return b"".join((head, text[2:], b")"))  # without the first row's leading "),"
 
     return next_statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from workloads.base import Role, role_kind
+from workloads.base import Role
 from workloads.insert.options import Options
 from workloads.insert.steps import Step
 
@@ -24,11 +24,11 @@ class StepSpec(msgspec.Struct, frozen=True):
 
 
 # The busiest roles first, so that those of different clients get CPUs of their own.
-PLACE_ORDER = ("query", "delete", "insert", "transaction", "index")
+PLACE_ORDER = ("query", "delete", "insert", "index")
 
 
 def places(roles: tuple[Role, ...]) -> dict[Role, int]:
-    ranked = sorted(roles, key=lambda role: (PLACE_ORDER.index(role_kind(role.name)), role.name, role.client))
+    ranked = sorted(roles, key=lambda role: (PLACE_ORDER.index(role.name), role.client))
     return {role: place for place, role in enumerate(ranked)}
 
 
@@ -42,7 +42,5 @@ def role_list(step: Step, options: Options) -> tuple[Role, ...]:
     if step.deletes:
         names.append("delete")
     if step.query:
-        names += ["query"] + [f"query{worker}" for worker in range(2, options.query_workers + 1)]
-    if options.open_transaction_s and step.kind in ("write", "query"):
-        names.append("transaction")
+        names.append("query")
     return tuple(Role(client, name) for client in range(1, options.clients + 1) for name in names)

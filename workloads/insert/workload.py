@@ -183,7 +183,7 @@ def _own(record: Record) -> Step:
 def _step(step: Step, options: Options) -> AnyStep:
     clients, roles = options.clients, role_list(step, options)
     # In addition to the roles': lookups of keys, a load's CREATE TABLE, the vacuums of a pause or before a step.
-    lookups = clients * (step.deletes + (options.query_workers if step.query == "point" else 0))
+    lookups = clients * (step.deletes + (step.query == "point"))
     others = clients * ((step.kind in ("load", "pause")) + BACKGROUND_VACUUMS * step.background_vacuum)
     return AnyStep(
         name=step.name,

@@ -18,7 +18,7 @@ BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
 # With too few statements for a distribution; of a server that is only watched, no response times are known.
-LUMPED_ROLES = ("index", "transaction", "task", "server")
+LUMPED_ROLES = ("index", "task", "server")
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
 STARTED = "not timed: each client's first transaction, if it was under way when the step began, and those that failed"
 

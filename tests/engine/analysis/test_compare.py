@@ -382,7 +382,7 @@ def test_runs_under_two_kernels_compare_the_kernels(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"clients": 2}, "clients is 1 in the one and 2 in the other"),
-        ({"options": {"limiter": "catch-up"}}, "limiter is reference in the one and catch-up in the other"),
+        ({"options": {"indexes": 2}}, "indexes is 3 in the one and 2 in the other"),
     ],
 )
 def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:

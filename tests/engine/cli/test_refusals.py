@@ -36,8 +36,7 @@ ROWS = """
 --beside => No such option '--beside'
 --rows 5000 --scale quick => exclude each other
 --pg a=/none,b=/none,c=/none,d=/none --repeats 1000 --config cx5,cx7,auto => 12,000 cells are more than a run may have
---clients 256 -o query_workers=32 => connections in a step are more than the maximum
---clients 256 -o query_workers=32 --estimate => connections in a step are more than the maximum
+--workload pgbench-tpcb+pgbench-select+pgbench-simple --clients 1024 --with clients=1024 => 3,072 connections in
 --set fsync => NAME=VALUE
 --set max_connections=50 --clients 40 => --set: max_connections=50 is too low: this plan needs 220 connections
 --set work_memm=5 --pg OLD,PG => --set work_memm=5: unknown to OLD, PG (did you mean work_mem?); check
@@ -46,8 +45,8 @@ ROWS = """
 --set pg_stat_statements.track=all => is not preloaded; add --set shared_preload_libraries=pg_stat_statements
 -o resync_round=3 => unknown option 'resync_round' (nearest: resync_rounds)
 -o resync_rounds=many => resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'
--o limiter=catchup => unknown limiter 'catchup' (nearest: catch-up)
--o limiter => -o limiter: give NAME=VALUE
+-o delete_form=rang => unknown delete form 'rang' (nearest: range)
+-o indexes => -o indexes: give NAME=VALUE
 --until-known --repeats 4 => --until-known plans up to 8 pairs: leave out --repeats
 --until-known --minutes 9 => --minutes ends once every step is known, too: leave out --until-known
 --until-known --interleave cells => --until-known analyses pairs of slices: use --interleave slices

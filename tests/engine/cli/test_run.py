@@ -57,9 +57,9 @@ def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]
 
 def test_a_rare_option_has_no_flag_of_its_own() -> None:
     assert "resync_rounds" not in {own.name for own in workload_options()}
-    assert take({"named": ["resync_rounds=3", "insert-protocol=prepared"]}).options == {
+    assert take({"named": ["resync_rounds=3", "delete-form=range"]}).options == {
         "resync_rounds": 3,
-        "insert_protocol": "prepared",
+        "delete_form": "range",
     }
 
 

@@ -33,8 +33,7 @@ REQUESTS = st.builds(
             "steps": st.lists(WORDS, min_size=1, max_size=3),
             "clients": st.integers(2, 256),
             "placement": st.just("paired"),
-            "query_workers": st.integers(2, 4),
-            "partitions": st.just([8, 1000]),
+            "resync_rounds": st.integers(2, 4),
         },
     ),
     overrides=st.lists(WORDS, max_size=2).map(tuple),
@@ -74,7 +73,7 @@ def test_only_what_is_not_as_usual_is_written() -> None:
         ("margin = 'two'", "margin must be a number"),
         ("placment = 'free'", "unknown option 'placment' (nearest: placement"),
         ("placement = 'here'", "unknown placement 'here'"),
-        ("query_workers = 'two'", "query_workers must be a whole number from 1 to 32, not 'two'"),
+        ("indexes = 'two'", "indexes must be a whole number from 0 to 3, not 'two'"),
         ("workload = 'insrt'", "unknown workload 'insrt' (nearest: insert"),
         ('rows = "\\u001b[2J"', r"not '\x1b[2J'"),
         ("builds = [", ": not valid TOML"),
@@ -158,12 +157,12 @@ def test_a_plan_makes_the_same_run_as_the_command_line(
     file = plan(
         builds=labels, rows=5000, steps=["l.i1"], repeats=4, base=labels[1], aa=True, overrides=["work_mem=8MB"],
         clients=2, margin=0.05, allow_concurrent=True, configs=["cx7", "auto"],
-        placement="paired", query_workers=2, delete_form="range",
+        placement="paired", indexes=2, delete_form="range",
     )  # fmt: skip
     words = (
         "--pg", ",".join(labels), "--rows", "5000", "--steps", "l.i1", "--repeats", "4", "--base", labels[1], "--aa",
         "--set", "work_mem=8MB", "--clients", "2", "--margin", "0.05", "--config", "cx7,auto",
-        "--placement", "paired", "-o", "query_workers=2", "-o", "delete_form=range",
+        "--placement", "paired", "-o", "indexes=2", "-o", "delete_form=range",
     )  # fmt: skip
     found = [
         json.loads(bench(*arguments, "--dry-run", "--json").stdout)["manifest"]

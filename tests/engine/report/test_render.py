@@ -85,9 +85,9 @@ def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
 
 
 def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
-    changed = {"placement": "paired", "delete_form": "range", "limiter": "catch-up", "query_protocol": "simple"}
+    changed = {"placement": "paired", "delete_form": "range"}
     text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, options=changed)])).split())
-    options = "limiter catch-up, query protocol simple, delete form range, placement paired"
+    options = "delete form range, placement paired"
     assert f"non-default workload options: {options}" in text
     usual = {"delete_form": "subselect", "lookup_connection": "kept"}
     plain = compare([make_run(tmp_path / "usual", repeats=1, options=usual)])
@@ -167,7 +167,7 @@ def hostile(tmp_path: Path) -> Comparison:
 
     run = make_run(
         tmp_path / "r", builds=("=cmd|' /C calc'!A0", HOSTILE), repeats=3, stalls=stalled, change=probed,
-        failed={5: f"@SUM(1)\n{HOSTILE}"}, options={"create_suffix": HOSTILE},
+        failed={5: f"@SUM(1)\n{HOSTILE}"},
     )  # fmt: skip
     return compare([run])
 

@@ -131,15 +131,15 @@ def test_planning_is_counted_without_privilege_as_the_planner_probe_counts_it(
 
 @pytest.mark.parametrize("label", compiled_here())
 def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, label: str) -> None:
-    probes = ("--probes", "stacks", "--steps", "l.i0,qr100", "--repeats", "1", "-o", "query_protocol=simple")
-    done = bench("run", "--pg", label, *probes, *LONG)
+    words = ("--workload", "pgbench-select", "--pgbench-scale", "1", "--clients", "1", "--seconds", "12")
+    done = bench("run", "--pg", label, "--probes", "stacks", "--repeats", "1", *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "select.c1")
     assert cell["phases_by"] == "sampled"
     assert cell["phases"]["execute"] > 0.1
     assert cell["phases"]["plan"] > 0.05
     assert sum(cell["phases"].values()) == pytest.approx(1.0)
-    (folded,) = bench.run.glob("cells/*/stacks/qr100.query.folded")
+    (folded,) = bench.run.glob("cells/*/stacks/select.c1.pgbench.folded")
     assert "PortalRun" in folded.read_text()
 
 

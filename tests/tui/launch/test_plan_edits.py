@@ -50,8 +50,7 @@ OPTIONS = st.fixed_dictionaries(
         "rows_written": st.integers(1000, 10**6),
         "steps": st.sampled_from((["l.i0"], ["l.i1", "qr100"])),
         "placement": st.just("paired"),
-        "query_workers": st.integers(2, 4),
-        "partitions": st.just([8, 1000]),
+        "resync_rounds": st.integers(2, 4),
     },
 )
 PLANS = st.builds(
@@ -112,9 +111,9 @@ def test_a_plan_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 def test_a_command_says_only_what_is_not_as_usual() -> None:
     assert command(TWO) == "bench --pg 14.10,16.3"
-    plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"partitions": [8, 10], "rows": 5000})
+    plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"indexes": 2, "rows": 5000})
     assert shlex.split(command(plan))[1:] == [
-        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "-o", "partitions=8,10",
+        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "-o", "indexes=2",
         "--rows", "5000", "--aa",
     ]  # fmt: skip
 
@@ -197,10 +196,6 @@ def test_every_kind_of_thing_can_be_chosen() -> None:
     assert load["scale"].greater is not None and load["scale"].greater().options == {"scale": "cached"}
     assert load["rows"].question is not None and load["rows"].question.take("50,000").options == {"rows": 50_000}
     assert load["placement"].greater is not None and load["placement"].greater().options == {"placement": "paired"}
-    parts = load["partitions"].question
-    assert parts is not None and parts.take("8, 1000").options == {"partitions": [8, 1000]}
-    with pytest.raises(UserError, match="partitions: 'some' is not a list of whole numbers"):
-        parts.take("some")
     design = by_name(plan_fields.design(plan, OFFER))
     assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
     assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 9

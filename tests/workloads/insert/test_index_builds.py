@@ -9,7 +9,6 @@ from tests.support.ibdatabase import Database
 from tests.support.steprun import run_step
 from workloads.counter_page import Word
 from workloads.insert.launch import times_of_all
-from workloads.insert.options import Options
 from workloads.insert.steps import plan_steps
 
 NAMES = ("marketsegment", "registersegment", "pdc")
@@ -37,21 +36,6 @@ def test_each_build_begins_with_a_table_without_indexes_and_nothing_to_write(
     assert builder[Word.SERVICE_NS] < done.seconds * 1e9, "what is between builds is not of them"
     assert target.one(SETTINGS) == 0
     assert target.one("SELECT count(*) FROM pg_index WHERE indrelid = 'pi1'::regclass") == 4
-
-
-def test_partitions_are_left_alone_by_autovacuum_unless_the_user_decides(
-    database: Callable[[int | str], Database],
-) -> None:
-    target = database(16)
-    load, index = plan_steps("g24b", 1000, selected=("l.x",))
-    for suffix, changed in (("", True), ("WITH (AUTOVACUUM_ENABLED = off)", False)):
-        options = Options(partitions=(2, 1000), create_suffix=suffix, indexes=1)
-        run_step(target.dsn, load, "g24b", options=options)
-        target.log_statements()
-        assert run_step(target.dsn, replace(index, builds=2), "g24b", options=options).exit_code == 0
-        altered = [text for text in target.logged() if text.startswith("ALTER TABLE pi1_p1 ")]
-        assert bool(altered) == changed
-        assert target.one(SETTINGS) == (0 if changed else 2)
 
 
 def test_the_time_of_a_repetition_is_the_mean_of_its_clients() -> None:

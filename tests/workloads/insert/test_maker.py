@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.insert.maker import QUEUE_ROUNDS, Maker, Round
-from workloads.limiter import SECOND_NS, ReferenceLimiter
+from workloads.limiter import SECOND_NS, Limiter
 
 
 def drain(maker: Maker, inserts: int, deletes: int, now_ns: int = 0) -> list[Round]:
@@ -101,14 +101,14 @@ def test_lookup_steps_back_by_nine_statements_when_the_deleter_is_the_slower() -
 
 @given(st.integers(1, 2000), st.integers(1, 100))
 def test_limited_rounds_are_made_ahead_but_not_before_their_time(rate: int, rows: int) -> None:
-    maker = Maker(50, rows, ReferenceLimiter(rate, rows, 0), deletes=True, start_ns=0)
+    maker = Maker(50, rows, Limiter(rate, rows, 0), deletes=True, start_ns=0)
     per_s = max(1, -(-rate // rows))
     made = [fresh for n in range(51) for fresh in drain(maker, n, n)]
     assert [fresh.go_ns for fresh in made] == [-(-n // per_s) * SECOND_NS for n in range(50)]
 
 
 def test_lookup_waits_for_the_time_of_its_round() -> None:
-    maker = Maker(10, 50, ReferenceLimiter(100, 50, 0), deletes=True, first_low=0, resync_rounds=2, start_ns=0)
+    maker = Maker(10, 50, Limiter(100, 50, 0), deletes=True, first_low=0, resync_rounds=2, start_ns=0)
     assert len(drain(maker, 0, 0)) == 3
     assert not maker.lookup_due
     assert maker.go_ns == 2 * SECOND_NS

@@ -111,12 +111,6 @@ def test_rows_do_not_depend_on_how_many_go_into_a_statement() -> None:
     assert (small == large).all()
 
 
-def test_a_flat_statement_is_the_same_values_without_parentheses() -> None:
-    (whole,) = statements(1, 50, clock=lambda: 0)
-    (flat,) = statements(1, 50, clock=lambda: 0, flat=True)
-    assert flat == HEAD + whole[len(HEAD) :].replace(b"(", b"").replace(b")", b"") + b")"
-
-
 def test_a_block_of_broken_statements_is_refused() -> None:
     with pytest.raises(ValueError, match="whole statements"):
         row_values.insert_statements(row_values.RowBlock(seeds.stream(0), TEXT, "integer", 99), 50, b"")

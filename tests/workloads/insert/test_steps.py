@@ -241,7 +241,7 @@ def test_point_queries_know_the_low_key_as_soon_as_it_was_looked_up(database: Da
         assert under_way.finish().exit_code == 0
 
 
-@pytest.mark.parametrize("options", [Options(), Options(limiter="catch-up"), Options(rows_per_statement=100)])
+@pytest.mark.parametrize("options", [Options(), Options(rows_per_statement=100)])
 def test_a_query_step_ends_early_as_if_it_had_been_planned_so(database: Databases, options: Options) -> None:
     target, ended = database(16), 2
     *before, step = plan_steps("g24b", LOADED, 1, ["qr100"], rows_written=1000, query_seconds=60)
@@ -284,41 +284,3 @@ def test_rows_depend_on_the_seed_only(database: Databases) -> None:
     assert first == checksums(1)
     assert first[0] != first[1]
     assert first[0] != checksums(2)[0]
-
-
-def test_prepared_inserts_and_simple_queries(database: Databases) -> None:
-    target = database(16)
-    options = Options(insert_protocol="prepared", query_protocol="simple", query_workers=2, open_transaction_s=0.1)
-    steps = plan("g24b", selected=["l.i1", "qr100", "qp100"])
-    for step in steps[:3]:
-        run(target, step, "g24b", options=options)
-    assert target.one("SELECT count(*) FROM pi1") == LOADED + 100
-    target.log_statements()
-    for step in steps[3:]:
-        result = run(target, step, "g24b", options=options)
-        assert result[1, "query2"][Word.STATEMENTS] > 0
-        assert result[1, "transaction"][Word.STATEMENTS] > 0
-    sent = target.logged()
-    assert any(re.match(r"PREPARE ins\(timestamp,int,int,int,integer,varchar,", text) for text in sent)
-    assert any(re.match(r"EXECUTE ins\('\d{4}-", text) for text in sent)
-    assert any(
-        re.match(r"SELECT price,dateandtime,customerid FROM pi1 WHERE price >= \d+ ORDER BY", text) for text in sent
-    )
-    assert any(
-        re.match(r"SELECT transactionid,productid,data FROM pi1 WHERE transactionid IN \(\d+,", text) for text in sent
-    )
-    assert not any(re.match(r"EXECUTE (point|pdc)|INSERT", text) for text in sent)
-
-
-def test_partitions_and_create_suffix(database: Databases) -> None:
-    target = database(16)
-    for step in plan("g24b", selected=["l.i1"]):
-        run(
-            target,
-            step,
-            "g24b",
-            options=Options(partitions=(3, 1000), create_suffix="WITH (fillfactor = 90)", indexes=1),
-        )
-    assert target.one("SELECT count(*) FROM pi1_p1") == 1000
-    assert target.one("SELECT reloptions FROM pg_class WHERE relname = 'pi1_p2'") == ["fillfactor=90"]
-    assert set(index_columns(target, "pi1")) == {"pi1_pkey", "pi1_marketsegment"}

@@ -87,20 +87,20 @@ def test_unknown_names_tell_their_kind_and_the_choices(kind: str, kw: dict[str, 
 
 
 def test_unknown_options_and_values_out_of_bounds_are_refused() -> None:
-    with pytest.raises(UnknownName, match="unknown limiter 'none' \\(known: "):
-        checked(Options, {"limiter": "none"})
+    with pytest.raises(UnknownName, match="unknown placement 'none' \\(known: "):
+        checked(Options, {"placement": "none"})
     with pytest.raises(UnknownName, match="unknown option 'placment'"):
         checked(Options, {"placment": "free"})
     with pytest.raises(ValueError, match="clients must be a whole number from 1 to 256, not 257"):
         checked(Options, {"clients": 257})
-    with pytest.raises(ValueError, match="query_workers must be a whole number from 1 to 32, not 'two'"):
-        checked(Options, {"query_workers": "two"}, texts=True)
+    with pytest.raises(ValueError, match="indexes must be a whole number from 0 to 3, not 'two'"):
+        checked(Options, {"indexes": "two"}, texts=True)
 
 
 def test_options_may_be_given_as_text() -> None:
-    texts = {"partitions": "4,1000", "query_workers": "2", "open_transaction_s": "0.5", "steps": "l.i0,l.x"}
+    texts = {"indexes": "2", "steps": "l.i0,l.x"}
     options = checked(Options, texts, texts=True)
-    assert options == Options(partitions=(4, 1000), query_workers=2, open_transaction_s=0.5, steps=("l.i0", "l.x"))
+    assert options == Options(indexes=2, steps=("l.i0", "l.x"))
     assert checked(Options, given(options)) == options
 
 
@@ -128,7 +128,7 @@ def test_each_further_build_takes_time_and_space() -> None:
 def test_a_spec_survives_json() -> None:
     for form in GENERATIONS:
         for step in plan_steps(form, "io", 2):
-            options = Options(generation=form, clients=2, partitions=(4, 1000), limiter="catch-up")  # type: ignore[arg-type]
+            options = Options(generation=form, clients=2, indexes=2)  # type: ignore[arg-type]
             spec = StepSpec(7, "host=/tmp", step, options, 2**63, 3)
             assert msgspec.json.decode(msgspec.json.encode(spec), type=StepSpec) == spec
 
@@ -147,10 +147,10 @@ def test_connections_per_client() -> None:
 
 def test_query_roles_get_places_of_their_own_first() -> None:
     (step,) = plan_steps("g24b", selected=["qr100"])[-1:]
-    roles = role_list(step, Options(clients=2, query_workers=2))
+    roles = role_list(step, Options(clients=2))
     found = places(roles)
-    assert sorted(found.values()) == list(range(8))
-    assert sorted(found[role] for role in roles if role.name.startswith("query")) == [0, 1, 2, 3]
+    assert sorted(found.values()) == list(range(6))
+    assert sorted(found[role] for role in roles if role.name == "query") == [0, 1]
 
 
 def test_a_rate_below_the_rows_of_a_statement_lowers_them() -> None:
@@ -196,8 +196,8 @@ def test_every_scale_knows_every_generation() -> None:
 def test_non_default_options_are_what_the_generation_does_not_do_by_itself() -> None:
     assert Options().non_default() == ()
     assert Options(delete_form="subselect", lookup_connection="kept", resync_rounds=1000).non_default() == ()
-    changed = Options(placement="paired", lookup_connection="new", query_workers=2)
-    assert set(changed.non_default()) == {"lookup connection new", "query workers 2", "placement paired"}
+    changed = Options(placement="paired", lookup_connection="new", indexes=2)
+    assert set(changed.non_default()) == {"lookup connection new", "indexes 2", "placement paired"}
     assert Options(generation="g24a", delete_form="subselect").non_default() == ("delete form subselect",)
 
 
