@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,14 @@ from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.results.comparison import Check
-from tests.support.journal import ENVIRONMENT, make_run
+from tests.support.journal import ENVIRONMENT, Change, make_run
 from tests.support.totals import made_slices
 
 
-def checks(path: Path, subject: str = "17.0") -> dict[str, Check]:
-    """The checks of a subject by what was looked at; of several of one kind the last."""
-    return {check.what: check for check in compare([path]).checks(subject)}
-
-
 def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
-    found = checks(make_run(tmp_path / "r"))
-    assert all(check.ok for check in found.values())
-    texts = {what: check.text for what, check in found.items()}
-    assert texts == {
+    found = compare([make_run(tmp_path / "r")]).checks("17.0")
+    assert all(check.ok for check in found)
+    assert {check.what: check.text for check in found} == {
         "kernel": "6.12.58",
         "binaries": "the same in all cells",
         "settings": "the same",
@@ -39,18 +34,91 @@ def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
     }
 
 
-def test_a_machine_that_changed_within_a_pair_comes_first_and_by_its_sentence(tmp_path: Path) -> None:
-    def environments(cell: Cell) -> dict[str, Any]:
-        slow = cell.ordinal == 3
-        return {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "mhz": 2000.0 if slow else 3400.0}}
+def probed(chosen: Callable[[Cell], bool]) -> Change:
+    return lambda cell, step, totals: replace(totals, observers=("sched",)) if chosen(cell) else totals
 
-    path = make_run(tmp_path / "r", environments=environments)
-    found = compare([path]).checks("17.0")
-    assert found[0].what == "machine"
-    assert not found[0].ok
-    assert "the CPU's clock changed" in found[0].text
-    assert Check("17.0", "CPU clock", False, "2000 to 3400 MHz") in found
+
+def half_of_the_rows(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    if cell.subject.build == "16.3" or step != "l.i1":
+        return totals
+    insert = totals.roles["insert"]
+    fewer = replace(insert, rows=insert.rows // 2, rows_actual=insert.rows_actual // 2)
+    return replace(totals, roles={**totals.roles, "insert": fewer})
+
+
+def of_client(cell: Cell) -> dict[str, Any]:
+    kernel = {"release": "6.12.59" if cell.ordinal == 3 else "6.12.58"}
+    return {**ENVIRONMENT, "client": {**ENVIRONMENT, "kernel": kernel, "state": {"busy_share": 0.9}}}
+
+
+def slow_clock(cell: Cell) -> dict[str, Any]:
+    return {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "mhz": 2000.0 if cell.ordinal == 3 else 3400.0}}
+
+
+LARGER = ('"1GB"', '"2GB"', 1)
+AS_PROBED = ('"control": "aa"', '"control": "probed"', -1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "edit", "expected"),
+    [
+        (
+            {"builds": ("16.3",), "configs": ("cx5", "cx7")},
+            LARGER,
+            Check("cx7", "settings", True, "1 differ: shared_buffers 2GB vs 1GB; these are what is compared"),
+        ),
+        ({}, LARGER, Check("17.0", "settings", False, "1 differ: shared_buffers 2GB vs 1GB")),
+        (
+            {"change": probed(lambda cell: (cell.subject.build, cell.repeat) == ("16.3", 1))},
+            None,
+            Check("17.0", "probes", False, "none, sched"),
+        ),
+        (
+            {"builds": ("16.3",), "aa": True, "change": probed(lambda cell: bool(cell.subject.control))},
+            AS_PROBED,
+            Check("16.3 probed", "probes", True, "none, sched; their cost is compared"),
+        ),
+        (
+            {"change": half_of_the_rows},
+            None,
+            Check(
+                "17.0",
+                "work",
+                False,
+                "; ".join(
+                    f"l.i1: unequal work in pair {pair}: insert rows asked for 400,000 vs 200,000" for pair in (1, 2, 3)
+                ),
+            ),
+        ),
+        ({"environments": slow_clock}, None, Check("17.0", "CPU clock", False, "2000 to 3400 MHz")),
+        (
+            {"environments": slow_clock},
+            None,
+            Check("17.0", "machine", False, "pair 2: the CPU's clock changed: 3400.0 MHz, then 2000.0 MHz"),
+        ),
+        (  # as the machine's, but other programs on it are not looked at
+            {"environments": of_client},
+            None,
+            Check("17.0", "machine", False, "pair 2: on the clients' host the kernel changed: 6.12.58, then 6.12.59"),
+        ),
+    ],
+)
+def test_a_difference_fails_a_check_unless_it_is_what_is_compared(
+    tmp_path: Path, plan: dict[str, Any], edit: tuple[str, str, int] | None, expected: Check
+) -> None:
+    path = make_run(tmp_path / "r", **plan)
+    if edit:
+        text = (path / "manifest.json").read_text()
+        (path / "manifest.json").write_text(text.replace(*edit))
+    found = compare([path]).checks(expected.subject)
+    assert next(check for check in found if check.what == expected.what) == expected
     assert [check.ok for check in found] == sorted(check.ok for check in found)
+
+
+def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
+    found = compare(paths).comparability
+    assert [check.ok for check in found if check.what == "binaries"] == [False]
 
 
 def test_a_pair_in_which_the_machine_was_suspended_is_left_out_by_its_sentence(tmp_path: Path) -> None:
@@ -64,60 +132,6 @@ def test_a_pair_in_which_the_machine_was_suspended_is_left_out_by_its_sentence(t
     comparison = compare([path])
     assert Check("17.0", "machine", False, f"pair 1: {text}") in comparison.checks("17.0")
     assert {ratio.pairs for ratio in comparison.ratios} == {2}
-
-
-def test_settings_that_are_what_is_compared_are_named_and_alright(tmp_path: Path) -> None:
-    path = make_run(tmp_path / "r", builds=("16.3",), configs=("cx5", "cx7"))
-    text = (path / "manifest.json").read_text()
-    (path / "manifest.json").write_text(text.replace('"1GB"', '"2GB"', 1))
-    check = checks(path, "cx7")["settings"]
-    assert check == Check("cx7", "settings", True, "1 differ: shared_buffers 2GB vs 1GB; these are what is compared")
-
-
-def test_settings_that_differ_behind_one_name_are_not_alright(tmp_path: Path) -> None:
-    path = make_run(tmp_path / "r")
-    text = (path / "manifest.json").read_text()
-    (path / "manifest.json").write_text(text.replace('"1GB"', '"2GB"', 1))
-    assert not checks(path)["settings"].ok
-
-
-def test_unlike_observers_and_unequal_work_are_told(tmp_path: Path) -> None:
-    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        if cell.subject.build == "16.3" or step != "l.i1":
-            return totals
-        insert = totals.roles["insert"]
-        fewer = replace(insert, rows=insert.rows // 2, rows_actual=insert.rows_actual // 2)
-        return replace(totals, observers=("sched",), roles={**totals.roles, "insert": fewer})
-
-    found = checks(make_run(tmp_path / "r", change=change))
-    assert (found["probes"].ok, found["probes"].text) == (False, "none, sched")
-    assert not found["work"].ok
-    assert found["work"].text.startswith("l.i1: unequal work in pair 1")
-
-
-def test_other_probes_in_any_pair_are_told(tmp_path: Path) -> None:
-    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        return replace(totals, observers=("sched",)) if cell.subject.build == "16.3" and cell.repeat == 1 else totals
-
-    assert checks(make_run(tmp_path / "r", change=change))["probes"] == Check("17.0", "probes", False, "none, sched")
-
-
-def test_probes_whose_cost_is_asked_for_are_alright(tmp_path: Path) -> None:
-    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        return replace(totals, observers=("sched",)) if cell.subject.control else totals
-
-    path = make_run(tmp_path / "r", builds=("16.3",), aa=True, change=change)
-    for name in ("manifest.json",):
-        text = (path / name).read_text()
-        (path / name).write_text(text.replace('"control": "aa"', '"control": "probed"'))
-    check = checks(path, "16.3 probed")["probes"]
-    assert check == Check("16.3 probed", "probes", True, "none, sched; their cost is compared")
-
-
-def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
-    paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
-    found = compare(paths).comparability
-    assert [check.ok for check in found if check.what == "binaries"] == [False]
 
 
 RATES = {"16.3": 8000.0, "17.0": 7600.0}
@@ -167,14 +181,3 @@ def test_runs_whose_clients_connect_otherwise_are_not_compared(tmp_path: Path) -
     record["route"] |= {"client": "10.0.0.2", "host": "db2", "name": "client2"}
     (two / "manifest.json").write_text(json.dumps(record))
     assert compare([two]).route == "TCP from client2"
-
-
-def test_a_clients_host_that_changed_within_a_pair_is_told_as_the_machine_is(tmp_path: Path) -> None:
-    def environments(cell: Cell) -> dict[str, Any]:
-        kernel = {"release": "6.12.59" if cell.ordinal == 3 else "6.12.58"}
-        return {**ENVIRONMENT, "client": {**ENVIRONMENT, "kernel": kernel, "state": {"busy_share": 0.9}}}
-
-    found = compare([make_run(tmp_path / "r", environments=environments)]).checks("17.0")
-    assert (found[0].what, found[0].ok) == ("machine", False)
-    assert "on the clients' host the kernel changed: 6.12.58, then 6.12.59" in found[0].text
-    assert not any("other programs" in check.text for check in found)

@@ -18,7 +18,7 @@ from engine.journal.manifest import read_manifest
 from engine.journal.totals import RoleTotals, StepTotals
 from engine.report.render import to_json
 from engine.results.comparison import Comparison, Ratio
-from tests.support.journal import ENVIRONMENT, Change, keep, make_run
+from tests.support.journal import ENVIRONMENT, Change, make_run
 from tests.support.totals import made_role
 
 
@@ -405,16 +405,6 @@ def test_a_new_connection_for_lookups_is_another_load(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, options=new)]
     with pytest.raises(UserError, match="lookup connection is kept in the one and new in the other"):
         compare(runs)
-
-
-def test_queries_of_all_workers_are_compared(tmp_path: Path) -> None:
-    def two_workers(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        query = totals.roles.get("query")
-        return replace(totals, roles={**totals.roles, "query2": query}) if query else totals
-
-    one, two = (compare([make_run(tmp_path / str(n), change=c)]) for n, c in enumerate((keep, two_workers)))
-    base = one.base
-    assert two.values(base, "qr100", "rate_per_s") == [2 * rate for rate in one.values(base, "qr100", "rate_per_s")]
 
 
 @pytest.mark.parametrize(
