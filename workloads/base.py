@@ -77,7 +77,7 @@ class Step:
     it holds open at once. `work` is the final row count of the insert role, if any (0: unknown), `rate_per_s` the limit
     of its rate, `expected_s` a rough length.
     `sliced` steps may be interleaved: their roles obey the gate (`workloads.client_gate`). By "time" if their length
-    is fixed: they then end at the page's END_NS, once that is set. By "work" if their work is fixed, the same
+    is fixed. By "work" if their work is fixed, the same
     for each client: the primary roles then obey the quota as well, and make one statement per round. "whole" if their
     statements last longer than slices: these are cut anywhere, clients measure active time (`process.active`) and
     report `times_s`. With `cut`, so are the statements of a step by time that turn out to last longer. Clients that are

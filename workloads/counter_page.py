@@ -52,12 +52,11 @@ class Control(IntEnum):
     PAUSED_NS = 4  # total pause of the server; written before the gate opens
     PAUSED_SINCE_NS = 5  # start of the present pause: the gate is shut, and no statement in flight; else 0
     QUOTA = 6  # rounds of the step, from its start, that may be begun: see `workloads.client_gate`
-    END_NS = 7  # length of the step in active time; 0: as planned
-    PAUSED_BEFORE_NS = 8  # PAUSED_NS at the start of the present pause
-    TURNS = 9  # turns begun, with clients that ignore the gate: see `workloads.slice_times`
-    ELSEWHERE = 10  # 1: the client processes run on another machine; their kernel's counters are in their slots
-    LATENCY_NS = 11  # round trip of an order to remote clients
-    CHANGED_NS = 12  # when a role last ended: set by roles, which wake the engine; see `client_gate.tell_change`
+    PAUSED_BEFORE_NS = 7  # PAUSED_NS at the start of the present pause
+    TURNS = 8  # turns begun, with clients that ignore the gate: see `workloads.slice_times`
+    ELSEWHERE = 9  # 1: the client processes run on another machine; their kernel's counters are in their slots
+    LATENCY_NS = 10  # round trip of an order to remote clients
+    CHANGED_NS = 11  # when a role last ended: set by roles, which wake the engine; see `client_gate.tell_change`
 
 
 class State(IntEnum):

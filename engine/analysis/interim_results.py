@@ -99,16 +99,6 @@ def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
     return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
 
 
-def scatter_between(run: Path) -> float:
-    """The standard deviation of interleaved log ratios between pairs of clusters, by the pairs so far.
-
-    Of several subjects the smallest; if pairs are too few, the least ever seen.
-    """
-    from engine.analysis.compare import compared_cells
-
-    return min(_noise(compared_cells([run]))[1], default=MIN_TAU)
-
-
 def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
     """The noise of each sliced step of a fixed length, and for each subject the scatter between pairs of clusters."""
     from engine.analysis.slice_estimates import noise_per_root_second, pooled

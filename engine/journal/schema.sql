@@ -114,7 +114,6 @@ CREATE TABLE sample (
 -- clock_step (the wall clock was set), suspended (the machine was), gap (a tick that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
 -- meter (whether and how stolen time was measured in a step: text; cost in CPUs),
--- shortened (a step in slices whose difference is known well enough ends early: text),
 -- plan (how many `repeats` there are to be, and why: text; after an interim analysis also `level` and the steps `unknown`;
 -- in a run with such, after that many `pairs`, what the next takes, `pair_s`, and for each of its `steps`: state, width,
 -- by_end, seconds: see engine.journal.outcome.StepPlan),

@@ -40,7 +40,7 @@ REACH_S = 5.0
 PROGRAM_S = 10.0
 PRINTED_BYTES = 1 << 20
 ERROR_BYTES = 4096
-ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE, Control.END_NS)
+ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE)
 
 
 @dataclass(eq=False)

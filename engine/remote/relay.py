@@ -68,7 +68,7 @@ class Relay:
         self.channel.ask(self.spec.question)
         while True:
             full, wait_ms = self._turn()
-            orders = {word.name: words[word] for word in (Control.STOP, Control.RELEASE, Control.END_NS)}
+            orders = {word.name: words[word] for word in (Control.STOP, Control.RELEASE)}
             start_ns = self.offset.there(words[Control.START_NS])
             question = {"do": "poll", "full": full, "wait_ms": wait_ms, Control.START_NS.name: start_ns, **orders}
             answer, trip = self.channel.timed(question)

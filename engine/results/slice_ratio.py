@@ -15,7 +15,6 @@ from statistics import fmean
 
 TURNS = 2  # of a server in a block
 MIN_BLOCKS = 20  # fewer give a ratio without an error
-BLOCKS_TO_STOP = 40  # with fewer, the width itself is too uncertain to stop on
 MIN_TAU = 0.005  # clusters of one build never differed significantly by less
 MOST_PRIOR_DEGREES = 12.0  # that other steps lend to a step's variance
 MOST_AUTOCORRELATION = 0.97  # the bandwidth has a pole at 1
@@ -119,11 +118,3 @@ def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float) -> float 
     tightest = (-2 * math.log(EVER_WRONG) + math.log(1 - 2 * math.log(EVER_WRONG))) / (planned_blocks / 3)
     grown = ratio.blocks * tightest + 1
     return math.sqrt(ratio.variance * 2 * grown / (ratio.blocks * tightest) * math.log(math.sqrt(grown) / EVER_WRONG))
-
-
-def narrow_enough(ratio: LogRatio, tau: float = MIN_TAU) -> bool:
-    """Whether a step may end: more slices would narrow the interval, which clusters widen too, by less than 12 %.
-
-    Only the width counts. To stop on the effect would choose the moment at which it looks largest.
-    """
-    return ratio.variance is not None and ratio.blocks >= BLOCKS_TO_STOP and math.sqrt(ratio.variance) <= tau / 2

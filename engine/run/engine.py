@@ -146,7 +146,7 @@ def _run(
         attempts[0].run()
     else:
         interleaved = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
-        run_interleaved(interleaved, manifest, unprivileged(), stopping_rule.scatter())
+        run_interleaved(interleaved, manifest, unprivileged())
     return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
 
 

@@ -13,19 +13,16 @@ from engine.run.phase import Phase
 from engine.run.step import POLL_S, StepRunner
 from engine.run.stop import StepFailed
 from engine.slices.block_order import SliceSeed
-from engine.slices.conductor import Orders, Slice
+from engine.slices.conductor import Orders
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.hold import held
 from engine.slices.meter import Meter
 
 
-def run_interleaved(
-    attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None = None
-) -> None:
+def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
     """Run the cells of a repeat side by side: sliced steps in slices, others one cell after the other.
 
-    With `scatter`, that of log ratios from pair to pair, steps by time end as soon as their intervals are narrow
-    enough. A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
+    A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
     """
     alone, left = partial(_alone, attempts, manifest.stop), list(attempts)
     try:
@@ -38,7 +35,7 @@ def run_interleaved(
             left = [attempt for attempt in left if attempt.phase is Phase.FINISHED or alone(attempt, Phase.READY)]
             ready = [attempt for attempt in left if attempt.phase is Phase.READY]
             if ready and len(ready) == len(attempts):
-                _drive(ready, manifest, account, scatter)
+                _drive(ready, manifest, account)
             else:
                 ready = [attempt for attempt in ready if alone(attempt, Phase.DONE)]
             for attempt in ready:
@@ -69,7 +66,7 @@ def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phase
         attempt.idle_servers.clear()
 
 
-def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, scatter: float | None) -> None:
+def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     places = {subject: place for place, subject in enumerate(manifest.subjects)}
     runners.sort(key=lambda runner: places[runner.cell.subject])  # the baseline first
@@ -78,18 +75,10 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account, sc
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
     cut = step.cut and manifest.stop != "none"
     orders = Orders(sides, manifest.slice_ms, seed, step.sliced or "time", manifest.stop, cut)
-    narrowing = None
-    if scatter is not None:
-        from engine.slices.precision import PrecisionRule  # loads scipy
-
-        narrowing = PrecisionRule(step, runners, scatter)
     with drive(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:
-            new = _keep(conductor, runners)
-            if narrowing is not None and len(left) == len(attempts):
-                narrowing.add(new)
-                narrowing.watch()
+            _keep(conductor, runners)
             time.sleep(POLL_S)
         meter = conductor.meter
     _keep(conductor, runners)
@@ -102,8 +91,10 @@ def _tell(meter: Meter, runner: StepRunner) -> None:
     runner.journal.add_event("meter", t_ns, data, ended_ns=t_ns, attempt=runner.attempt, step=runner.step)
 
 
-def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> list[Slice]:
+def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> None:
     for slice in conductor.slices():
         if (record := runners[slice.side].slices) is not None:  # else its cell has failed
             record.add(slice)
-    return [slice for runner in runners if runner.slices is not None for slice in runner.slices.keep()]
+    for runner in runners:
+        if runner.slices is not None:
+            runner.slices.keep()

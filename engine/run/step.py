@@ -80,11 +80,9 @@ class StepRunner:
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be sliced, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
-        self._page: Page | None = None  # of that step
         self._sampler: StepSampler | None = None  # of the last step
         self._spill_over_ns: int | None = None  # CPU time of the idle servers: as the last step began, then in it
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
-        self._end_ns = 0  # active time after which the step ends; 0 as planned
         self._planstats = planstats.PROBE in self.manifest.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
 
@@ -188,7 +186,7 @@ class StepRunner:
                 sizes = pgstat.sizes(self.monitor)
                 self.journal.add_sizes(sampler.step, sizes)
                 totals = replace(
-                    totals_of(step, sampler, self.server.inside, sizes, self._wal_last - self._wal_first, self._end_ns),
+                    totals_of(step, sampler, self.server.inside, sizes, self._wal_last - self._wal_first),
                     **timed(step, self._report),
                     database_bytes=pgstat.database_bytes(self.monitor),
                     observers=observers,
@@ -279,7 +277,6 @@ class StepRunner:
     # -- a step with clients
 
     def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
-        self._end_ns = 0
         server, host = self.server, self.host
         launch = client_step.launch_of(
             step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
@@ -293,7 +290,7 @@ class StepRunner:
             client_step.await_ready(page, launcher, step.preparation_s, check, self._waiting)
             if sliced:
                 side = client_step.side_of(step, page, self.cell.subject, sliced.pid, self.monitor.backend_pid)
-                self.sliced, self._page = (step, side), page
+                self.sliced = (step, side)
                 yield Phase.READY
             sampler = self._begin(ordinal, step, page)
             self.slices = SliceRecord(self.journal, sampler.step, page)
@@ -320,17 +317,6 @@ class StepRunner:
             page, changed_ns, due_ns = self._watched
             left_s = (due_ns - time.monotonic_ns()) / 1e9
             client_gate.wait_while(page, Control.CHANGED_NS, changed_ns, max(LEAST_S, left_s))
-
-    def worked_ns(self) -> int:
-        assert self._page is not None
-        return client_gate.active_ns(self._page, time.monotonic_ns()) - self._page.words[Control.START_NS]
-
-    def end_after(self, active_ns: int, text: str) -> None:
-        """Let the sliced step end after this much active time in all, and record why."""
-        assert self._page is not None
-        self._page.words[Control.END_NS] = self._end_ns = active_ns
-        t_ns = time.monotonic_ns()
-        self.journal.add_event("shortened", t_ns, {"text": text}, ended_ns=t_ns, attempt=self.attempt, step=self.step)
 
     # -- a step without clients
 

@@ -45,9 +45,9 @@ def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def totals_of(
-    step: Step, sampler: StepSampler, inside: Inside | None, sizes: Sequence[Size], wal_bytes: int, end_ns: int
+    step: Step, sampler: StepSampler, inside: Inside | None, sizes: Sequence[Size], wal_bytes: int
 ) -> StepTotals:
-    """The totals of a finished step, which ended after `end_ns` of active time unless that is 0."""
+    """The totals of a finished step."""
     roles, server = sampler.role_totals, sampler.server_totals()
     host, device = sampler.host_totals()
     return StepTotals(
@@ -62,7 +62,7 @@ def totals_of(
         engine_cpu_ns=sampler.engine_cpu_ns,
         wal_bytes=wal_bytes,
         rows_indexed=step.rows_indexed,
-        rows_expected=round(end_ns / 1e9 * step.rate_per_s) or step.work,
+        rows_expected=step.work,
         rate_target_per_s=step.rate_per_s,
         heap_bytes=sum(size.bytes for size in sizes if size.kind in ("heap", "toast")),
         index_bytes=sum(size.bytes for size in sizes if size.kind == "index"),

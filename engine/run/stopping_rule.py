@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.analysis.interim_results import Seen, look, scatter_between
+from engine.analysis.interim_results import Seen, look
 from engine.core.format import span
 from engine.core.model import Manifest
 from engine.journal import outcome
@@ -65,10 +65,6 @@ class StoppingRule:
     def seconds(self) -> Mapping[str, int]:
         """Steps that have another length than planned from now on; 0: they are left out."""
         return self._allocation.seconds if self._allocation is not None else {}
-
-    def scatter(self) -> float | None:
-        """The scatter by which sliced steps may end early, or None if each has its planned length."""
-        return scatter_between(self._run) if self._manifest.adaptive or self._manifest.minutes else None
 
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
         """Divide the rest, after the pairs that are `done`, among the steps that are not known."""

@@ -19,19 +19,16 @@ class SliceRecord:
     def add(self, new: Slice) -> None:
         self._waiting.append(new)
 
-    def keep(self) -> list[Slice]:
-        """Record, in order, the slices whose counts are known; return them."""
-        kept = []
+    def keep(self) -> None:
+        """Record, in order, the slices whose counts are known."""
         while self._waiting:
             counted = self._counted(self._waiting[0])
             if counted is not None:
-                kept.append(counted)
                 row = {name: value for name, value in counted._asdict().items() if name not in ("side", "turn")}
                 self._journal.add_slice(SliceRow(step_id=self._step, **row))
             elif slice_times.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
                 break
             self._waiting.popleft()  # its counts will never be known
-        return kept
 
     def _counted(self, slice: Slice) -> Slice | None:
         if slice.turn < 0:

@@ -50,7 +50,7 @@ from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave
 from engine.results import slice_ratio
 from engine.results.comparison import CHANGED
-from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
+from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
 
 STEPS, MARGIN, SLOWER = 10, 0.02, (0.02, 0.03, 0.05)
@@ -276,13 +276,6 @@ def excluded_at_a_look(noise: Noise, rng: Random) -> bool:
     return any(abs(look.theta) > (half_width_at_every_moment(look, 300) or 0) for look in looks(noise, rng))
 
 
-def excluded_at_its_width(noise: Noise, tau: float, rng: Random) -> bool:
-    """Whether the interval excludes the truth when a step ends as soon as it is narrow enough."""
-    found = looks(noise, rng)
-    ended = next((look for look in found if narrow_enough(look, tau)), found[-1])
-    return abs(ended.theta) > 1.96 * math.sqrt(ended.variance or 0)
-
-
 CLAIMS: dict[str, tuple[Callable[[Random], bool], float]] = {
     "two modes of three cells": (partial(two_modes, 3, 0.02), 0.0),
     "several rates in a minute": (partial(several_rates, 60, 0.1, 0.0), 1.5 * RATES_LEVEL),
@@ -290,7 +283,6 @@ CLAIMS: dict[str, tuple[Callable[[Random], bool], float]] = {
     "a change in a trend": (partial(changed_folder, 30, 0.0), trend_changes.PROMISED),
     "a change, with memory": (partial(changed_folder, 30, trend_changes.MEMORY), trend_changes.PROMISED),
     "a difference at any look": (partial(excluded_at_a_look, MILD), LEVEL),
-    "a difference at its width": (partial(excluded_at_its_width, MILD, 0.03), 1 - LEAST_COVERAGE),
 }
 
 

@@ -11,16 +11,14 @@ continuing costs one non-blocking system call and waiting costs no CPU.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from workloads.connection import lookup, open_connection
-from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
+from workloads.counter_page import RING_OFFSET, Page, State, Word
 from workloads.insert.maker import Maker
 from workloads.process import active, clock, untimed, wait_for, wait_once
 
-END_NS = int(Control.END_NS)
 RING_ROUNDS = 16  # more than a queue on either side of the present round
 
 
@@ -37,10 +35,6 @@ class Partners:
 
 class PartnerEnded(Exception):
     """The other stream has finished, and this generation does not drain."""
-
-
-class StreamEnded(Exception):
-    """The step is shorter than planned, and ends before this round."""
 
 
 class LowKeyLookup:
@@ -78,11 +72,8 @@ class LowKeyLookup:
 class InsertGate:
     """Admits each statement of the insert role; makes the rounds on the way."""
 
-    def __init__(
-        self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None, rounds_in: Callable[[int], int]
-    ) -> None:
+    def __init__(self, page: Page, partners: Partners, maker: Maker, lookup: LowKeyLookup | None) -> None:
         self._page, self._words = page, page.words
-        self._rounds_in = rounds_in  # rounds of a step of that many ns
         self._partners, self._maker, self._lookup = partners, maker, lookup
         self._base = base = page.slot(partners.insert_slot)
         self._ring = base + RING_OFFSET
@@ -143,8 +134,6 @@ class InsertGate:
         return self._maker.go_ns
 
     def _ready(self) -> bool:
-        if (end_ns := self._words[END_NS]) and self._round >= self._shorten(end_ns):
-            raise StreamEnded
         self._make()
         if not self._partners.drains and self._partner_ended():
             raise PartnerEnded
@@ -152,11 +141,6 @@ class InsertGate:
             return False
         go_ns = self._go_ns()
         return go_ns == 0 or active(self._page) >= go_ns
-
-    def _shorten(self, end_ns: int) -> int:
-        """Adopt an earlier end of the step; return the number of rounds."""
-        self._maker.rounds = self._rounds_in(end_ns)
-        return self._maker.rounds
 
     def _wait(self) -> None:
         began_ns = active(self._page)

@@ -26,7 +26,7 @@ class Round:
 
 
 class Maker:
-    """Makes rounds 0 .. rounds - 1 in order; `rounds` may be lowered on the way.
+    """Makes rounds 0 .. rounds - 1 in order.
 
     `rounds_made` counts the rounds whose two statements are both in their queues. `go_ns` and `intended_ns` belong to
     the round in progress: its insert statement is in the queue from `go_ns` on. The low key is looked up again every

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +20,7 @@ from workloads.client_gate import is_sliced
 from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
 from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
 from workloads.insert import ddl, queries, row_values
-from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners, StreamEnded
+from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners
 from workloads.insert.maker import Maker
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec
@@ -43,8 +42,8 @@ from workloads.process import (
 )
 
 GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
-QUOTA, END_NS = int(Control.QUOTA), int(Control.END_NS)
-CUT_CHECK_NS = 100_000_000  # interval between checks for a shortened step
+QUOTA = int(Control.QUOTA)
+LIMITED_EVERY_NS = 100_000_000  # a wait for the limiter is counted as often
 QUERIES_PER_CHECK = 8  # range queries between checks for STOP and the streams' ends; the reference checks every 16
 
 
@@ -80,10 +79,6 @@ class RoleContext:
     @property
     def rounds(self) -> int:
         return self.spec.step.rounds_of(self.rows_per_statement)
-
-    def rounds_in(self, ns: int) -> int:
-        """Rounds the step would have in `ns`."""
-        return self.spec.step.rounds_in(ns, self.rows_per_statement)
 
     def set(self, word: Word, value: int) -> None:
         self.page.set_word(self.slot, word, value)
@@ -126,10 +121,9 @@ def insert(context: RoleContext) -> None:
             resync_rounds=context.options.effective_resync_rounds,
             start_ns=start_ns,
         )
-        gate = InsertGate(page, context.partners, maker, low_key, context.rounds_in)
+        gate = InsertGate(page, context.partners, maker, low_key)
     try:
-        with suppress(StreamEnded):
-            _insert_rounds(context, rounds, next_statement, gate.enter if gate else _uncoupled(page), record)
+        _insert_rounds(context, rounds, next_statement, gate.enter if gate else _uncoupled(page), record)
         context.set(Word.ENDED_NS, clock())
         if gate is not None:
             gate.finish()
@@ -213,13 +207,8 @@ def delete(context: RoleContext) -> None:
     def made_or_ended(number: int) -> bool:
         return words[made] > number or words[maker_state] >= State.DONE
 
-    def cut(number: int) -> bool:
-        return bool(end_ns := words[END_NS]) and number >= context.rounds_in(end_ns)
-
     for number in range(rounds):
         check_stop(page)
-        if cut(number):
-            return
         if not partners.drains and words[maker_state] >= State.DONE:
             return
         if words[made] <= number:
@@ -233,11 +222,9 @@ def delete(context: RoleContext) -> None:
         go_ns, intended_ns, low_key = words[entry], words[entry + 1], words[entry + 2]
         if go_ns > (began_ns := active(page)):
             slept_ns = page.word(context.slot, Word.LIMITED_NS) - began_ns
-            while go_ns > (now_ns := active(page)) and not cut(number):
-                sleep_until(page, min(go_ns, now_ns + CUT_CHECK_NS))
+            while go_ns > (now_ns := active(page)):
+                sleep_until(page, min(go_ns, now_ns + LIMITED_EVERY_NS))
                 context.set(Word.LIMITED_NS, slept_ns + active(page))
-            if cut(number):
-                return
         words[started] = number + 1
         os.eventfd_write(partners.wake_insert, 1)
         sql = template % {b"lo": low_key, b"hi": low_key + per_statement}

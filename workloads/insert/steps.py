@@ -120,10 +120,6 @@ class Step:
             return 0
         return -(-self.rows_per_client // self.rows_per_statement)
 
-    def rounds_in(self, ns: int, rows_per_statement: int) -> int:
-        """Rounds the query step would have in `ns`, at most its own."""
-        return min(self.rounds_of(rows_per_statement), -(-round(ns / 1e9 * self.rate_per_s) // rows_per_statement))
-
     def rounds_of(self, rows_per_statement: int) -> int:
         return -(-self.rows_per_client // rows_per_statement)
 

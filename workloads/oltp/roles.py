@@ -87,7 +87,7 @@ def client(context: RoleContext) -> None:
     exchange, tally = Exchange(context.connection), Tally(page, context.slot)
     words, ask, times_ns = page.words, exchange.ask, tally.times_ns
     in_flight = page.slot(context.slot) + Word.IN_FLIGHT_NS
-    gate, paused, end, stop = int(Control.GATE), int(Control.PAUSED_NS), int(Control.END_NS), int(Control.STOP)
+    gate, paused, stop = int(Control.GATE), int(Control.PAUSED_NS), int(Control.STOP)
     length_ns, depletes = int(spec.step["seconds"]) * 1_000_000_000, test.depletes
     if options.placement == "paired":
         pair_with_backend(page, context.slot, context.connection, context.slot)
@@ -115,7 +115,7 @@ def client(context: RoleContext) -> None:
             if ended_ns >= due_ns:
                 due_ns = ended_ns + EVERY_NS
                 tally.write(ended_ns)
-                if ended_ns - words[paused] - start_ns >= (words[end] or length_ns):
+                if ended_ns - words[paused] - start_ns >= length_ns:
                     tally.sort()
                     exchange.close()
                     return

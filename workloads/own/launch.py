@@ -28,7 +28,7 @@ from workloads.own.spec import APP, CLONE, DATA, PLANS, PRISTINE, ROLE, Spec
 from workloads.own.values import Values, draw
 from workloads.process import Gates, RecordFn, await_slice, check_stop, clock, recorder, sleep_until, untimed
 
-GATE, PAUSED_NS, END_NS, STOP = int(Control.GATE), int(Control.PAUSED_NS), int(Control.END_NS), int(Control.STOP)
+GATE, PAUSED_NS, STOP = int(Control.GATE), int(Control.PAUSED_NS), int(Control.STOP)
 PAUSED_SINCE_NS, TURNS = int(Control.PAUSED_SINCE_NS), int(Control.TURNS)
 MOST_TIMES = 1000  # of statements that outlast slices
 MEMORY_BYTES = 2 << 30  # of a client: a result that outgrows it fails, not the machine
@@ -229,7 +229,7 @@ class Step:
         return seeds.stream(spec.seed, spec.step["name"], spec.repeat, self.role.client, purpose)
 
     def _length_ns(self) -> int:
-        return self.page.words[END_NS] or int(self.spec.step["seconds"] * 1e9)
+        return int(self.spec.step["seconds"] * 1e9)
 
     def _check(self) -> None:
         check_stop(self.page)

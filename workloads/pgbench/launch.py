@@ -233,7 +233,7 @@ class Step:
             self.projected_ns = now_ns
 
     def _left_ns(self) -> int:
-        length_ns = self.page.words[Control.END_NS] or int(self.spec.step["seconds"]) * 1_000_000_000
+        length_ns = int(self.spec.step["seconds"]) * 1_000_000_000
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
     def _others_done(self) -> bool:

@@ -34,7 +34,7 @@ from engine.analysis.statistics import (
     smallest_visible_effect,
 )
 from engine.results import slice_ratio
-from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment, narrow_enough
+from engine.results.slice_ratio import LogRatio, half_width_at_every_moment
 
 Floats = npt.NDArray[np.float64]
 Between = tuple[Slices, Slices]
@@ -423,15 +423,6 @@ def test_what_is_shown_while_it_runs_worked_out_by_hand() -> None:
     """Planned 300: r = (5.99146 + ln 6.99146) / 100 = 0.0793615; after 100 blocks 3.03521 standard errors."""
     assert half_width_at_every_moment(LogRatio(0.0, 1e-4, 100), 300) == pytest.approx(0.0303521, rel=1e-5)
     assert half_width_at_every_moment(LogRatio(0.0, None, 10), 300) is None
-
-
-@pytest.mark.parametrize(
-    ("v", "blocks", "enough"),
-    [(0.0049**2, 40, True), (0.0049**2, 39, False), (0.0051**2, 400, False), (None, MIN_BLOCKS - 1, False)],
-)
-def test_a_step_ends_on_its_width_and_not_too_soon(v: float | None, blocks: int, enough: bool) -> None:
-    for theta in (0.0, 0.5):
-        assert narrow_enough(LogRatio(theta, v, blocks), tau=0.01) is enough
 
 
 def test_how_many_blocks_a_pair_should_have() -> None:

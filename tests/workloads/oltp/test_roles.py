@@ -13,7 +13,6 @@ from workloads.counter_page import Control, State, Word
 from workloads.oltp.options import Options
 
 Databases = Callable[[int | str], Database]
-SHORT_NS = 150_000_000
 SUM = "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM sbtest2 t"
 
 
@@ -51,13 +50,12 @@ def loaded(database: Databases) -> Database:
 
 
 def test_clients_do_what_is_counted_until_the_step_ends(loaded: Database) -> None:
-    options = Options(rows=1000, clients=2, seconds=1000)
+    options = Options(rows=1000, clients=2, seconds=1)
     with running(loaded.dsn, steps(options)["update-index"], options) as run:
         before = loaded.one("SELECT sum(k) FROM sbtest1")
-        run.page.words[Control.END_NS] = SHORT_NS
         run.start()
         done = run.finish()
-    assert done.exit_code == 0 and SHORT_NS / 1e9 <= done.seconds < 5
+    assert done.exit_code == 0 and 1 <= done.seconds < 5
     counted = sum(role[Word.STATEMENTS] for role in done.roles.values())
     assert counted == loaded.one("SELECT sum(k) FROM sbtest1") - before > 20
     assert all(sum(role.service.values()) == sum(role.reference) == role[Word.STATEMENTS] > 0
