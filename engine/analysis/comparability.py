@@ -65,12 +65,11 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def measured_in(run: RunResult) -> str:
-    """What is interleaved in a run, and what else tells slices apart: number of servers, who is stopped."""
+    """What is interleaved in a run, and what else tells slices apart: the number of servers."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
     besides += ["external servers"] if manifest.external else []
-    besides += [f"--stop {manifest.stop}"] if manifest.sliced and manifest.stop != "busy" else []
     return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
 
 

@@ -16,7 +16,6 @@ from engine.core.route import SOCKET, Route
 
 LEVEL = 0.05  # error rate of a family of verdicts
 Interleave = Literal["cells", "slices"]
-Stopping = Literal["busy", "all", "none"]  # of a server's background processes, outside its slices
 SCHEMA = "1.0"  # of the manifest and the journal
 
 
@@ -213,7 +212,6 @@ class Manifest:
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # unless it was requested
     slice_ms: float = 50.0  # length of each slice; by default that of runs that do not record one
-    stop: Stopping = "busy"
     interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's

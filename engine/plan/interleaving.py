@@ -86,8 +86,7 @@ def reason(request: Request, steps: Sequence[Step]) -> str:
 
 def slice_ms(request: Request, steps: Sequence[Step]) -> float:
     """Length of a slice: as asked for, or what suits the steps."""
-    cut = request.stop != "none"
-    stopped = any((step.cut and cut) or not step.gated for step in steps if step.sliced)
+    stopped = any(step.cut or not step.gated for step in steps if step.sliced)
     return request.slice_ms or (SLICE_MS_STOPPED if stopped else SLICE_MS)
 
 

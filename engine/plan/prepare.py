@@ -180,7 +180,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         interim_analyses=interim,
         minutes=request.minutes,
         slice_ms=interleaving.slice_ms(request, design.steps),
-        stop=request.stop,
         route=route,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
-from engine.core.model import INTERIM_ANALYSES, MOST_MINUTES, PAIRS, SLICE_MS, Stopping
+from engine.core.model import INTERIM_ANALYSES, MOST_MINUTES, PAIRS, SLICE_MS
 from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
 from engine.plan.variants import DEFAULT, named_workloads
@@ -214,14 +214,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             group=SURENESS,
         ),
     ] = None
-    stop: Annotated[
-        Stopping,
-        about(
-            "Which background processes of a server to stop during other servers' slices: those that were busy, all, "
-            "or none. In index builds, and in steps that are not sliced, busy means all.",
-            group=SURENESS,
-        ),
-    ] = "busy"
     tolerate: Annotated[
         tuple[str, ...],
         about(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.core.clock import patient
-from engine.core.model import Stopping, Subject
+from engine.core.model import Subject
 from engine.postgres.cellserver import CellServer
 from engine.postgres.waiting import Wait, Waiting
 from engine.remote.client_host import ClientHost
@@ -47,11 +47,6 @@ def launch_of(
         return workload(planned["name"]).launch(host.workload(planned) if host else planned, step, place)
 
     return launch
-
-
-def may_be_sliced(step: Step, stop: Stopping) -> bool:
-    """Whether a step may run in slices: one that is cut anywhere needs all processes of its server to be stopped."""
-    return bool(step.sliced) and not (step.sliced == "whole" and stop == "none")
 
 
 def side_of(step: Step, page: Page, subject: Subject, postmaster: int, monitor_pid: int) -> Side:

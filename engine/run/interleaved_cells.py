@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from engine.core.model import Manifest, Stopping
+from engine.core.model import Manifest
 from engine.host.account import Account
 from engine.run.attempt import Attempt
 from engine.run.phase import Phase
@@ -24,7 +24,7 @@ def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Ac
 
     A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
     """
-    alone, left = partial(_alone, attempts, manifest.stop), list(attempts)
+    alone, left = partial(_alone, attempts), list(attempts)
     try:
         # Servers start at the same time: their autovacuum launchers wake at fixed times after that. Otherwise tables
         # would be vacuumed and analyzed in different steps, and a step may take twice as long with other statistics.
@@ -49,13 +49,13 @@ def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Ac
             attempt.close()
 
 
-def _alone(attempts: Sequence[Attempt], stop: Stopping, attempt: Attempt, *phases: Phase) -> bool:
+def _alone(attempts: Sequence[Attempt], attempt: Attempt, *phases: Phase) -> bool:
     """Run one attempt to one of these phases, with the other servers stopped; False if it ends before."""
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
     processes_of_others = [runner.sources.processes for runner in runners if runner is not None]
     attempt.idle_servers[:] = [processes for processes in processes_of_others if processes is not None]
     try:
-        with held([processes.pid for processes in attempt.idle_servers if stop != "none"]) as stop_new:
+        with held([processes.pid for processes in attempt.idle_servers]) as stop_new:
             while attempt.advance():
                 if attempt.phase in phases:
                     return True
@@ -73,8 +73,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) ->
     sliced = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = sliced[0][0], tuple(side for _, side in sliced)
     seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
-    cut = step.cut and manifest.stop != "none"
-    orders = Orders(sides, manifest.slice_ms, seed, step.sliced or "time", manifest.stop, cut)
+    orders = Orders(sides, manifest.slice_ms, seed, step.sliced or "time", step.cut)
     with drive(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:

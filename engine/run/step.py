@@ -283,7 +283,7 @@ class StepRunner:
         )
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
             check = partial(client_step.check_clients, page, launcher, self._blame)
-            sliced = server.inside if client_step.may_be_sliced(step, self.manifest.stop) else None
+            sliced = server.inside if step.sliced else None
             if sliced:
                 yield Phase.LAUNCHED
             launcher.send()

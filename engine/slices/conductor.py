@@ -39,7 +39,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from engine.core.lines import Lines
-from engine.core.model import Stopping, Subject
+from engine.core.model import Subject
 from engine.slices.block_order import LEAST_WHOLE_MS, WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.meter import Machine
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
@@ -62,7 +62,6 @@ class Orders(msgspec.Struct, frozen=True):
     slice_ms: float
     seed: SliceSeed
     by: Literal["time", "work", "whole"] = "time"
-    stop: Stopping = "busy"
     cut: bool = False
     meter_fd: int = -1
 
@@ -288,7 +287,7 @@ class Conductor:
             due_ns = max(ends)
             self._lengths.append((due_ns - opened_ns, imbalance_ns))
         server.used = server.processes.used_ns()
-        server.stop(self.orders.stop, before)
+        server.stop_busy(before)
         counted_ns, ops = _between(begun, last)
         early_ns, early_ops = _between(begun, early)
         cpu_ns, runq_ns = server.used_since(before)
@@ -325,7 +324,7 @@ class Conductor:
         stolen_ns = self._machine.stolen_ns(late_ns)
         server.used = server.processes.used_ns()
         if not self._whole:
-            server.stop(self.orders.stop, before)
+            server.stop_busy(before)
         cpu_ns, runq_ns = server.used_since(before)
         return Slice(
             block.ordinal, place, side, opened_ns,

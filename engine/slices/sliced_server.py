@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.core.model import Stopping, Subject
+from engine.core.model import Subject
 from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
@@ -195,11 +195,10 @@ class SlicedServer:
             time.sleep(DEVICE_POLL_S)
         return held_ns
 
-    def stop(self, which: Stopping, before: dict[int, tuple[int, int]]) -> None:
-        """Stop background processes: those busy in the slice since `before`, or all."""
+    def stop_busy(self, before: dict[int, tuple[int, int]]) -> None:
+        """Stop the background processes that were busy in the slice since `before`."""
         for pid, (cpu_ns, _) in self.used.items():
-            busy = cpu_ns - before.get(pid, (0, 0))[0] > BUSY_NS
-            if pid not in self.side.backends and (which == "all" or (which == "busy" and busy)):
+            if pid not in self.side.backends and cpu_ns - before.get(pid, (0, 0))[0] > BUSY_NS:
                 self._stop(pid)
 
     def _stop(self, pid: int) -> None:

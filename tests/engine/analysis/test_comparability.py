@@ -146,11 +146,6 @@ THREE: dict[str, Any] = {"slices": lambda cell, step: [], "builds": ("16.3", "17
         (WHOLE, SLICED, "measured in cells and in slices of 50 ms with 2 servers side by side, unlike loads"),
         (SLICED, WHOLE, "measured in slices of 50 ms with 2 servers side by side and in cells, unlike loads"),
         (SLICED, SLICED | {"slice_ms": 20.0}, "and in slices of 20 ms with 2 servers side by side, unlike loads"),
-        (
-            SLICED,
-            SLICED | {"stop": "none"},
-            "and in slices of 50 ms with 2 servers side by side and --stop none, unlike",
-        ),
         (SLICED, THREE, "with 2 servers side by side and in slices of 50 ms with 3 servers side by side"),
     ],
 )

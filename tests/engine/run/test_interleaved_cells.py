@@ -170,18 +170,6 @@ def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(b
                 assert sum(second.statements for second in seconds) == step.totals.roles[role.name].statements
 
 
-def test_what_is_stopped_between_slices_is_what_was_asked_for(bench: Bench, pair: str) -> None:
-    for stop in ("all", "none"):
-        options = ("--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--stop", stop)
-        assert bench("--pg", pair, *SMALL, *options).returncode == 0
-        rows = [row for rows in slices_of(bench, "qr100").values() for row in rows]
-        assert rows and all((row.stopped > 0) == (stop == "all") for row in rows)
-    nothing_left(bench)
-    runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))
-    unlike = bench("compare", *runs)
-    assert unlike.returncode == 2 and "--stop all" in unlike.stderr and "--stop none" in unlike.stderr
-
-
 def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Bench, label: str) -> None:
     """The other one compresses the pages that it writes to its WAL."""
     plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "3", "--set", "shared_buffers=32MB")

@@ -127,7 +127,7 @@ def test_comparison_and_blocks_have_it(done: Bench) -> None:
 
 @pytest.mark.parametrize("victim", ["conductor", "both", "client"])
 def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
-    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", "--stop", "all", *SMALL)
+    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", *SMALL)
     bench.detached("--pg", pair, *words, "--warmup-seconds", "0")
     wait_for(lambda: list(bench.out.glob("*/manifest.json")) and len(steps(bench, "tpcb.c3")) == 2, "the step")
 

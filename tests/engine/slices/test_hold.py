@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -46,29 +45,6 @@ def session(bench: Bench, cell: int) -> psycopg.Connection[tuple[object, ...]]:
     return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
 
 
-@contextmanager
-def index_build_of_first(bench: Bench, pair: str) -> Iterator[tuple[int, int]]:
-    """The postmasters of both servers while the first one builds its index, which lasts as long as this.
-
-    That waits for a transaction of ours. The other server has a session that spins, too. Nobody is to be stopped, or
-    else index builds are sliced.
-    """
-    bench.detached("--pg", pair, *PLAN, "--steps", "l.i0,l.x,qr100", "--stop", "none")
-    wait_for(lambda: any(step.name == "l.i0" for each in bench.attempts() for step in bench.steps(each)), "the load")
-    blocker, spinner = session(bench, 0), session(bench, 1)
-    try:
-        blocker.execute("BEGIN; LOCK TABLE pi1 IN ROW EXCLUSIVE MODE")
-        spinner.pgconn.send_query(SPIN.encode())
-        wait_for(lambda: [step.name for step in bench.steps(bench.attempts()[0])][-1:] == ["l.x"], "the index")
-        first, second = postmasters(bench)
-        yield first, second
-    finally:
-        blocker.close()
-        with suppress(psycopg.Error):  # its server may have been ended
-            spinner.cancel()
-        spinner.close()
-
-
 def pause_of_first(bench: Bench, pair: str) -> tuple[int, int]:
     """The postmasters of both servers once the first one has begun its pause, which lasts for three seconds."""
     bench.detached("--pg", pair, *PLAN, "--steps", "l.i0,l.x,pause,qr100")
@@ -102,28 +78,6 @@ def test_all_of_the_other_server_stands_still_and_goes_on_afterwards(bench: Benc
     pauses, queries = totals(bench, "pause"), totals(bench, "qr100")
     assert all(each.spill_over_ns is not None and each.spill_over_ns < 50_000_000 for each in pauses), pauses
     assert [each.spill_over_ns for each in queries] == [None, None], "each slice has its own"
-
-
-def test_what_is_not_held_is_counted_and_withholds_the_verdict(bench: Bench, pair: str) -> None:
-    with index_build_of_first(bench, pair) as (_, other):
-        assert "T" not in {state(pid) for pid in children(other)}
-        busiest = max(children(other), key=used_ns)
-        before_ns = used_ns(busiest)
-        wait_for(lambda: used_ns(busiest) - before_ns > 10**9, "a second of CPU time")
-    bench.await_end()
-    first, second = totals(bench, "l.x")
-    assert first.spill_over_ns is not None and first.spill_over_ns > 10**9
-    assert second.spill_over_ns is not None and second.spill_over_ns < 50_000_000
-    rate = next(ratio for ratio in bench.ratios() if (ratio["step"], ratio["metric"]) == ("l.x", "rate_per_s"))
-    assert any("other servers used" in reason for reason in rate["reasons"]), rate
-    shares = [cell["spill_over_share"] for cell in bench.comparison()["cells"] if cell["step"] == "l.x"]  # type: ignore[attr-defined]
-    # The other one's step is so short that what a few of its processes still did counts, too.
-    assert max(shares) > 0.05 and max(shares) > 10 * min(shares)
-
-
-def used_ns(pid: int) -> int:
-    """CPU time of a process."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 @pytest.mark.parametrize("ends", ["engine", "stop", "server"])
