@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -42,15 +42,6 @@ def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_out
     said = f"**{SHOWN} does not build.**\n\n    a.c:1: error\n    make: \\x1b[2J\n"
     assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == said
     assert not (tmp_path / "summary.md").exists()
-
-
-def test_a_base_that_does_not_build_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: Any) -> NoReturn:
-        raise BuildFailed("it failed", tmp_path / "log", ())
-
-    monkeypatch.setattr(resolve, "resolve", failing)
-    with pytest.raises(BuildFailed):
-        ci._build(SIDES, tmp_path, tmp_path / "summary.md")
 
 
 def test_a_job_that_is_stopped_has_the_code_of_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

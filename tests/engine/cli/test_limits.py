@@ -1,4 +1,4 @@
-"""Names that no run, resolver or path can hold, and limits of the machine: one line before anything is made."""
+"""Names that no run or path can hold, and limits of the machine: one line before anything is made."""
 
 from __future__ import annotations
 
@@ -16,24 +16,12 @@ from engine.plan import design
 from tests.faults.call import Outcome, call
 
 ROOT = Path(__file__).parents[3]
-APP = ROOT / "tests" / "workloads" / "own" / "app"
-HOSTS = ("a" * 64, "a..b", "ä..ö")
 
 
 def _refused(outcome: Outcome) -> str:
     assert outcome.code == 2, outcome
     assert outcome.stderr.count("\n") == 1 and "Traceback" not in outcome.stderr
     return outcome.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_host_that_no_resolver_takes_is_one_line(host: str, tmp_path: Path) -> None:
-    server = f"x=postgresql://me@{host}:5432/db"
-    assert "a part between its dots" in _refused(call(("--pg", server, "--dry-run", "--out", "runs"), tmp_path))
-    export = ("--workload", "own", "--schema", str(APP / "schema.sql"), "--from-pg-stat-statements", f"host={host}")
-    assert "63 characters" in _refused(call((*export, "--pg", server, "--dry-run", "--out", "runs"), tmp_path))
-    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -77,13 +77,6 @@ def test_help_needs_no_server_and_names_the_commands(bench: Bench) -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["builds", "configs", "workloads", "runs"])
-def test_every_list_has_a_json_form(bench: Bench, what: str) -> None:
-    done = bench("list", what, "--json")
-    assert done.returncode == 0, done.stderr
-    assert isinstance(json.loads(done.stdout), list)
-
-
 def test_kernels_and_guests_that_cannot_be_are_refused(
     bench: Bench, label: str, tmp_path: Path, new_folder: Callable[[], Path]
 ) -> None:
@@ -123,17 +116,3 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
     (config,) = manifest["configs"].values()
     assert ["autovacuum_naptime", "1s"] in config["settings"]
-
-
-def test_a_preset_brings_its_workload_and_leaves_open_what_is_given(bench: Bench, label: str) -> None:
-    done = bench("--pg", label, "--preset", "select-scaling", "--clients", "1,2,4,8", "--dry-run", "--json")
-    assert done.returncode == 0, done.stderr
-    manifest = json.loads(done.stdout)["manifest"]
-    assert [step["name"] for step in manifest["workload"]["steps"][1:]] == [f"select.c{n}" for n in (1, 2, 4, 8)]
-    assert manifest["workload"]["title"].startswith("select-scaling scale 10 ")
-    (config,) = manifest["configs"].values()
-    assert ["shared_buffers", "256MB"] in config["settings"]
-    usual = json.loads(bench("--pg", label, "--preset", "select-scaling", "--estimate").stdout)
-    assert len(usual["steps"]) == 14 and usual["plan"]["workload"] == "pgbench-select"
-    listed = {row["preset"]: row for row in json.loads(bench("list", "presets", "--json").stdout)}
-    assert listed["select-scaling"]["scales"] == ["quick", "cached"]

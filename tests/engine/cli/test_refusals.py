@@ -53,16 +53,15 @@ ROWS = """
 --until-known --pg OLD,PG --placement free => analyses pairs of slices, which are impossible here: --placement free
 --minutes 0 => --minutes
 --interleave slices => 2 to 4 servers side by side
---interleave slices --pg OLD,PG --placement free => --placement free: in slices both servers must have the same CPUs
 --interleave slices --pg OLD,PG --set-each huge_pages=on,off => huge_pages acts on the memory of the whole machine
 --interleave slices --pg OLD,PG --slice-ms 5 => --slice-ms
 --interleave slices --pg OLD,PG --slice-ms 1001 => --slice-ms
---interleave slices --pg OLD,PG --set Statement_Timeout=5s => statement_timeout=5s would end statements of a server
---interleave slices --pg OLD,PG --set shared_buffers=100GB => side by side, 0 would
 --listen 10.0.0.1 => --listen 10.0.0.1 is for clients over TCP: add --tcp or --client-host
 --port 5433 => --port 5433 is for clients over TCP
 --ssh-option Port=22 => --ssh-option: add --client-host
 --client-host=-oProxyCommand=x => is not a host name
+--pg x=postgresql://me@a..b:5432/db => a part between its dots
+--workload own --schema s.sql --from-pg-stat-statements host=a..b => 63 characters
 --tcp --listen 192.0.2.1 => --listen 192.0.2.1: not an address of this machine
 --variants pgbench-select => --variants pgbench-select: nothing to compare it with; name two or more, or use
 --variants insert,inset+pgbench-select => begin with different workloads
@@ -106,7 +105,11 @@ ROWS = """
 --workload oltp --tables 65 => 65 is too large: give at most 64
 --workload oltp --placement free --interleave slices => --placement free
 """
-FILES = {"few.conf": "max_connections = 60\n", "impatient.conf": "lock_timeout = 3s\nstatement_timeout = 0\n"}
+FILES = {
+    "s.sql": "",
+    "few.conf": "max_connections = 60\n",
+    "impatient.conf": "lock_timeout = 3s\nstatement_timeout = 0\n",
+}
 
 
 @pytest.mark.parametrize("row", ROWS.strip().splitlines())

@@ -14,7 +14,6 @@ import pytest
 from engine.cli import interface, start
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.plan import resumption
 from engine.report.console import PlainConsole
 from engine.run.stop import BROKEN
 from tests.support import smalltree
@@ -32,18 +31,6 @@ def test_what_bench_starts_takes_no_module_from_the_folder_that_it_is_called_in(
     command, environment = [sys.executable, "-m", "engine", "--version"], interface.own_modules()
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("bench ")
-
-
-def test_a_run_is_continued_in_the_folder_that_was_checked_whatever_link_led_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = make_run(tmp_path / "run", repeats=1, unfinished=range(2))
-    (tmp_path / "link").symlink_to(run)
-    spawned: list[Path] = []
-    monkeypatch.setattr(resumption, "check", lambda *_: {})
-    monkeypatch.setattr(start, "_spawn", lambda folder, *_, **__: spawned.append(folder))
-    start.resume(tmp_path / "link", PlainConsole(force_terminal=False), detach=True)
-    assert spawned == [run.resolve()]
 
 
 @pytest.mark.parametrize(("code", "ended"), [(-9, "was killed by SIGKILL"), (BROKEN, "ended with exit code 70")])

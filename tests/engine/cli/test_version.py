@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tomllib
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -50,31 +48,6 @@ def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
         (left / "direct_url.json").write_text(json.dumps(origin))
     monkeypatch.syspath_prepend(tmp_path)
     assert version_line() == f"bench 9.8, installed by uv, {revision}, no package set (not built by Nix)"
-
-
-@pytest.mark.outside  # a Nix build has no git
-def test_a_source_tree_is_what_git_says_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def git(*words: str) -> str:
-        who = ("-c", "user.name=n", "-c", "user.email=e")
-        return subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-
-    def absent(_: str) -> None:
-        raise PackageNotFoundError
-
-    monkeypatch.setattr(version, "distribution", absent)
-    monkeypatch.setattr(version, "SOURCE", tmp_path)
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "7.6"\n')
-    assert version_line() == "bench 7.6, revision unknown (no git here), no package set (not built by Nix)"
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--quiet", "--message", "m")
-    commit = git("rev-parse", "HEAD").strip()
-    assert version_line() == f"bench 7.6, revision {commit}, no package set (not built by Nix)"
-    (tmp_path / "new").touch()
-    assert f"revision {commit} with changes, no" in version_line()
-    monkeypatch.setenv("PGBED_PACKAGES", "hostpkgs")
-    monkeypatch.setenv("PGBED_CHECKOUT", str(tmp_path))
-    assert version_line().endswith(f"revision {commit} with changes, package set hostpkgs")
 
 
 def test_the_number_stands_in_one_place_and_every_licence_of_what_is_bundled_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from engine.plan.design import decide
 from engine.plan.request import Request, request_of
 from engine.plan.schedule import interleave, subjects
 from engine.plan.workload_plans import loads
-from tests.support.benchcall import Bench
 from tui.launch.plan_edits import with_workload
 
 SELECT = "insert+pgbench-select"
@@ -108,24 +106,6 @@ def test_what_cannot_be_is_refused_when_it_is_asked_for(entries: dict[str, Any],
 def test_options_that_cannot_be_are_refused(workload: str, options: Sequence[str], told: str) -> None:
     with pytest.raises((ValueError, KeyError), match=told):
         loads(request_of({"builds": ["16.3"], "workload": workload, "with_options": list(options)}), {})
-
-
-def test_a_plan_of_variants_says_what_is_run_and_why_in_whole_cells(bench: Bench, label: str, tmp_path: Path) -> None:
-    file = tmp_path / "plan.toml"
-    file.write_text(f'builds = ["{label}"]\nworkload = "pgbench-tpcb"\nwith_options = ["clients=7"]\n')
-    words = ("--plan", str(file), "--variants", f"insert,{SELECT}", "--rows", "2000", "--repeats", "2")
-    done = bench("run", *words, "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert "cells: steps with background workloads cannot be interleaved (pgbench-select behind insert)" in done.stdout
-    assert (
-        f"{SELECT} g24b 2000 rows (in the background: pgbench-select scale 10 simple, 1 client), 1 client"
-        in done.stdout
-    )
-    rows = [line.split() for line in done.stdout.splitlines() if f"{label} insert" in line]
-    assert [row[2] for row in rows] == ["insert", SELECT, SELECT, "insert"]
-    planned = json.loads(bench("run", *words, "--estimate").stdout)
-    assert planned["cell_count"] == 4 and planned["plan"]["variants"] == ["insert", SELECT]
-    assert planned["steps"][:2] == ["init.pgbench-select", "l.i0"]
 
 
 @pytest.mark.parametrize(("entries", "pairs"), [({}, 4), ({"repeats": 2}, 2), ({"plans_only": False}, 8)])

@@ -274,18 +274,6 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
     wait_for(lambda: not list(run.glob("cells/*/database.json")), "its record to go")
 
 
-def test_what_pgbench_had_in_tmp_goes_with_an_engine_that_is_killed(bench: Bench, running: list[Running]) -> None:
-    words = ("--workload", "pgbench-select", "--pgbench-scale", "1", "--warmup-seconds", "0", "--seconds", "60")
-    run = bench.detached("--pg", f"prod={running[0].dsn()}", "--repeats", "1", *words)
-    bench.await_step("select.c1")
-    (link,) = run.glob("cells/*/socket")
-    folder = link.readlink()
-    assert list(folder.glob("*/log.*"))
-    os.kill(bench.engine_pid(), signal.SIGKILL)
-    wait_for(lambda: not folder.exists(), "the folder of the clients to go")
-    wait_for(lambda: not running[0].made, "the database to be dropped")
-
-
 def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: Bench, running: list[Running]) -> None:
     """Also where several loads at once have a schema each, whose clients must get the password, too."""
     new = running[1]

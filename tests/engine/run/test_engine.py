@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -17,12 +16,6 @@ from tests.support.benchcall import SMALL, Bench
 
 ALL_STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
 STEPS = ALL_STEPS[:7]  # one of each kind
-CELL_KEYS = {
-    "build", "config", "kernel", "repeat", "step", "seconds", "rows", "ops", "rate_per_s", "server_cpu_us_per_op",
-    "client_cpu_us_per_op", "ctx_switches_per_op", "runq_us_per_op", "heap_bytes", "index_bytes", "max_s", "buckets",
-    "sla", "stalls",
-}  # fmt: skip
-RATIO_KEYS = {"step", "build", "metric", "ratio", "low", "high", "pairs", "verdict"}
 
 
 @pytest.fixture(scope="module")
@@ -102,36 +95,6 @@ def test_no_cluster_no_socket_and_no_process_is_left(finished: Bench) -> None:
     assert not list(finished.run.glob("cells/*/data"))
     assert not list(finished.run.glob("cells/*/socket"))
     assert finished.descendants() == []
-
-
-def test_compare_prints_the_documented_json(finished: Bench, build: Callable[[int | str], Build]) -> None:
-    comparison: Any = finished.comparison()
-    assert comparison["base"] == build(12).label
-    assert len(comparison["cells"]) == 4 * len(STEPS)
-    assert all(set(cell) >= CELL_KEYS for cell in comparison["cells"])
-    assert all(set(ratio) >= RATIO_KEYS for ratio in comparison["ratios"])
-    rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
-    assert {ratio["step"] for ratio in rates} == set(STEPS) - {"pause"}
-    # Pairs between which the machine drifted are left out, and of one pair no interval can be given.
-    assert all((ratio["low"] is None) == (ratio["pairs"] < 2) for ratio in rates)
-    assert all(ratio["low"] <= ratio["ratio"] <= ratio["high"] for ratio in rates if ratio["pairs"] >= 2)
-
-
-@pytest.mark.parametrize("form", ["", "--json", "--csv", "--md"])
-def test_every_form_of_the_comparison_names_every_step(finished: Bench, form: str) -> None:
-    done = finished("compare", *([form] if form else []))
-    assert done.returncode == 0, done.stderr
-    assert all(step in done.stdout for step in STEPS if step != "pause")
-
-
-def test_watch_once_is_one_line(finished: Bench) -> None:
-    done = finished("watch", "--once")
-    assert done.stdout.strip() == "4 of 4 cells finished, engine not running"
-
-
-def test_the_run_is_listed_as_finished(finished: Bench) -> None:
-    (row,) = json.loads(finished("list", "runs", "--json").stdout)
-    assert (row["state"], row["cells"]) == ("finished", "4/4")
 
 
 def test_the_wal_of_each_second_adds_up_to_that_of_the_step(finished: Bench) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -299,24 +298,6 @@ def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: st
     nothing_left(bench)
 
 
-def test_a_run_with_other_scripts_is_not_compared(bench: Bench, label: str, tmp_path: Path) -> None:
-    runs = []
-    for text in ("SELECT 1;", "SELECT 2;"):
-        script = tmp_path / "same.sql"
-        script.write_text(text)
-        run(bench, label, f"pgbench:{script}", "--clients", "1", "--transactions", "5000")
-        runs.append(str(bench.run))
-    done = bench("compare", *runs)
-    assert done.returncode == 2 and "cannot be compared: scripts is" in done.stderr
-
-
-def test_the_estimate_says_what_would_be_done(bench: Bench, label: str) -> None:
-    words = ("--workload", "pgbench-select", "--clients", "1,8", "--steps", "select.c8")
-    planned = json.loads(bench("--pg", label, *words, "--estimate").stdout)
-    assert planned["steps"] == ["init", "select.c8"]
-    assert planned["plan"]["workload"] == "pgbench-select" and planned["plan"]["clients"] == [1, 8]
-
-
 def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
     words = "--partitions=2 --partition-method=hash -F 50 --unlogged-tables --foreign-keys"
     options = ("--pgbench-init", words)
@@ -358,9 +339,3 @@ def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
     done = bench("resume")
     *_, line = done.stderr.strip().splitlines()  # before it, perhaps, that pgbench was made ready
     assert done.returncode == 2 and "script 'one.sql' has changed since the run began" in line, done.stderr
-    script.write_text("SELECT 1;")
-    started = bench("resume", "--detach")
-    assert started.returncode == 0, started.stderr
-    bench.await_step("init", cell=2)
-    assert bench("stop").returncode == 0
-    nothing_left(bench)

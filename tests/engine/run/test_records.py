@@ -241,20 +241,6 @@ def test_root_writes_nothing_where_another_user_may_have_put_links(
     assert own_folder(out / "new") == out / "new"
 
 
-@pytest.mark.outside  # only root can make files of another user
-def test_a_run_is_not_made_behind_another_users_symlink(
-    new_folder: Callable[[], Path], build: Callable[[int | str], Build]
-) -> None:
-    shared, theirs = new_folder(), new_folder()
-    shared.chmod(0o1777)
-    os.chown(theirs, NOBODY, NOBODY)
-    (shared / "pgbed").symlink_to(theirs)
-    os.lchown(shared / "pgbed", NOBODY, NOBODY)
-    for arguments in (("--pg", build(16).label, *SMALL), ("--pg", build(16).label, "--dry-run", *SMALL)):
-        assert "was made by another user" in refused(Bench(shared / "pgbed"), *arguments)
-    assert list(theirs.iterdir()) == []
-
-
 def test_a_symlink_loop_or_a_name_too_long_is_one_line(tmp_path: Path, build: Callable[[int | str], Build]) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for folder in (tmp_path / "loop", tmp_path / ("x" * 256), tmp_path / "/".join(["x" * 100] * 45)):
@@ -286,16 +272,4 @@ def test_stopping_another_users_run_is_refused_in_one_line(bench: Bench, build: 
     assert asked.returncode == 2, asked.stderr
     assert asked.stderr.strip().endswith("its engine belongs to another user; repeat this as that user or as root")
     assert bench("stop").returncode == 0
-    nothing_left(bench)
-
-
-# -- marks
-
-
-def test_a_mark_may_look_like_an_option(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
-    bench.await_step("l.i1")
-    done = bench("mark", "-1")
-    assert (done.returncode, done.stdout) == (0, "marked\n"), done.stderr
-    bench("stop")
     nothing_left(bench)

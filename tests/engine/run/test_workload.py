@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,37 +12,19 @@ import tomli_w
 from textual.pilot import Pilot
 
 from engine.journal.manifest import read_manifest
-from engine.journal.reader import JournalReader
-from engine.journal.rows import EventRow, StepRow
 from engine.plan.command_line import command
-from tests.support.benchcall import STALL_END_S, Bench, ended_stalls, wait_for
+from tests.support.benchcall import Bench
 from tests.support.screens import estimated, show_launch
 from tui.launch import choices, plan_fields
 from tui.launch.plan_edits import with_build, with_option, with_workload
 from tui.launch.screen import LaunchScreen
 
-WARM_TICKS = 8  # the seconds after which a stall is looked for, and some more
 REGISTERED = {"PGBED_WORKLOADS": "toy=tests.support.toy"}
 
 
 @pytest.fixture
 def toy(bench: Bench) -> Bench:
     return Bench(bench.out, REGISTERED)
-
-
-def warm(bench: Bench, step: StepRow) -> bool:
-    with JournalReader(bench.run) as reader:
-        return len(reader.role_seconds(reader.roles(step.id)[0].id)) >= WARM_TICKS
-
-
-def causes(stall: EventRow) -> list[str]:
-    return [cause["name"] for cause in stall.data.get("causes", ())]
-
-
-def blamed(bench: Bench, step: StepRow) -> bool:
-    """Whether a stall, over or not, is put down to a signal."""
-    with JournalReader(bench.run) as reader:
-        return any("stopped" in causes(event) for event in reader.events(step.id) if event.kind == "stall")
 
 
 def test_it_is_planned_run_watched_and_compared(toy: Bench, label: str, tmp_path: Path) -> None:
@@ -66,28 +46,6 @@ def test_it_is_planned_run_watched_and_compared(toy: Bench, label: str, tmp_path
     assert "Response time of ask statements" in told
     bare = Bench(toy.out)  # a run is read without its workload
     assert bare("compare").stdout == told
-
-
-def test_a_stall_of_it_is_seen_and_explained(toy: Bench, label: str) -> None:
-    words = ("--workload", "toy", "--questions", "1000000000", "--answer", "late")
-    toy.detached("--pg", label, "--repeats", "1", *words)
-    step = toy.await_step("ask")
-    assert step.primary_metric is not None and step.primary_metric.unit == "questions/s"
-    wait_for(lambda: warm(toy, step), "some seconds of the step")
-    assert "questions/s" in toy("watch", "--once").stdout
-    backend = toy.backend(step, "ask")
-    os.kill(backend, signal.SIGSTOP)
-    try:
-        wait_for(lambda: "STALL ask" in toy("watch", "--once").stdout, "the stall to be told")
-        wait_for(lambda: blamed(toy, step), "the signal to be its cause")
-    finally:
-        os.kill(backend, signal.SIGCONT)
-    wait_for(
-        lambda: "stopped" in [name for stall in ended_stalls(toy, step) for name in causes(stall)],
-        "its end",
-        STALL_END_S,
-    )
-    assert toy("stop").returncode == 0
 
 
 def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str, tmp_path: Path) -> None:
