@@ -1,26 +1,19 @@
-"""What a stall is put down to: a stopped backend, a lock and its holder, a crowd on the CPUs."""
+"""What a stall is put down to: a stopped backend, a lock and its holder."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
-from tests.support.benchcall import BUSY, LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
+from tests.support.benchcall import LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
 
 LIMITED = (
     "--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices",
     "--query-seconds", "600", "--steps", "l.i0,qp500",
 )  # fmt: skip
-CROWD = 2  # hogs on each CPU
-LEAST = 19  # the lowest nice value: what is left to those who have it is far below the share that makes a stall
 WARM_SECONDS = 8  # of a step's record, before which nothing counts as a stall
 
 
@@ -41,29 +34,6 @@ def await_warm(bench: Bench, name: str = "l.i1") -> StepRow:
 def await_in_flight(bench: Bench, step: StepRow, age_s: float) -> None:
     """Waits until an insert statement has been seen to take so long."""
     wait_for(lambda: any(second.in_flight_ns > age_s * 1e9 for second in inserting(bench, step)), "a statement to hang")
-
-
-@contextmanager
-def of_least_weight(pid: int) -> Iterator[None]:
-    """Beside a few hogs it gets too little, with all of its session. Among equals that takes hogs enough to starve
-    everything else that runs here, too."""
-    session = Path(f"/proc/{pid}/autogroup")
-
-    def weigh(nice: int) -> bool:
-        try:
-            session.write_text(str(nice))
-        except BlockingIOError:  # the kernel takes a few of these in a second
-            return False
-        except FileNotFoundError:  # it does not weigh sessions
-            return True
-        return True
-
-    os.setpriority(os.PRIO_PROCESS, pid, LEAST)
-    wait_for(lambda: weigh(LEAST), "the kernel to take a weight")
-    try:
-        yield
-    finally:
-        wait_for(lambda: weigh(0), "the kernel to take a weight")
 
 
 def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
@@ -127,32 +97,4 @@ def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: 
     late_ns = [(stall.ended_ns or 0) - released_ns for stall in stalls if stall in locked]
     longest_ns = max(second.dt_ns for second in inserting(bench, step))
     assert min(late_ns) < 2 * longest_ns, "no part of it is after the lock"
-    bench("stop")
-
-
-def test_a_crowd_that_takes_the_cpus_is_named_as_run_queue_wait(bench: Bench, label: str) -> None:
-    bench.detached("--pg", label, "--repeats", "1", *BUSY)
-    step = await_warm(bench)
-    spin = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
-    # Each in a session of its own: the kernel's autogroup would give one session of many no more than one share.
-    crowd = [
-        subprocess.Popen([sys.executable, "-c", spin, str(cpu)], start_new_session=True)
-        for cpu in sorted(os.sched_getaffinity(0)) * CROWD
-    ]
-
-    def blamed() -> list[str]:
-        """What is said of run-queue wait in the causes of stalls, over or not."""
-        with JournalReader(bench.run) as reader:
-            stalls = [event for event in reader.events(step.id) if event.kind == "stall"]
-        causes = [cause for stall in stalls for cause in stall.data["causes"]]
-        return [cause["text"] for cause in causes if cause["name"] == "run_queue"]
-
-    try:
-        with of_least_weight(bench.backend(step, "insert")):
-            wait_for(blamed, "a stall with run-queue wait among its causes")
-    finally:
-        for hog in crowd:
-            hog.kill()
-            hog.wait()
-    assert max((second.backend_runq_ns or 0) / second.dt_ns for second in inserting(bench, step)) > 0.3
     bench("stop")

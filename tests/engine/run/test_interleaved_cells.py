@@ -92,19 +92,8 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
                 assert 10 <= role.wait_samples <= 20 * step.totals.seconds, "ten a second, at most every 50 ms"
                 assert sum(role.waits.values()) == role.wait_samples == sum(second.samples for second in seen)
             assert step.totals.roles["insert"].waits["Client:ClientRead"] > 5, "it works 100 times a second only"
-    assert (bench.run / "cells").exists()
-    cells = ("--interleave", "cells", "--query-seconds", "1", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
-    shares = next(cell["waits"] for cell in json.loads(bench("compare", "--json").stdout)["cells"] if cell["waits"])
+    shares = next(cell["waits"] for cell in bench.comparison()["cells"] if cell["waits"])  # type: ignore[attr-defined]
     assert all(abs(sum(of_role.values()) - 1) < 1e-9 for of_role in shares.values())
-    bench.environment["COLUMNS"] = "200"  # names are folded where a table is wider than the terminal
-    waits = bench("compare").stdout.partition("What server processes waited for")[2]
-    del bench.environment["COLUMNS"]
-    assert f"{pair.partition(',')[0]} query" in waits
-    unsliced = bench("--pg", pair, *SMALL[:-2], *cells)
-    assert unsliced.returncode == 0, unsliced.stderr
-    runs = sorted(path.parent.name for path in bench.out.glob("*/manifest.json"))
-    unlike = bench("compare", *runs)
-    assert unlike.returncode == 2 and "slices of 20 ms" in unlike.stderr
 
 
 def test_servers_of_a_pair_start_once_both_clusters_are_there(bench: Bench, pair: str) -> None:
