@@ -120,17 +120,6 @@ def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: s
     assert contents(recording) == before
 
 
-@pytest.mark.parametrize("name", HARMED)
-def test_the_player_complains_of_damage_by_user_errors_only(recording: Path, name: str) -> None:
-    HARMED[name][0](recording)
-    with suppress(UserError), Player(recording, Hand().clock) as player:
-        player.look()
-    with suppress(UserError), Player(recording, Hand().clock, STALLED) as player:
-        player.look()
-        player.seek_stall(1)
-        player.look()
-
-
 @pytest.mark.parametrize("seed", range(25))
 def test_bytes_turned_anywhere_are_borne(recording: Path, seed: int) -> None:
     random_source = random.Random(seed)

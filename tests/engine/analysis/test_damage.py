@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,6 @@ from engine.observe.stalls import Stall
 from engine.report.render import to_csv, to_json, to_markdown
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
-
-Change = Callable[[Any, random.Random], Any]
-OTHERS: tuple[Any, ...] = (None, True, -1, 2**70, 1e300, 0.5, "x", "", [], {}, [None], {"a": 1}, [[1, 2, 3]], "\x1b[2J")
 
 
 @pytest.fixture
@@ -48,57 +43,6 @@ def read_all(run: Path) -> None:
     except UserError as error:
         assert "\n" not in str(error) and visible(str(error)).isprintable(), str(error)
         assert str(run) in str(error) or run.name in str(error), str(error)
-
-
-def spoiled(value: Any, source: random.Random) -> Any:
-    """A JSON value with one of its parts replaced, or gone."""
-    if isinstance(value, dict) and value and source.random() < 0.9:
-        key = source.choice(sorted(value))
-        if source.random() < 0.2:
-            return {name: each for name, each in value.items() if name != key}
-        return {**value, key: spoiled(value[key], source)}
-    if isinstance(value, list) and value and source.random() < 0.9:
-        place = source.randrange(len(value))
-        return [spoiled(each, source) if at == place else each for at, each in enumerate(value)]
-    return source.choice(OTHERS)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_a_manifest_with_anything_in_it_is_read_or_one_line(run: Path, seed: int) -> None:
-    source = random.Random(seed)
-    record = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(spoiled(record, source)))
-    read_all(run)
-
-
-COLUMNS = [("attempt", "origin"), ("step", "plan"), ("step", "totals"), ("event", "data"), ("sample", "data"),
-           ("difference", "data")]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_a_json_column_with_anything_in_it_is_read_or_one_line(run: Path, table: str, column: str, seed: int) -> None:
-    source = random.Random(seed)
-    with closing(sqlite3.connect(run / "journal.db")) as journal:
-        (text,) = journal.execute(f"SELECT {column} FROM {table} ORDER BY random() LIMIT 1").fetchone()
-        harm = spoiled(json.loads(text), source)
-        harmed = json.dumps(harm) if seed % 4 else text[: source.randrange(len(text))] + "\xff"
-        journal.execute(f"UPDATE {table} SET {column} = ?", (harmed,))
-        journal.commit()
-    read_all(run)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_journal_with_bytes_turned_or_cut_is_read_or_one_line(run: Path, seed: int) -> None:
-    source = random.Random(seed)
-    journal = bytearray((run / "journal.db").read_bytes())
-    for _ in range(source.choice((1, 20, 200))):
-        place = source.randrange(100, len(journal))
-        journal[place : place + 4] = source.randbytes(4)
-    if seed % 5 == 0:
-        del journal[source.randrange(len(journal)) :]
-    (run / "journal.db").write_bytes(journal)
-    read_all(run)
 
 
 @pytest.mark.parametrize(
