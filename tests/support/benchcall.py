@@ -30,9 +30,9 @@ WAITING = ("--set", "synchronous_commit=on", "--set", "commit_delay=20000", "--s
 LONG = (*BUSY, *WAITING)
 # A step of some seconds, of the same kind.
 SECONDS = (*LONG, "--rows-written", "5000")
-PATIENCE_S = 120.0
+PATIENCE_S = 200.0
 CALL_TIMEOUT_S = 240.0
-STALL_END_S = 150.0
+STALL_END_S = 200.0
 
 T = TypeVar("T")
 
@@ -194,7 +194,7 @@ def conductor_of(engine: int) -> list[int]:
 
 
 def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
-    """What `look` returns as soon as it is true; fails after two minutes, or as long as is given."""
+    """What `look` returns as soon as it is true; fails after some minutes, or as long as is given."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         found = look()

@@ -40,7 +40,7 @@ from tui.widgets.key_row import KeyRow
 EXPECTED = Path(__file__).parents[1] / "tui" / "screens"
 ANSWERS = EXPECTED.parent / "recordings" / "answers"
 STOPPED = Clock(monotonic_ns=lambda: 12_140_000_000_000, wall_ns=lambda: 1_795_180_800_000_000_000)
-PATIENCE_S = 90
+PATIENCE_S = 200
 # Of the recording: its name, its builds, the cell whose l.i1 has two stalls, and the way there from the newest step.
 NAME = "20261120-131303-14.10_prebuilt-16.3_prebuilt"
 OLD, NEW = "14.10-prebuilt", "16.3-prebuilt"

@@ -84,7 +84,7 @@ def strange(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     os.close(writing)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("strange", ["fifo", "pipe", "socket", "/dev/zero", "/proc/kmsg", "/proc/self/maps"],
                          indirect=True)  # fmt: skip
 @pytest.mark.parametrize("reader", READERS)

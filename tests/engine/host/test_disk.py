@@ -17,7 +17,7 @@ from engine.core.text import visible
 from engine.host import disk, machine_counters
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_pipe_is_written_to_when_somebody_reads_and_not_waited_for(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

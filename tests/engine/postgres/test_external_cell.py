@@ -47,7 +47,7 @@ def test_a_link_in_place_of_the_record_is_not_followed(tmp_path: Path) -> None:
         left_in(tmp_path)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_a_stop_ends_the_wait_for_a_server_on_which_a_database_was_left(tmp_path: Path) -> None:
     record = tmp_path / "cells" / "001-prod-as-is-r1" / RECORD
     record.parent.mkdir(parents=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -18,6 +17,7 @@ from engine.journal.archive import unpack
 from engine.view.events import cause, main_stall, stall_seconds
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
+from tests.support.screens import until
 from tui.demo.guide import GuideBox, GuidedBench, Stop
 from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
@@ -51,13 +51,6 @@ def guided(
             await script(pilot, app)
 
     asyncio.run(act())
-
-
-async def until(pilot: Pilot[Any], held: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not held():
-        assert time.monotonic() < limit, pilot.app.screen_text()  # type: ignore[attr-defined]
-        await pilot.pause(0.02)
 
 
 def told(app: GuidedBench) -> str:
@@ -119,13 +112,16 @@ def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> 
 
 
 def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:
-    stops = (Stop(600, "first", until="REPLAY"), Stop(600, "second", ("5", "4", "3")), Stop(600, "third", ("down",)))
+    second = Stop(600, "second", ("5", "4", "3"), until="the second")
+    stops = (Stop(600, "first", until="REPLAY"), second, Stop(600, "third", ("down",)))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         await until(pilot, lambda: "1 of 3" in told(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.current_mode != "live")
         await pilot.press("enter", "enter")
+        await until(pilot, lambda: app.current_mode == "compare")
+        app.screen.notify_line("the second")  # type: ignore[attr-defined]
         await until(pilot, lambda: "2 of 3" in told(app))
         assert app.current_mode == "compare", "no key of the second is left out"
 
