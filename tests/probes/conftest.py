@@ -40,12 +40,6 @@ def helpers(kernel: None, new_folder: Callable[[], Path]) -> tuple[Helper, ...]:
 
 
 @pytest.fixture
-def open_folder(new_folder: Callable[[], Path]) -> Path:
-    """An empty folder that other users can enter."""
-    return new_folder()
-
-
-@pytest.fixture
 def idle(compile_c: Compile, kernel: None) -> Iterator[Program]:
     """A program that can plan, and waits."""
     with Program(compile_c("server", PLANNER, *FUNCTIONS), 0, 10, 5) as program:

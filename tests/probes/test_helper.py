@@ -226,9 +226,9 @@ def test_who_came_by_sudo_may_watch_only_processes_of_their_own(
 
 
 @pytest.fixture
-def as_user(compile_c: Compile, open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def as_user(compile_c: Compile, cell_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Arguments of a user who came by sudo, over a program of that user's."""
-    binary = Path(shutil.copy(compile_c("theirs", PLANNER, *PUSH, "-DSTART=", "-DDONE="), open_folder))
+    binary = Path(shutil.copy(compile_c("theirs", PLANNER, *PUSH, "-DSTART=", "-DDONE="), cell_dir))
     os.chown(binary, 65534, 65534)
     monkeypatch.setenv("SUDO_UID", "65534")
     with subprocess.Popen(

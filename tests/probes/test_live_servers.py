@@ -23,13 +23,12 @@ from probes.frames import Frame
 from probes.session import ProbeSession, Target
 from probes.table import PHASES
 from tests.support.compiled import compiled_here, major_at_hand
-from tests.support.observing import Helper
+from tests.support.observing import Helper, frames_to_now, total
 
 pytestmark = pytest.mark.outside
 
 Servers = Callable[[int | str], Server]
 STATEMENTS = 20
-PATIENCE_S = 60.0
 STACKED = 3  # queries that take long enough to be sampled
 STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7 = 3"
 
@@ -50,7 +49,7 @@ def target_of(server: Server) -> Target:
 def afresh(running: dict[str, ProbeSession]) -> Iterator[dict[str, ProbeSession]]:
     """Probes that others used, past what these did."""
     for one in running.values():
-        settled(one)
+        frames_to_now(one)
     yield running
     for one in running.values():
         assert not [text for text in one.messages if "s missed" not in text]
@@ -87,23 +86,6 @@ def client(server: Server, prepare_threshold: int | None = None) -> Iterator[psy
         yield connection
 
 
-def settled(running: ProbeSession) -> list[Frame]:
-    """The frames up to one that ends after now."""
-    now_ns, found = time.monotonic_ns(), list[Frame]()
-    end = time.monotonic() + PATIENCE_S
-    while not (found and found[-1].t_ns > now_ns):
-        assert time.monotonic() < end, f"no frame for {PATIENCE_S:.0f} s: {running.messages}"
-        found += running.poll()
-        time.sleep(0.02)
-    return found
-
-
-def total(found: list[Frame], field: str, pid: int | None = None) -> int:
-    return sum(
-        record.get(field, 0) for frame in found for of, record in frame.records.items() if pid is None or of == pid
-    )
-
-
 def of_phases_us(found: list[Frame], pid: int) -> int:
     return sum(total(found, f"{phase}_us", pid) for phase in PHASES)
 
@@ -126,7 +108,7 @@ def test_every_probe_counts_what_was_sent(
                     connection.execute(STACK_SQL)
                     time.sleep(0.4)
                 spent_us = (time.monotonic() - began) * 1e6
-                found = {probe: settled(one) for probe, one in running.items()}
+                found = {probe: frames_to_now(one) for probe, one in running.items()}
         sent = STATEMENTS + STACKED
         assert total(found["planner"], "n", pid) == sent
         assert total(found["endpoint"], "plan_n", pid) == sent
@@ -164,8 +146,8 @@ def test_planner_counts_plannings_by_protocol(
         with pytest.raises(psycopg.errors.DivisionByZero):
             failing.execute("select 1/%s::int", (0,))
         failing.execute("select %s::int", (3,))
-        found = settled(running["planner"])
-        phases = settled(running["phases"])
+        found = frames_to_now(running["planner"])
+        phases = frames_to_now(running["phases"])
         pids = [one.info.backend_pid for one in (simple, extended, prepared, failing)]
     # Prepared: 5 plannings with the values, then the generic plan.
     counted = [total(found, "n", pid) for pid in pids]
@@ -193,8 +175,8 @@ def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
         began = time.monotonic()
         connection.execute("select probes_slow()")
         spent_us = (time.monotonic() - began) * 1e6
-        found = settled(running["planner"])
-        phases = settled(running["phases"])
+        found = frames_to_now(running["planner"])
+        phases = frames_to_now(running["phases"])
         connection.execute("drop function probes_slow()")
     # The function's value is asked for once while planning, which plans its own statements; then it is a constant.
     assert total(found, "n", pid) == 1
@@ -219,7 +201,7 @@ def test_statements_inside_a_statement_belong_to_its_execution(
             " execute 'select 2'; perform pg_sleep(0.05); end $$"
         )
         spent_us = (time.monotonic() - began) * 1e6
-        found = settled(running["phases"])
+        found = frames_to_now(running["phases"])
     assert total(found, "parse_n", pid) == 1
     assert total(found, "execute_us", pid) >= 100_000
     assert of_phases_us(found, pid) < spent_us, "what it did inside is of no other phase"
@@ -230,11 +212,11 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
     server: Servers,
     small_config: Callable[[Build], Config],
     helpers: tuple[Helper, ...],
-    open_folder: Path,
+    cell_dir: Path,
 ) -> None:
     mine = server(16)
     with (
-        Server(mine.build, small_config(mine.build), open_folder) as foreign,
+        Server(mine.build, small_config(mine.build), cell_dir) as foreign,
         watched(mine, "planner", "runq", command=helpers[-1], quiet=False) as running,
     ):
         foreign.create_database()
@@ -242,7 +224,7 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
             for _ in range(STATEMENTS):
                 stranger.execute("select 1")
             connection.execute("select 1")
-            found = {probe: settled(one) for probe, one in running.items()}
+            found = {probe: frames_to_now(one) for probe, one in running.items()}
             pids = (stranger.info.backend_pid, connection.info.backend_pid)
     assert total(found["planner"], "n") == 1 == total(found["planner"], "n", pids[1])
     assert all(pids[0] not in frame.records and pids[0] not in frame.groups for frame in found["runq"])
@@ -270,9 +252,9 @@ def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
 
         def leaf_pages() -> tuple[int, int]:
             """Leaf pages of one planning and the look-ups that read them, the second time it is planned."""
-            settled(running["endpoint"])
+            frames_to_now(running["endpoint"])
             connection.execute("explain select * from probes_end where id >= 0 and id < 10")
-            found = settled(running["endpoint"])
+            found = frames_to_now(running["endpoint"])
             return total(found, "leaf_pages", pid), total(found, "ep_n", pid)
 
         pages, look_ups = leaf_pages()
@@ -305,7 +287,7 @@ def test_stacks_are_as_deep_as_the_binary_allows(
         known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin["frame_pointers"])
         for _ in range(3):
             connection.execute(STACK_SQL)
-        found = settled(running["stacks"])
+        found = frames_to_now(running["stacks"])
     # By now the backend is gone, and still has names.
     stacks = [stack for frame in found for stack in frame.stacks if stack.pid == pid and stack.user]
     folded = folding.fold(stacks, lambda _: "query", lambda _: known)
@@ -329,12 +311,12 @@ def test_planstats_reads_what_was_planned(
     which_stats: int,
     build: Callable[[int | str], Build],
     small_config: Callable[[Build], Config],
-    open_folder: Path,
+    cell_dir: Path,
 ) -> None:
     wanted = build(which_stats)
     config = small_config(wanted)
     config = replace(config, settings=(*config.settings, *planstats.SETTINGS))
-    with Server(wanted, config, open_folder) as running:
+    with Server(wanted, config, cell_dir) as running:
         running.create_database()
         with client(running) as connection, pgstat.Monitor(running.dsn()) as monitor:
             planstats.begin(monitor)

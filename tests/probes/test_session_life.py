@@ -78,11 +78,11 @@ def test_root_who_came_by_sudo_watches_servers_of_others(
 
 
 def test_a_setuid_program_of_a_users_own_is_not_sampled(
-    compile_c: Compile, open_folder: Path, helpers: tuple[Helper, ...]
+    compile_c: Compile, cell_dir: Path, helpers: tuple[Helper, ...]
 ) -> None:
     """Its addresses would tell the user where its code lies."""
     program = compile_c("spin", "int main(void) { for (;;) { } }")
-    plain, raised = (Path(shutil.copy(program, open_folder / name)) for name in ("plain", "raised"))
+    plain, raised = (Path(shutil.copy(program, cell_dir / name)) for name in ("plain", "raised"))
     raised.chmod(0o4755)
     shell = Path("/bin/sh").resolve()
     started = f"read line; {plain} & {raised} & echo $!; wait"

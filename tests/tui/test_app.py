@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from engine.core.errors import UserError
 from tests.support.journal import growing
-from tests.support.screens import drive, shown_keys
+from tests.support.screens import drive, shown_keys, text_of, until
 from tui.app import Bench
 from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
 from tui.screens.bench_screen import BenchScreen
@@ -27,19 +27,6 @@ SCREENS = {"1": "launch", "2": "live", "3": "compare", "4": "probes", "5": "hist
 def app_of(pilot: Pilot[Any]) -> Bench:
     assert isinstance(pilot.app, Bench)
     return pilot.app
-
-
-def text(pilot: Pilot[Any]) -> str:
-    return app_of(pilot).screen_text()
-
-
-async def until(pilot: Pilot[Any], held: Callable[[], bool]) -> None:
-    """Waits for what another process is asked."""
-    for _ in range(1200):
-        await pilot.pause(0.05)
-        if held():
-            return
-    raise AssertionError(text(pilot))
 
 
 def on_each_screen(recording: Path, act: Callable[[Pilot[Any]], Awaitable[None]], **options: Any) -> None:
@@ -57,8 +44,8 @@ def test_the_five_screens_are_opened_by_their_numbers_and_have_their_keys_in_the
     async def act(pilot: Pilot[Any]) -> None:
         screen = app_of(pilot).screen
         assert isinstance(screen, BenchScreen)
-        last = text(pilot).splitlines()[-1]
-        assert len(text(pilot).splitlines()) == 24 and len(last) <= 80
+        last = text_of(pilot).splitlines()[-1]
+        assert len(text_of(pilot).splitlines()) == 24 and len(last) <= 80
         for _, binding in shown_keys(screen):
             assert binding.description in last, (app_of(pilot).current_mode, binding, last)
 
@@ -68,10 +55,10 @@ def test_the_five_screens_are_opened_by_their_numbers_and_have_their_keys_in_the
 @pytest.mark.parametrize("size", [(60, 18), (40, 10), (20, 5), (10, 3), (2, 1)])
 def test_the_five_screens_have_a_page_for_a_small_terminal(recording: Path, size: tuple[int, int]) -> None:
     async def act(pilot: Pilot[Any]) -> None:
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         assert len(rows) <= size[1] and all(len(row) <= size[0] for row in rows)
         if size[0] >= 40 and (size[0] < 60 or app_of(pilot).current_mode != "history"):  # that one fits in 60x18
-            assert "need" in text(pilot)
+            assert "need" in text_of(pilot)
 
     on_each_screen(recording, act, size=size)
 
@@ -80,7 +67,7 @@ def test_from_72_columns_on_every_screen_is_whole(recording: Path) -> None:
     async def act(pilot: Pilot[Any]) -> None:
         screen = app_of(pilot).screen
         await until(pilot, lambda: not screen.unready)  # type: ignore[attr-defined]
-        rows = text(pilot).splitlines()
+        rows = text_of(pilot).splitlines()
         assert len(rows) == 24 and not screen.has_class("-small")
         assert rows[-1].rstrip().endswith("? help  q quit")
 
@@ -94,11 +81,11 @@ def test_help_lists_every_key_with_its_id(recording: Path) -> None:
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(app_of(pilot).screen, HelpScreen)
-        pages = [text(pilot)]
+        pages = [text_of(pilot)]
         while re.search(r"\d+ more", pages[-1]):
             await pilot.press("space")
             await pilot.pause()
-            pages.append(text(pilot))
+            pages.append(text_of(pilot))
             assert len(pages) < 20
         assert ids and not [id for id in ids if f" {id}" not in "".join(pages)]
         await pilot.press("escape")
@@ -113,9 +100,9 @@ def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"zoom")
-        await until(pilot, lambda: re.search(r"zoom {20,}z ", text(pilot)) is not None)
+        await until(pilot, lambda: re.search(r"zoom {20,}z ", text_of(pilot)) is not None)
         await pilot.press("enter")
-        await until(pilot, lambda: "no longer than 60 s" in text(pilot))
+        await until(pilot, lambda: "no longer than 60 s" in text_of(pilot))
 
     drive(script, recording, recording.parent)
 
@@ -159,16 +146,16 @@ def test_jumping_takes_the_focus_to_a_part(recording: Path) -> None:
 
 def test_themes_go_round_and_say_the_same(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        shown = text(pilot)
+        shown = text_of(pilot)
         seen = [app_of(pilot).theme]
         for _ in THEMES:
             await pilot.press("t")
             await pilot.pause()
             seen.append(app_of(pilot).theme)
-            assert f"theme {seen[-1]};" in text(pilot)
+            assert f"theme {seen[-1]};" in text_of(pilot)
             app_of(pilot).screen.notify_line("")  # type: ignore[attr-defined]
             await pilot.pause()
-            assert text(pilot) == shown
+            assert text_of(pilot) == shown
         assert seen[0] == seen[-1] and set(seen) == {theme.name for theme in THEMES}
         assert len(THEMES) >= 8 and len([theme for theme in THEMES if not theme.dark]) >= 4
 
@@ -218,7 +205,7 @@ def test_boxes_are_drawn_unless_all_is_ascii(recording: Path) -> None:
             for key in ("question_mark", "ctrl+p"):
                 await pilot.press(key)
                 await pilot.pause()
-                assert corner in text(pilot), (key, corner)
+                assert corner in text_of(pilot), (key, corner)
                 await pilot.press("escape")
                 await pilot.pause()
 
@@ -227,11 +214,11 @@ def test_boxes_are_drawn_unless_all_is_ascii(recording: Path) -> None:
 
 def test_y_copies_the_screen(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        shown = text(pilot)
+        shown = text_of(pilot)
         await pilot.press("y")
         await pilot.pause()
         assert app_of(pilot).clipboard == shown
-        assert "clipboard" in text(pilot)
+        assert "clipboard" in text_of(pilot)
 
     drive(script, recording, recording.parent)
 
@@ -242,18 +229,18 @@ def test_e_writes_the_screen_into_a_file(recording: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(folder)
 
     async def script(pilot: Pilot[Any]) -> None:
-        shown = text(pilot)
+        shown = text_of(pilot)
         await pilot.press("e")
         await pilot.pause()
         (written,) = folder.iterdir()
         assert written.name == "bench-live-20261120-132000.txt"
         assert written.read_text() == shown
-        assert "written:" in text(pilot)
+        assert "written:" in text_of(pilot)
         written.unlink()
         folder.rmdir()
         await pilot.press("e")
         await pilot.pause()
-        assert "cannot be written" in text(pilot)
+        assert "cannot be written" in text_of(pilot)
 
     drive(script, recording, recording.parent)
 
@@ -267,11 +254,11 @@ def test_stopping_asks_and_no_is_no(tmp_path: Path) -> None:
                 await pilot.press("S")
                 await pilot.pause()
                 assert isinstance(app_of(pilot).screen, AskScreen)
-                assert f"Stop {live.run.name}?" in " ".join(text(pilot).replace("|", " ").split())
+                assert f"Stop {live.run.name}?" in " ".join(text_of(pilot).replace("|", " ").split())
                 await pilot.press(key)
                 await pilot.pause()
                 assert isinstance(app_of(pilot).screen, BenchScreen) and not app_of(pilot)._exit
-                assert "stopping" not in text(pilot)
+                assert "stopping" not in text_of(pilot)
 
         drive(script, live.run, tmp_path, clock=live.hand.clock)
 
@@ -280,7 +267,7 @@ def test_stopping_a_run_without_an_engine_says_so(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("S")
         await pilot.pause()
-        assert "no engine is running" in " ".join(text(pilot).split())
+        assert "no engine is running" in " ".join(text_of(pilot).split())
         assert isinstance(app_of(pilot).screen, BenchScreen)  # there is nothing to ask
 
     drive(script, recording, recording.parent)
@@ -289,7 +276,7 @@ def test_stopping_a_run_without_an_engine_says_so(recording: Path) -> None:
 def test_stopping_without_a_run_says_so(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("S")
-        assert "No run selected" in text(pilot)
+        assert "No run selected" in text_of(pilot)
 
     drive(script, None, tmp_path)
 
@@ -298,7 +285,7 @@ def test_ctrl_c_says_how_to_leave(recording: Path) -> None:
     async def act(pilot: Pilot[Any]) -> None:
         await pilot.press("ctrl+c")
         await pilot.pause()
-        assert "q quits, the run continues; S stops the run" in text(pilot)
+        assert "q quits, the run continues; S stops the run" in text_of(pilot)
         assert not app_of(pilot)._exit
 
     on_each_screen(recording, act)
@@ -323,7 +310,7 @@ def test_what_goes_wrong_beside_the_picture_is_said_and_ends_nothing(recording: 
     async def act(pilot: Pilot[Any]) -> None:
         app_of(pilot).screen.run_worker(fail(), exit_on_error=False)
         await pilot.pause(0.1)
-        assert "internal error: LookupError: no such thing" in " ".join(text(pilot).split())
+        assert "internal error: LookupError: no such thing" in " ".join(text_of(pilot).split())
 
     on_each_screen(recording, act)
 

@@ -22,7 +22,7 @@ from engine.journal.writer import create_run
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
 from tests.support.journal import Hand, growing
-from tests.support.screens import STALLED, drive
+from tests.support.screens import STALLED, drive, until
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
@@ -239,3 +239,19 @@ def test_a_journal_cut_under_it_is_said(recording: Path) -> None:
         assert "damaged or truncated" in text(pilot)
 
     drive(script, recording, recording.parent)
+
+
+def test_values_that_nobody_understands_are_said_beside_live(recording: Path) -> None:
+    spoil = change("UPDATE event SET data = 'nonsense'")
+
+    async def compare(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: "3 pairs" in text(pilot))
+        spoil(recording)
+        await pilot.press("o")
+        await until(pilot, lambda: "table event: cannot be read" in text(pilot))
+
+    async def probes(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: "table event: cannot be read" in text(pilot))
+
+    drive(compare, recording, recording.parent, screen="compare")
+    drive(probes, recording, recording.parent, screen="probes")
