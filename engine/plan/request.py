@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
-from engine.core.model import INTERIM_ANALYSES, MOST_MINUTES, PAIRS, SLICE_MS
+from engine.core.model import MOST_MINUTES, PAIRS, SLICE_MS
 from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
 from engine.plan.variants import DEFAULT, named_workloads
@@ -38,7 +38,6 @@ from workloads.options import (
 # short pairs: an interval over pairs narrows more with one more pair than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
-_AFTER = ", ".join(str(look.pairs) for look in INTERIM_ANALYSES if look.pairs < PAIRS)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,8 +167,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     until_known: Annotated[
         bool,
         about(
-            "The same without a limit of time: in slices, stop as soon as every step has a verdict, in interim "
-            f"analyses at stricter levels after {_AFTER} pairs, or after {PAIRS} pairs.",
+            f"In slices, stop as soon as every step has a verdict, after {PAIRS} pairs at the latest: as with "
+            "--minutes, interim analyses at stricter levels leave known query steps out of further pairs.",
             excludes=["repeats", "minutes"],
             group=SURENESS,
             brief="Stop when every step has a verdict.",
