@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 
 from psycopg import pq
 from psycopg.pq import abc
 
+Check = Callable[[], None]  # raises an exception to abandon what is done
+LOOK_S = 0.02  # between two checks
 COMMAND_OK = int(pq.ExecStatus.COMMAND_OK)
 TUPLES_OK = int(pq.ExecStatus.TUPLES_OK)
 
@@ -68,3 +71,42 @@ def error_of(connection: abc.PGconn, result: abc.PGresult) -> SqlError:
 
 def one_line(message: bytes) -> str:
     return " ".join(message.decode(errors="replace").split())
+
+
+class Session:
+    """A connection whose statements can be abandoned. A context manager."""
+
+    def __init__(self, dsn: str, check: Check) -> None:
+        self.connection: abc.PGconn = open_connection(dsn)
+        self.check = check
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.finish()
+
+    def run(self, *statements: str) -> abc.PGresult:
+        """Run statements; return the last one's last result. Raises SqlError, and any exception of the check."""
+        for sql in statements:
+            last = self._run(sql)
+        return last
+
+    def number(self, sql: str) -> int:
+        return int(float(self.run(sql).get_value(0, 0) or b"0"))
+
+    def _run(self, sql: str) -> abc.PGresult:
+        connection, last = self.connection, None
+        connection.send_query(sql.encode())
+        while True:
+            while connection.is_busy():
+                self.check()
+                if select.select([connection.socket], [], [], LOOK_S)[0]:
+                    connection.consume_input()
+            result = connection.get_result()
+            if result is None:
+                assert last is not None
+                return last
+            if result.status not in (COMMAND_OK, TUPLES_OK):
+                raise error_of(connection, result)
+            last = result

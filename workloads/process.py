@@ -24,6 +24,7 @@ from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Pag
 # Variable that names the command for Python on a host without an installed Python.
 PYTHON = "PGBED_PYTHON"
 STOP_CHECK_S = 0.1
+BARRIER_EVERY_S = 0.002
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 SIGKILL = 9
 BOUNDS_NS = tuple(bound for _, bound in histogram.REFERENCE_BUCKETS if bound is not None)
@@ -169,6 +170,28 @@ class Gates:
     def await_release(self) -> None:
         """Keep the connection until the engine has taken its end snapshot, or the step is abandoned."""
         select.select([self.release_fd], [], [])
+
+
+def begin_alone(page: Page) -> None:
+    """Wait at the barrier as the only role of a step, until it begins."""
+    page.set_word(0, Word.STATE, State.READY)
+    while not page.words[Control.START_NS]:
+        check_stop(page)
+        time.sleep(BARRIER_EVERY_S)
+    while clock() < page.words[Control.START_NS]:
+        time.sleep(BARRIER_EVERY_S / 4)
+    page.set_word(0, Word.STARTED_NS, clock())
+    page.set_word(0, Word.STATE, State.RUNNING)
+
+
+def end_alone(page: Page, ended_ns: int) -> None:
+    """Report the end of the only role's work, and wait until the engine has taken its end snapshot."""
+    page.set_word(0, Word.IN_FLIGHT_NS, 0)
+    page.set_word(0, Word.ENDED_NS, ended_ns)
+    page.set_word(0, Word.STATE, State.DONE)
+    client_gate.tell_change(page)
+    while not page.words[Control.RELEASE]:
+        time.sleep(BARRIER_EVERY_S)
 
 
 def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain
@@ -21,19 +20,20 @@ from typing import Any
 import msgspec
 
 from workloads import client_gate
-from workloads.connection import SqlError
+from workloads.connection import Session, SqlError
 from workloads.counter_page import Control, Page, State, Word
 from workloads.micro import planning
 from workloads.micro.hyperfine import Failed, Measured, time_once
 from workloads.micro.preparation import Prepared, prepared
 from workloads.micro.spec import Spec
-from workloads.micro.task_cluster import Session
 from workloads.process import (
     Stopped,
     await_slice,
+    begin_alone,
     check_stop,
     clock,
     die_with_parent,
+    end_alone,
     name_process,
     recorder,
     stop_on_signals,
@@ -41,38 +41,17 @@ from workloads.process import (
 )
 
 PR_SET_CHILD_SUBREAPER = 36
-BARRIER_EVERY_S = 0.002
 PLAN = "plan"
 EMPTY_RUNS = 5  # of which the fastest counts
-
-
-def _await_start(page: Page) -> None:
-    page.set_word(0, Word.STATE, State.READY)
-    while not page.words[Control.START_NS]:
-        check_stop(page)
-        time.sleep(BARRIER_EVERY_S)
-    while clock() < page.words[Control.START_NS]:
-        time.sleep(0.0005)
-    page.set_word(0, Word.STARTED_NS, clock())
-    page.set_word(0, Word.STATE, State.RUNNING)
-
-
-def _await_release(page: Page, ended_ns: int) -> None:
-    page.set_word(0, Word.IN_FLIGHT_NS, 0)
-    page.set_word(0, Word.ENDED_NS, ended_ns)
-    page.set_word(0, Word.STATE, State.DONE)
-    client_gate.tell_change(page)
-    while not page.words[Control.RELEASE]:
-        time.sleep(BARRIER_EVERY_S)
 
 
 def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
     planning.prepare(spec.dsn, spec.options.plans, check)
     with Session(spec.dsn, check) as session:
         page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
-        _await_start(page)
+        begin_alone(page)
         planning.plan(session, page, spec.options.plans)
-        _await_release(page, clock())
+        end_alone(page, clock())
     return {}
 
 
@@ -89,7 +68,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
         first = next(tasks)
         empty = min((timed(first.empty, first) for _ in range(EMPTY_RUNS)), key=attrgetter("wall_s"))
         record = recorder(page, 0, 1)
-        _await_start(page)
+        begin_alone(page)
         if first.sql and client_gate.is_sliced(page):
             return _cut(spec, page, check, [first, *tasks])
         for task in chain((first,), tasks):
@@ -104,7 +83,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
             work.append(task.work)
             of_servers_s += task.done()  # at once: its server would go on using CPU time
             if len(every) == runs:
-                _await_release(page, ended_ns)
+                end_alone(page, ended_ns)
     user_s, system_s = fmean(each.user_s for each in every), fmean(each.system_s for each in every)
     timing = {
         "user_s": user_s,
@@ -137,7 +116,7 @@ def _cut(spec: Spec, page: Page, check: Callable[[], None], tasks: Sequence[Prep
             took_ns = client_gate.active_ns(page, ended_ns) - began_ns
             record(ended_ns - took_ns, ended_ns, 1, 0)
             times_s.append(took_ns / 1e9)
-        _await_release(page, ended_ns)
+        end_alone(page, ended_ns)
     return {"timing": {"times_s": times_s}}
 
 

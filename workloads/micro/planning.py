@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
+from workloads.connection import Check, Session
 from workloads.counter_page import Page
 from workloads.insert.ddl import create_indexes, create_table, delete_template
 from workloads.insert.steps import GENERATIONS
 from workloads.micro.hyperfine import Failed
-from workloads.micro.task_cluster import Check, Session
 from workloads.process import clock, recorder
 
 TABLE = "queue"

@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from workloads.connection import Check, Session
 from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
-from workloads.micro.task_cluster import Check, Cluster, Session
+from workloads.micro.task_cluster import Cluster
 
 BATCHES = 2000  # that WAL is written in, or a few times as many
 BATCH_ROWS = 50  # at least: some hundred bytes of WAL each

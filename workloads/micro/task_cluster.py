@@ -11,20 +11,17 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import abc
 
 from workloads.base import Kit
-from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, open_connection
+from workloads.connection import Check
 from workloads.micro.hyperfine import Failed, call
-
-Check = Callable[[], None]  # raises Stopped if the step is to be abandoned
 
 USER, PORT = "bench", 5432
 LOOK_S = 0.02
@@ -129,45 +126,6 @@ class Cluster:
             pid = int((self.data / "postmaster.pid").read_text(errors="replace").split("\n", 1)[0])
             return pid if Path(f"/proc/{pid}/cwd").resolve() == self.data.resolve() else 0
         return 0
-
-
-class Session:
-    """A connection whose statements can be abandoned. A context manager."""
-
-    def __init__(self, dsn: str, check: Check) -> None:
-        self.connection: abc.PGconn = open_connection(dsn)
-        self._check = check
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.finish()
-
-    def run(self, *statements: str) -> abc.PGresult:
-        """Run statements; return the last one's last result. Raises SqlError, and any exception of the check."""
-        for sql in statements:
-            last = self._run(sql)
-        return last
-
-    def number(self, sql: str) -> int:
-        return int(float(self.run(sql).get_value(0, 0) or b"0"))
-
-    def _run(self, sql: str) -> abc.PGresult:
-        connection, last = self.connection, None
-        connection.send_query(sql.encode())
-        while True:
-            while connection.is_busy():
-                self._check()
-                if select.select([connection.socket], [], [], LOOK_S)[0]:
-                    connection.consume_input()
-            result = connection.get_result()
-            if result is None:
-                assert last is not None
-                return last
-            if result.status not in (COMMAND_OK, TUPLES_OK):
-                raise error_of(connection, result)
-            last = result
 
 
 def _children() -> list[int]:

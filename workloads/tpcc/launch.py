@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from workloads.base import CLIENT_FOLDER
-from workloads.connection import scalar
+from workloads.connection import Session, scalar
 from workloads.counter_page import Control, Page, Word
-from workloads.pgbench.initialization import Session, as_step, run_once
+from workloads.pgbench.initialization import as_step, run_once
 from workloads.pgbench.launch import Step
 from workloads.pgbench.launcher import serve
 from workloads.pgbench.program import Failed
@@ -41,7 +41,7 @@ def _run(spec: TpccSpec, page: Page) -> None:
 def _initialize(spec: TpccSpec, folder: Path, session: Session) -> None:
     settle = (VACUUM, "CHECKPOINT") if spec.checkpoint else (VACUUM,)
     for statement in (*schema(spec.options.pgbench_scale, spec.rows_seed), *settle):
-        session.execute(statement)
+        session.run(statement)
     for script in spec.scripts:
         run_once(spec, folder, script, session.check)
 
