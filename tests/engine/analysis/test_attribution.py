@@ -139,7 +139,7 @@ def of_qr100(path: Path, change: Change, **how: Any) -> tuple[Comparison, Attrib
 def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
     """Of twice the time three tenths are for a lock and two for WAL: 0.6 and 0.4 of what is more."""
     waits = {"": 40, "Client:ClientRead": 10, "Lock:tuple": 30, "IO:WALSync": 15, "LWLock:WALWrite": 5}
-    comparison, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
+    _, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
     assert found is not None and found.role == "query" and not found.reason
     assert found.us == pytest.approx(2 * found.base_us, rel=0.02)
     for place in ("base_us", "us"):
@@ -150,13 +150,7 @@ def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
     )  # fmt: skip
     assert lock.share == pytest.approx(0.6, abs=0.02) and wal.share == pytest.approx(0.4, abs=0.02)
     assert lock.known and wal.known and found.unexplained == pytest.approx(0.0, abs=0.04)
-    table = render.to_markdown(comparison).partition("What makes the difference in time per operation")[2]
-    assert re.search(
-        r"\| 17.0 \| [\d,.]+ to [\d,.]+ \|  \|  \|\n\| lock waits \(tuple\) \| \+\S+ \| \d+% \| \d+% to \d+%", table
-    )
-    assert re.search(r"\| unexplained \|  \| -?\d%", table)
-    record = json.loads(render.to_json(comparison))["attributions"]
-    assert [each["causes"] for each in record if each["step"] == "qr100"] == [["wait.lock", "wait.wal"]]
+    assert found.causes == ("wait.lock", "wait.wal")
 
 
 def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Pairs of several machines or boots: intervals that cover these, and the machine that disagrees."""
 
-import json
 import math
 import random
 import shutil
@@ -95,15 +94,9 @@ def test_verdicts_of_several_machines_hold_for_machines_whose_memory_differs(tmp
     paths = farm(tmp_path, {"a": 0.90, "b": 0.91, "c": 0.89})
     found = ratio_of(paths)
     assert (found.verdict, found.pairs, found.reasons) == ("slower", 12, ())
-    comparison = compare(paths)
-    (told,) = [text for text in comparison.findings if "machines are pooled" in text]
+    assert found.machines is not None and found.machines.ratios.keys() == {"a", "b", "c"}
+    (told,) = [text for text in compare(paths).findings if "machines are pooled" in text]
     assert "a (2), b (2), c (2)" in told and "2 degrees" in told
-    assert told in to_markdown(comparison)
-    (record,) = [
-        each for each in json.loads(to_json(comparison))["ratios"]
-        if (each["step"], each["metric"]) == ("l.i1", "rate_per_s")
-    ]  # fmt: skip
-    assert record["machines"]["ratios"].keys() == {"a", "b", "c"}
 
 
 def test_two_machines_give_a_wide_interval_and_it_is_said(tmp_path: Path) -> None:
