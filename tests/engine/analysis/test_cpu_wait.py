@@ -15,12 +15,12 @@ from engine.analysis.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from tests.support.benchcall import Bench
-from tests.support.journal import make_run
+from tests.support.journal import Change, make_run
 
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
-def crowded(part: float) -> object:
+def crowded(part: float) -> Change:
     """Makes 17.0 take half as long again in l.i1, so much of it as run-queue wait of the insert connection."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -36,7 +36,7 @@ def crowded(part: float) -> object:
 
 
 def test_a_slow_down_by_waiting_for_a_cpu_is_said(tmp_path: Path) -> None:
-    comparison = compare([make_run(tmp_path / "r", change=crowded(0.9))])  # type: ignore[arg-type]
+    comparison = compare([make_run(tmp_path / "r", change=crowded(0.9))])
     (sentence,) = [finding for finding in comparison.findings if "longer CPU wait" in finding]
     assert sentence.startswith("l.i1: against 16.3, 17.0 takes ")
     assert re.search(
@@ -50,7 +50,7 @@ def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> 
     """Medians of cells differ by half as much again, all of it run queue: but the pairs do not agree."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        made: StepTotals = crowded(0.9)(cell, step, totals)  # type: ignore[operator]
+        made = crowded(0.9)(cell, step, totals)
         return replace(made, seconds=made.seconds * (1, 1, 1.1, 3)[cell.repeat - 1 + (cell.subject.build == "16.3")])
 
     comparison = compare([make_run(tmp_path / "r", change=change)])
@@ -61,7 +61,7 @@ def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("part", [0.0, 0.1])
 def test_a_slow_down_by_something_else_is_not_put_down_to_the_cpus(tmp_path: Path, part: float) -> None:
-    comparison = compare([make_run(tmp_path / "r", change=crowded(part))])  # type: ignore[arg-type]
+    comparison = compare([make_run(tmp_path / "r", change=crowded(part))])
     assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
 
 
