@@ -103,9 +103,17 @@ def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
     for wrong, told in (("none.sql", "none.sql: no such file"), (str(load), "a script has this name")):
         with pytest.raises(ValueError, match=told):
             SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=wrong))
-    make.write_text("\\shell true\n")
-    with pytest.raises(ValueError, match=r"make\.sql:1: \\shell and \\setshell run commands"):
-        SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=str(make)))
+    for text, told in (
+        ("\\shell true\n", r"make\.sql:1: \\shell and \\setshell run commands"),
+        (
+            "\\startpipeline\nSELECT 1;\n\\endpipeline\n",
+            r"make\.sql:1: a pipeline needs --protocol extended or prepared",
+        ),
+    ):
+        make.write_text(text)
+        for options in (ScriptOptions(script=(str(make),)), ScriptOptions(script=(str(load),), setup=str(make))):
+            with pytest.raises(ValueError, match=told):
+                SCRIPTS.plan(options)
 
 
 @pytest.mark.parametrize("name", ["/mnt/fast", "../x", "pg_fast", "Fast", "a b", "1a", "x" * 64])
