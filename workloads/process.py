@@ -42,9 +42,9 @@ def name_process(name: str) -> None:
     ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
-def die_with_parent(parent_pid: int, death: int = SIGKILL) -> None:
+def die_with_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent ends, however that ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, death, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent ended before the request was made
         os._exit(1)
 

@@ -136,9 +136,6 @@ class Micro:
         )
         return Listing((row,), ("workload",), (note,), {task.step: task.text for task in TASKS})
 
-    def presets(self) -> tuple[dict[str, Any], ...]:
-        return ()
-
 
 def _title(options: Options, tasks: tuple[Task, ...]) -> str:
     amounts = {
