@@ -49,7 +49,7 @@ CREATE TABLE role (                        -- one connection of one step
     id INTEGER PRIMARY KEY,
     step_id INTEGER NOT NULL REFERENCES step,
     client INTEGER NOT NULL,               -- 1 for table pi1, ...
-    name TEXT NOT NULL,                    -- insert, delete, query (query2, ...), index, transaction
+    name TEXT NOT NULL,                    -- insert, delete, query, index, …
     backend_pid INTEGER NOT NULL,
     client_pid INTEGER NOT NULL
 );

@@ -44,7 +44,7 @@ WITH figures AS (                          -- processes and all clients, also of
     FROM finished_steps
 ), progress AS (
     SELECT step_id, role_kind, sum(statements) AS statements, sum(service_s) AS service_s,
-        sum(CASE WHEN role_kind IN ('insert', 'delete', 'index', 'transaction') THEN rows ELSE statements END) AS done
+        sum(CASE WHEN role_kind IN ('insert', 'delete', 'index') THEN rows ELSE statements END) AS done
     FROM roles GROUP BY step_id, role_kind
 ), judged AS (
     SELECT figures.*, progress.service_s,
