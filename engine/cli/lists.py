@@ -121,9 +121,7 @@ def presets() -> Listing:
 
 def probes(out: Path) -> Listing:
     """One row per probe, with its state and its measured cost on this machine (`probe_cost.Cost`)."""
-    from engine.analysis import (
-        probe_cost,
-    )  # loads drivers and asks bpftrace: too slow for other lists
+    from engine.analysis import probe_cost  # loads drivers and asks bpftrace: too slow for other lists
     from engine.tracing import selection
 
     measured = probe_cost.known(out)
@@ -131,7 +129,9 @@ def probes(out: Path) -> Listing:
         {**row, "measured": [asdict(cost) for cost in measured if row["probe"] in cost.probes]}
         for row in selection.listing()
     ]
-    return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"))
+    notes = tuple(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}" for cost in measured)
+    notes = ("measured here (bench probes cost), with probes against without:", *notes) if notes else ()
+    return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"), notes)
 
 
 def runs(out: Path) -> Listing:
@@ -217,7 +217,7 @@ def _cell(value: Any) -> str:
 
 @click.group(name="list")
 def list_() -> None:
-    """List builds, configs, workloads, presets, kernels or runs."""
+    """List builds, configs, workloads, presets, kernels, probes or runs."""
 
 
 def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
@@ -239,6 +239,14 @@ _add("configs", "List the configs (sets of settings) that --config can name.", c
 _add("workloads", "List workloads with their generations, scales and steps.", workloads)
 _add("presets", "List the plans that --preset can name.", presets)
 _add("kernels", "List the kernels that servers can run under here.", kernels)
+
+
+@list_.command(name="probes", short_help="List the probes that --probes can name.")
+@OUT
+@JSON
+def list_probes(out: Path, as_json: bool) -> None:
+    """List the probes that --probes can name: what each answers, costs and needs, and whether it can run here."""
+    show(probes(out), as_json)
 
 
 @list_.command(name="runs")

@@ -1,4 +1,4 @@
-"""The commands `bench probes`: list them, attach them to a running run, and measure their cost here."""
+"""The commands `bench probes`: attach them to a running run, and measure their cost here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from engine.analysis import probe_cost
-from engine.cli import lists, start
+from engine.cli import start
 from engine.cli.options import JSON, OUT, Figure, of_run
 from engine.host.account import own_folder
 from engine.plan import planfile
@@ -30,21 +30,7 @@ SECONDS = Option("query_seconds", "", "int", None, least=1, unit="s")
 
 @click.group()
 def probes() -> None:
-    """List probes, measure their cost on this machine, and switch them during a run."""
-
-
-@probes.command(name="list", short_help="List probes, and whether they can run here.")
-@OUT
-@JSON
-def list_probes(out: Path, as_json: bool) -> None:
-    """List probes: what each answers, costs and needs, and whether it can run here."""
-    lists.show(lists.probes(out), as_json)
-    measured = probe_cost.known(out)
-    if measured and not as_json:
-        echo("")
-        echo("measured on this machine (bench probes cost), with probes against without:")
-        for cost in measured:
-            echo(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}")
+    """Measure what probes cost on this machine, and switch them during a run. `bench list probes` lists them."""
 
 
 def _add_switch(word: str, action: str, on: bool) -> None:
@@ -85,7 +71,7 @@ _add_switch("off", "Detach a probe from", on=False)
 def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **options: Any) -> None:
     """Measure what probes cost on this machine: cells with and without them, interleaved ABBA.
 
-    The result is kept for this host and shown by `bench probes list`.
+    The result is kept for this host and shown by `bench list probes`.
     """
     folder = own_folder(out)
     console = PlainConsole(stderr=as_json)

@@ -13,7 +13,6 @@ from engine.core.errors import UserError
 from engine.core.format import size
 from engine.host import disk
 from engine.journal import housekeeping
-from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import find_run, runs_in
 from engine.report.console import echo
@@ -21,18 +20,13 @@ from engine.report.console import echo
 
 @click.command()
 @click.argument("run", type=RunArgument())
-@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @click.option("--remove", is_flag=True, help="Remove these tags.")
 @OUT
 def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
-    """Tag a run, to find it again; without words, print its tags. `bench list runs` shows them."""
+    """Tag a run, to find it again: `bench list runs` shows the tags."""
     folder = find_run(run, out)
-    if words:
-        tags = housekeeping.untag(folder, words) if remove else housekeeping.tag(folder, words)
-    else:
-        tags = read_tags(folder)
-        if remove:
-            raise UserError(f"--remove: name the tags; {folder.name} has: {', '.join(tags) or 'none'}")
+    tags = housekeeping.untag(folder, words) if remove else housekeeping.tag(folder, words)
     echo(f"{folder.name}: {' '.join(tags) or 'no tags'}")
 
 

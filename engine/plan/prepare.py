@@ -215,7 +215,7 @@ def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
             f"{planstats.PROBE} is part of the server's settings, so no cell can run without it; choose other probes"
         )
     if not manifest.observers:
-        raise UserError("nothing to attach: choose probes that are available here (bench probes list)")
+        raise UserError("nothing to attach: choose probes that are available here (bench list probes)")
     bare = manifest.cells[0].subject
     cells = interleave((bare, dataclasses.replace(bare, control=PROBED)), pairs)
     return dataclasses.replace(

@@ -231,7 +231,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         about(
             "Probes to attach: sched and stacks (default), and more expensive ones by name. NAME:window attaches for "
             "10 s of every 60, NAME:stalls during stalls, NAME:budget if cheap; none excludes a preset's too. "
-            "See bench probes list.",
+            "See bench list probes.",
             metavar="NAME,…",
             unset="none, or the preset's",
             group=CAUSES,

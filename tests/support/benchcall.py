@@ -61,7 +61,8 @@ class Bench:
 
     def command(self, *arguments: str) -> list[str]:
         """The command line."""
-        out = () if "list" in arguments[:1] and arguments[1:2] != ("runs",) else ("--out", str(self.out))
+        in_folder = arguments[0] != "list" or arguments[1] in ("probes", "runs")
+        out = ("--out", str(self.out)) if in_folder else ()
         # Tests do not measure: they may run at the same time, and during a run of the user.
         concurrent = ("--allow-concurrent",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
         return [sys.executable, "-m", "engine", *arguments, *out, *concurrent]

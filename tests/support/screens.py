@@ -337,13 +337,13 @@ def stalling(live: Growing) -> None:
 
 
 def listed(**states: str) -> list[dict[str, Any]]:
-    """Rows of `bench probes list --json` on a machine that has all probes but for `states`."""
-    rows: list[dict[str, Any]] = json.loads(benchcall.Bench(Path("/nonexistent"))("probes", "list", "--json").stdout)
+    """Rows of `bench list probes --json` on a machine that has all probes but for `states`."""
+    rows: list[dict[str, Any]] = json.loads(benchcall.Bench(Path("/nonexistent"))("list", "probes", "--json").stdout)
     return [{**row, "state": states.get(row["probe"], "ready")} for row in rows]
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Let `bench probes list` give these rows; return the other commands, which are only noted."""
+    """Let `bench list probes` give these rows; return the other commands, which are only noted."""
     calls: list[tuple[str, ...]] = []
 
     async def ask_json(*arguments: str, console: object = None) -> Any:

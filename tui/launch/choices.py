@@ -34,7 +34,7 @@ Change = Callable[[], Request]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The available choices: rows as in `bench list`, and `bench probes list`."""
+    """The available choices: rows as in `bench list`."""
 
     builds: tuple[Row, ...] = ()
     configs: tuple[Row, ...] = ()

@@ -170,7 +170,7 @@ class PlanScreen(BenchScreen):
         if not look:
             return
         try:
-            self.offer = replace(self.offer, probes=tuple(await bench.ask_json("probes", "list", *out)))
+            self.offer = replace(self.offer, probes=tuple(await bench.ask_json("list", "probes", *out)))
         except UserError as error:
             self.bench.complain(error)
         self.draw()

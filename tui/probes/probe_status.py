@@ -65,7 +65,7 @@ def probe_rows(
 ) -> list[ProbeRow]:
     """The table of probes at a moment.
 
-    `listed` are the rows of `bench probes list --json`, `fresh` the frames just before the moment, `events` those of
+    `listed` are the rows of `bench list probes --json`, `fresh` the frames just before the moment, `events` those of
     the cell so far. `totals`, given at the end of a step, count a probe as on if it was on in any part.
     """
     modes = {

@@ -85,9 +85,9 @@ class ProbesScreen(BenchScreen):
     @work(group="probes", exit_on_error=False)
     async def _ask(self) -> None:
         try:
-            self._listed = await bench.ask_json("probes", "list", "--out", str(self.context.out))
+            self._listed = await bench.ask_json("list", "probes", "--out", str(self.context.out))
         except UserError as error:
-            self.bench.say(f"bench probes list: {error}", "warning")
+            self.bench.say(f"bench list probes: {error}", "warning")
         self.draw()
 
     def look(self) -> None:

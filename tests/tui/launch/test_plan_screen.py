@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ NOISE = {
 }  # fmt: skip
 
 
+def word_of(arguments: Sequence[str]) -> str:
+    """The command, or the list, that is asked for."""
+    return arguments[arguments[0] == "list"]
+
+
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `bench` said once about a machine and a plan, so that the picture is the same everywhere."""
@@ -45,15 +51,15 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
                "noise": NOISE, "steps": ["l.i0", "l.x", "l.i1", "qr100"]}  # fmt: skip
     choices = json.loads((ANSWERS / "choices.json").read_text())
     said = {
-        "list": (0, json.dumps(choices)),
+        "choices": (0, json.dumps(choices)),
+        "runs": (0, "[]"),
         "probes": (0, json.dumps(choices["probes"])),
         "doctor": (0, (ANSWERS / "doctor.json").read_text()),
         "run": (0, json.dumps(counted)),
     }
 
     async def run(*arguments: str, console: object = None) -> tuple[int, str, str]:
-        code, answer = (0, "[]") if arguments[:2] == ("list", "runs") else said[arguments[0]]
-        return code, answer, ""
+        return *said[word_of(arguments)], ""
 
     monkeypatch.setattr(asked, "run", run)
     monkeypatch.setattr(runs, "is_held", lambda: False)  # another test's run, or a user's, is in no picture
@@ -294,13 +300,13 @@ def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(a
 
 def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choices = json.loads((ANSWERS / "choices.json").read_text())
-    said = {"list": json.dumps(choices), "probes": json.dumps(choices["probes"]),
+    said = {"choices": json.dumps(choices), "probes": json.dumps(choices["probes"]),
             "doctor": (ANSWERS / "doctor.json").read_text()}  # fmt: skip
-    allowed = {word: asyncio.Event() for word in ("list", "probes", "doctor")}
+    allowed = {word: asyncio.Event() for word in ("choices", "probes", "doctor")}
 
     async def run(*arguments: str, console: object = None) -> tuple[int, str, str]:
-        await allowed[arguments[0]].wait()
-        return 0, said[arguments[0]], ""
+        await allowed[word_of(arguments)].wait()
+        return 0, said[word_of(arguments)], ""
 
     monkeypatch.setattr(asked, "run", run)
     monkeypatch.setattr(runs, "is_held", lambda: False)
@@ -312,7 +318,7 @@ def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monke
 
         assert "17  [ ] 17.0" in shown() and "16  [ ] 16.3" in shown()
         assert shown().count("looking") == 4  # ready plans, probes, steps, preflight
-        allowed["list"].set()
+        allowed["choices"].set()
         await until(pilot, lambda: "[x] l.i1" in shown())
         assert shown().count("looking") == 2 and "18.6" in shown()
         allowed["probes"].set()
