@@ -17,8 +17,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from engine.builds.compile_variants import CFLAGS, VARIANTS
+from engine.cli.commands import COMMANDS, EXIT_CODES
 from engine.cli.main import main
-from engine.cli.manual import EXIT_CODES
 from engine.cli.schema import RECORDS
 from engine.cli.settings import ENVIRONMENT, Settings
 from engine.plan.request import Request
@@ -148,9 +148,8 @@ def the_probes() -> str:
 
 def commands() -> str:
     """The help of every command."""
-    names = sorted(main.list_commands(None))  # type: ignore[arg-type]
     parts = ["# Commands\n", "The help of each command. `bench run --help-all` and [](options.md) have all options.\n"]
-    for name in names:
+    for name in sorted(COMMANDS):
         shown = bench(name, "--help", width=100)
         parts += [f"## bench {name}\n", f"```text\n{shown.rstrip()}\n```\n"]
     return "\n".join(parts)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from engine.cli import manual
+from engine.cli.commands import COMMANDS, EXIT_CODES
 from engine.cli.grouped_options import GroupedCommand, help_text
 from engine.cli.main import main
 from engine.cli.run import RunCommand
@@ -61,7 +61,6 @@ def command_section(context: click.Context, name: str, command: click.Command) -
 def page() -> str:
     """The whole page."""
     context = click.Context(main, info_name="bench")
-    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
     keys = ((f"{key.name} = {key.metavar}", help_text(key)) for key in options_of(Settings))
     parts = [
         '.TH BENCH 1 "" pgbed "pgbed"',
@@ -74,12 +73,11 @@ def page() -> str:
         ".SH COMMANDS",
         *(
             line
-            for name, command in commands.items()
-            if command is not None and not command.hidden
-            for line in command_section(context, name, command)
+            for name, command in sorted(COMMANDS.items())
+            for line in command_section(context, name, command.load())
         ),
         ".SH EXIT STATUS",
-        *definitions(manual.EXIT_CODES),
+        *definitions(EXIT_CODES),
         ".SH ENVIRONMENT",
         *definitions(ENVIRONMENT),
         ".SH FILES",

@@ -46,7 +46,6 @@ COMPILED = "compiles PostgreSQL: tests/engine/cli compiles a small tree"
 NOT_RUN = {
     "": TERMINAL,
     "demo": TERMINAL,
-    "interface --screen history": TERMINAL,
     "watch RUN --cell 3 --step l.i1": TERMINAL,
     "list builds --newest": NETWORK,
     "pin 18.7": NETWORK,

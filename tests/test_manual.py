@@ -6,27 +6,22 @@ import re
 import runpy
 from pathlib import Path
 
-import click
 import pytest
 
-from engine.cli.main import main
-from engine.cli.manual import EXIT_CODES
+from engine.cli.commands import COMMANDS, EXIT_CODES
 from engine.plan.request import Request
 from tests.test_documented_commands import BLOCK, GENERATED, bench
 from workloads.options import options_of
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"
-CONTEXT = click.Context(main, info_name="bench")
-COMMANDS = {name: command for name in main.list_commands(CONTEXT) if (command := main.get_command(CONTEXT, name))}
-VISIBLE = [name for name, command in COMMANDS.items() if not command.hidden]
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".nf", ".fi", ".br", ".B", ".RS", ".RE"}
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 CODE = ("engine", "probes", "tui", "workloads")
 MOST_LINES = 120
 
 
-@pytest.mark.parametrize("command", VISIBLE)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_ends_with_a_page_about_the_command(command: str) -> None:
     last = bench(command, "--help").output.rstrip().rpartition("\n")[2].strip()
     page = last.removeprefix("Manual: docs/")
@@ -41,7 +36,7 @@ def test_the_man_page_has_every_command_option_and_exit_code() -> None:
     text = runpy.run_path(str(DOCS / "manpage.py"))["page"]()
     assert {line.split(" ")[0] for line in text.splitlines() if line.startswith((".", "'"))} == MACROS
     shown = text.replace(r"\-", "-")
-    assert [name for name in VISIBLE if f".SS bench {name} " not in shown] == []
+    assert [name for name in COMMANDS if f".SS bench {name} " not in shown] == []
     assert [own.flag for own in options_of(Request) if f"\\fB{own.flag}" not in shown] == []
     assert all(meaning in shown for _, meaning in EXIT_CODES)
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 import engine
 
-SCREENS = ("launch", "live", "compare", "probes", "history")
 GLYPHS = ("auto", "braille", "block", "ascii")
 ENDING = (signal.SIGHUP, signal.SIGTERM)
 

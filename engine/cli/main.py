@@ -7,7 +7,6 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -15,7 +14,8 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from engine.cli import interface, manual, settings, standard_streams
+from engine.cli import interface, settings, standard_streams
+from engine.cli.commands import COMMANDS, EXIT_CODES, GROUPS, HIDDEN, loaded
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import console
 from engine.core.errors import UserError
@@ -26,34 +26,8 @@ from workloads.options import options_of
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
+INTERFACE = "interface"  # of `bench` alone: no name of a command
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-# Commands with a module of their own, imported on demand, so that `bench watch` draws its first frame without loading
-# drivers and statistics. Each with its line in `bench --help`.
-ELSEWHERE = {
-    "run": ("engine.cli.run:run", "Run a benchmark: build, load, measure, compare."),
-    "compare": ("engine.cli.compare:compare", "Compare the builds or configs of a run."),
-    "demo": ("engine.cli.demo:demo", "Show a recorded comparison, with a guide: no server needed."),
-    "doctor": ("engine.cli.doctor:doctor", "Check this machine for sources of noise."),
-    "list": ("engine.cli.lists:list_", "List builds, configs, workloads, probes or runs."),
-    "pin": ("engine.cli.pin:pin", "Add a release of PostgreSQL to your own builds."),
-    "watch": ("engine.cli.watch:watch", "Follow a run, or replay one of its cells."),
-    "resume": ("engine.cli.watch:resume", "Continue a run that was stopped or has died."),
-    "stop": ("engine.cli.watch:stop", "Stop a run; `bench resume` continues it."),
-    "mark": ("engine.cli.watch:mark", "Add a marker to a running run."),
-    "interface": ("engine.cli.watch:open_interface", "Open the terminal interface."),
-    "flame": ("engine.cli.flame:flame", "Write a flame graph of sampled stacks."),
-    "report": ("engine.cli.report:report", "Write a comparison as a page for the browser."),
-    "probes": ("engine.cli.probes:probes", "Measure what probes cost, or switch them."),
-    "tag": ("engine.cli.runs:tag", "Tag a run, to find it again."),
-    "delete": ("engine.cli.runs:delete", "Delete runs from the disk."),
-    "ci": ("engine.cli.ci:ci", "Compare a head with its merge base, for a CI job."),
-    "bisect": ("engine.cli.bisect:bisect", "Find the commit that made a step slower."),
-    "farm": ("engine.cli.farm:farm", "Measure a plan in blocks on Nix's remote builders."),
-    "block": ("engine.cli.farm:block", ""),
-    "trend": ("engine.cli.trend:trend", "Show a figure over many runs, and where it changed."),
-    "completion": ("engine.cli.completion:completion", "Print a script for completion in a shell."),
-    "schema": ("engine.cli.schema:schema", "Print the JSON Schema of a record."),
-}
 
 
 class Bench(click.Group):
@@ -97,43 +71,36 @@ class Bench(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `run` before options that belong to it; without such options, open the interface on a terminal."""
         if not ctx.resilient_parsing and _of_interface(args) and interface.wanted(console(False)):
-            args = ["interface", *args]
+            ctx.meta[INTERFACE] = True
+            args = [INTERFACE, *args]
         if args and args[0].startswith("-") and args[0] not in OWN_OPTIONS:
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *ELSEWHERE})
+        return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = super().get_command(ctx, cmd_name)
-        if cmd_name in ELSEWHERE:
-            target, short_help = ELSEWHERE[cmd_name]
-            module, _, name = target.partition(":")
-            command = getattr(import_module(module), name)
-            command.short_help = short_help
-        if command is not None:
-            for own in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
-                own.epilog = manual.ending(cmd_name)
-        return command
+        if cmd_name in COMMANDS:
+            return COMMANDS[cmd_name].load()
+        hidden = HIDDEN | ({INTERFACE: "watch:open_interface"} if INTERFACE in ctx.meta else {})
+        return loaded(hidden[cmd_name]) if cmd_name in hidden else super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(self._lines())
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), command.line) for name, command in group.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if not incomplete.startswith("-"):
-            return [CompletionItem(name, help=line) for name, line in self._lines() if name.startswith(incomplete)]
+            named = [(name, command.line) for name, command in COMMANDS.items() if name.startswith(incomplete)]
+            return [CompletionItem(name, help=line) for name, line in named]
         command = self.get_command(ctx, "run")
         assert command is not None
         of_run = command.shell_complete(click.Context(command, parent=ctx, info_name="run"), incomplete)
         items = {item.value: item for item in (*super().shell_complete(ctx, incomplete), *of_run)}
         return list(items.values())
-
-    def _lines(self) -> list[tuple[str, str]]:
-        lines = {name: command.short_help or "" for name, command in self.commands.items() if not command.hidden}
-        lines |= {name: line for name, (_, line) in ELSEWHERE.items() if line}
-        return sorted(lines.items())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In the full help, add the environment variables, the keys of config.toml and the exit codes."""
@@ -144,7 +111,7 @@ class Bench(click.Group):
             with formatter.section(f"Keys of {settings.settings_path()}"):
                 formatter.write_dl([(f"{key.name} = {key.metavar}", help_text(key)) for key in keys])
             with formatter.section("Exit codes"):
-                formatter.write_dl(manual.EXIT_CODES)
+                formatter.write_dl(EXIT_CODES)
         super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -175,6 +142,7 @@ def _commands_of(ctx: click.Context | None) -> str:
 
 def _refusal(error: click.ClickException) -> str:
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
+    command = command.removesuffix(f" {INTERFACE}")
     message = error.format_message().rstrip(".")
     return f"{message}{' See' if message.endswith('?') else '; see'} {command} --help"
 

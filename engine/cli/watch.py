@@ -1,4 +1,4 @@
-"""The commands that show a run, or act on a running one: `watch`, `resume`, `stop`, `mark`, `interface`.
+"""The commands that show a run, or act on a running one: `watch`, `resume`, `stop`, `mark`; and `bench` alone.
 
 Imports that only some of them need are inside them: `watch` must show its first frame at once.
 """
@@ -87,15 +87,10 @@ def mark(folder: Path, text: str) -> None:
     echo(control.ask(folder, {"mark": text}))
 
 
-@click.command(name="interface")
+@click.command()
 @OUT
 @GLYPHS
-@click.option(
-    "--screen", type=click.Choice(interface.SCREENS), default="launch", show_default=True, help="Screen to open."
-)
-def open_interface(out: Path, glyphs: str, screen: str) -> None:
-    """Open the terminal interface; `bench` alone opens its screen Launch."""
-    if not interface.wanted(console(False)):
-        raise UserError("the interface needs a terminal; `bench --help` lists the commands that do not")
+def open_interface(out: Path, glyphs: str) -> None:
+    """Open the terminal interface, as `bench` alone does."""
     out = out.resolve()
-    interface.become(out, next(iter(runs_in(out)), None), screen=screen, glyphs=glyphs)
+    interface.become(out, next(iter(runs_in(out)), None), screen="launch", glyphs=glyphs)

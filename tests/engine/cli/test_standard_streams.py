@@ -47,7 +47,7 @@ def test_what_cannot_be_printed_is_one_line_and_no_result_of_a_gate(
 ) -> None:
     monkeypatch.setenv("PGBED_OUT", "runs")
     asked = [(*path, "--help") for path in _groups(main)]
-    assert len(asked) > 40
+    assert len(asked) > 30
     for arguments in (*asked, *PRINTING):
         outcome = call(arguments, folder, stdout)
         lines = outcome.stderr.splitlines()
