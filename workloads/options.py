@@ -43,11 +43,10 @@ class Option:
     """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
 
     `group` is one of `GROUPS`; `brief` is its line in the short help, which omits options without one. A `rare` option
-    has no flag: the command line takes it as `-o NAME=VALUE`, and with `passed` also in another program's words within
-    one flag: ("--pgbench-init", "-F", "--fillfactor"). `unset` says what happens without the option, if the default is
-    no value; `repeated` options are given once for each item; `excludes` names options that cannot be given together
-    with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a number without one.
-    `least` and `most` are allowed, `above` is not.
+    has no flag: the command line takes it as `-o NAME=VALUE`. `unset` says what happens without the option, if the
+    default is no value; `repeated` options are given once for each item; `excludes` names options that cannot be given
+    together with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a number
+    without one. `least` and `most` are allowed, `above` is not.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Option:
     group: str = WORKLOAD
     brief: str = ""
     rare: bool = False
-    passed: Sequence[str] = ()
     unset: str = ""
     repeated: bool = False
     excludes: Sequence[str] = ()

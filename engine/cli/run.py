@@ -6,7 +6,6 @@ the value None: then a plan file's entry holds, or else the default.
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -60,16 +59,8 @@ class RunCommand(GroupedCommand):
             help="An option of the workload by its name; those of each workload are listed below.",
             brief="Another option of the workload (--help-all).", shell_complete=completion.rare_options,
         )  # fmt: skip
-        passed = [
-            Grouped(
-                [flag], metavar="'WORDS'", group=WORKLOAD,
-                help=f"Options as that program spells them: {', '.join(own.passed[1] for own in options.values())}.",
-            )
-            for flag, options in passed_options().items()
-        ]  # fmt: skip
         self.params = [
-            *map(_parameter, options_of(Request)), plan, *map(_parameter, workload_options()), named, *passed,
-            *self.params,
+            *map(_parameter, options_of(Request)), plan, *map(_parameter, workload_options()), named, *self.params,
         ]  # fmt: skip
         for own in self.params:
             if isinstance(own, Grouped) and own.name in refused:
@@ -102,15 +93,6 @@ def workload_options() -> tuple[Option, ...]:
     return tuple(by_flag.values())
 
 
-@cache
-def passed_options() -> dict[str, dict[str, Option]]:
-    """For each flag that passes another program's words: the options that they give, by name."""
-    by_flag: dict[str, dict[str, Option]] = {}
-    for own in (own for known in workloads() for own in options_of(known.options) if own.passed):
-        by_flag.setdefault(own.passed[0], {})[own.name] = own
-    return by_flag
-
-
 def _classes() -> dict[type[msgspec.Struct], list[str]]:
     names: dict[type[msgspec.Struct], list[str]] = {}
     for known in workloads():
@@ -124,7 +106,6 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
     """Move a command's values into a request, over a plan file's entries, which `read` reads. Raises UserError."""
     plan: Path | None = values.pop("plan", None)
     named: Sequence[str] = values.pop("named", ())
-    passed = {flag: values.pop(_name(flag), None) for flag in passed_options()}
     names = {own.name for own in (*options_of(Request), *workload_options())}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     request = read(plan) if plan else Request()
@@ -143,7 +124,7 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
         if name != request.workload:  # the file's options are another workload's
             request = msgspec.structs.replace(request, options={})
         cls = workload(name).options
-        own = {**_parsed(cls, typed), **_passed(name, cls, passed), **_named(cls, named)}
+        own = {**_parsed(cls, typed), **_named(cls, named)}
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     return planfile.request({**request.entries(), **typed, "workload": name, "variants": variants, **argument, **own})
@@ -168,33 +149,6 @@ def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"-o {text}: give NAME=VALUE")
         values[name.strip().replace("-", "_")] = value
     return given(checked(cls, values, texts=True), values)
-
-
-def _passed(name: str, cls: type[msgspec.Struct], passed: Mapping[str, str | None]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for flag, text in passed.items():
-        if text is None:
-            continue
-        options = [own for own in options_of(cls) if own.passed and own.passed[0] == flag]
-        if not options:
-            raise ValueError(f"workload {name} has no option {flag}")
-        command = click.Command(flag, params=[_word(own) for own in options], add_help_option=False)
-        try:
-            words = command.make_context(flag, shlex.split(text)).params
-        except (click.ClickException, ValueError) as error:
-            message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            raise ValueError(f"{flag}: {message.rstrip('.')}") from None
-        values |= {key: value for key, value in words.items() if value is not None}
-    return given(checked(cls, values, texts=True), values)
-
-
-def _word(own: Option) -> click.Option:
-    shape: dict[str, Any] = {"is_flag": True, "flag_value": True} if own.kind == "bool" else {}
-    return click.Option([*own.passed[1:], own.name], default=None, **shape)
-
-
-def _name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
 
 
 def _parameter(own: Option) -> Grouped:

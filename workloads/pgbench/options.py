@@ -16,7 +16,6 @@ Count = Annotated[int, Meta(ge=1, le=10**9)]
 DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
 # The option that passes pgbench's own words for its initialization.
-INIT = "--pgbench-init"
 # Options that the steps of a plan imply, so that they are not compared by themselves.
 SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "setup", "preset", "scale")
 
@@ -130,24 +129,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.",
             metavar="STEPS",
             rare=True,
-            passed=(INIT, "-I", "--init-steps"),
         ),
     ] = "dtGvp"
     fillfactor: Annotated[
         Annotated[int, Meta(ge=10, le=100)],
-        about("Fill factor of the tables.", metavar="PERCENT", rare=True, passed=(INIT, "-F", "--fillfactor")),
+        about("Fill factor of the tables.", metavar="PERCENT", rare=True),
     ] = 100
     foreign_keys: Annotated[
-        bool, about("Make foreign keys between the tables.", rare=True, passed=(INIT, "--foreign-keys"))
+        bool, about("Make foreign keys between the tables.", rare=True)
     ] = False
-    unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True, passed=(INIT, "--unlogged-tables"))] = False
+    unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
     pgbench_partitions: Annotated[
         Annotated[int, Meta(ge=0, le=10_000)],
-        about("Partitions of the accounts.", metavar="N", rare=True, passed=(INIT, "--partitions")),
+        about("Partitions of the accounts.", metavar="N", rare=True),
     ] = 0
     partition_method: Annotated[
         Literal["range", "hash"],
-        about("How the accounts are partitioned.", rare=True, passed=(INIT, "--partition-method")),
+        about("How the accounts are partitioned.", rare=True),
     ] = "range"
     tablespace: Annotated[
         str,
@@ -155,11 +153,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Make the tables in a tablespace of this name, in a folder beside the data.",
             metavar="NAME",
             rare=True,
-            passed=(INIT, "--tablespace"),
         ),
     ] = ""
     index_tablespace: Annotated[
-        str, about("The same for the tables' indexes.", metavar="NAME", rare=True, passed=(INIT, "--index-tablespace"))
+        str, about("The same for the tables' indexes.", metavar="NAME", rare=True)
     ] = ""
 
 

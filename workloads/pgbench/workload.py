@@ -327,11 +327,11 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
 def _check(options: Options, scripts: Sequence[Script]) -> None:
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
-        raise ValueError(f"--init-steps {options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+        raise ValueError(f"-o init_steps={options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
     if "t" not in options.init_steps and any(script.builtin for script in scripts):
-        raise ValueError(f"--init-steps {options.init_steps}: pgbench's own scripts need its tables, which t makes")
+        raise ValueError(f"-o init_steps={options.init_steps}: pgbench's own scripts need its tables, which t makes")
     if options.partition_method != "range" and not options.pgbench_partitions:
-        raise ValueError(f"--partition-method {options.partition_method}: give the number of --partitions too")
+        raise ValueError(f"-o partition_method={options.partition_method}: give pgbench_partitions too")
     for flag, name in (("--tablespace", options.tablespace), ("--index-tablespace", options.index_tablespace)):
         if name and not TABLESPACE.fullmatch(name):
             raise ValueError(

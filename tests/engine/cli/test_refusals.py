@@ -84,7 +84,7 @@ ROWS = """
 --workload pgbench-select -D x => -D x: give NAME=VALUE
 --workload pgbench-select -o init_steps=dtx => a step is one of d, t, g, G, v, p, f
 --workload pgbench-select -o init_steps=d => pgbench's own scripts need its tables, which t
---workload pgbench-select -o partition_method=hash => --partition-method hash: give the number of --partitions too
+--workload pgbench-select -o partition_method=hash => -o partition_method=hash: give pgbench_partitions too
 --workload pgbench-select -o tablespace=/mnt/fast => --tablespace /mnt/fast: give a name of small
 --workload pgbench-tpcb --transactions-total 3 --clients 4 => fewer than the 4 clients
 --workload pgbench-tpcb --rate 100 --pg OLD,PG --interleave slices => --rate: transactions become due while their
@@ -92,12 +92,6 @@ ROWS = """
 --workload pgbench:none.sql => no such file
 --workload pgbench:/tmp => script /tmp: a folder; give a file
 --workload pgbench:/dev/zero => script /dev/zero: not a regular file; write its content to one first
---pgbench-init '-F 90' => workload insert has no option --pgbench-init
---workload pgbench-tpcb --pgbench-init '-F 9' => fillfactor must be a whole number from 10 to 100
---workload pgbench-tpcb --pgbench-init --fill=9 => --pgbench-init: No such option '--fill'
---workload pgbench-tpcb --pgbench-init=-F => --pgbench-init: Option '-F' requires an argument
---workload pgbench-tpcb --pgbench-init "'" => --pgbench-init: No closing quotation
---workload pgbench-tpcb --pgbench-init more => --pgbench-init: Got unexpected extra argument
 --workload micro --clients 3 => workload micro has no option --clients
 --workload micro --interleave slices => one-shot timings cannot be interleaved
 --workload oltp --tests hot-point => unknown test 'hot-point' (nearest: hot-points

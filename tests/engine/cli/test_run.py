@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from engine.cli.main import main
-from engine.cli.run import passed_options, take, workload_options
+from engine.cli.run import take, workload_options
 from engine.core.errors import UserError
 from engine.plan.command_line import arguments
 from engine.plan.planfile import request
@@ -45,8 +45,6 @@ def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
     every = [*options_of(Request), *(own for known in workloads() for own in options_of(known.options))]
     for own in every:
         assert (f"-o {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
-    for flag in passed_options():
-        assert flag in text
 
 
 def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]) -> None:
@@ -61,13 +59,6 @@ def test_a_rare_option_has_no_flag_of_its_own() -> None:
         "resync_rounds": 3,
         "delete_form": "range",
     }
-
-
-def test_pgbenchs_own_words_pass_through() -> None:
-    values = {"workload": "pgbench-tpcb", "pgbench_init": "-F90 --foreign-keys --partitions=4 -I dtg --tablespace fast"}
-    assert take(values).options == {
-        "fillfactor": 90, "foreign_keys": True, "pgbench_partitions": 4, "init_steps": "dtg", "tablespace": "fast",
-    }  # fmt: skip
 
 
 def test_the_command_line_of_a_request_makes_the_same_request(shown: Callable[..., Result]) -> None:
