@@ -110,7 +110,4 @@ def initialize(program: str, options: Options, dsn: str) -> list[str]:
         command.append("--unlogged-tables")
     if options.pgbench_partitions:
         command += [f"--partitions={options.pgbench_partitions}", f"--partition-method={options.partition_method}"]
-    for space in ("tablespace", "index_tablespace"):
-        if name := getattr(options, space):
-            command.append(f"--{space.replace('_', '-')}={name}")
     return [*command, "--quiet", dsn]

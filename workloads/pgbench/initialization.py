@@ -39,10 +39,6 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
         if spec.schema:
             session.run(f"CREATE SCHEMA {spec.schema}")
             session.run(f"COMMENT ON SCHEMA {spec.schema} IS {literal(SCHEMA_MARK)}")
-        for name in {options.tablespace, options.index_tablespace} - {""}:
-            place = Path(spec.data_folder) / f"tablespace-{name}"
-            place.mkdir(mode=0o700)
-            session.run(f'CREATE TABLESPACE "{name}" LOCATION {literal(str(place))}')
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
         if spec.setup is not None:
             run_once(spec, folder, spec.setup, check)

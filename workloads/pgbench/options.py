@@ -135,9 +135,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=10, le=100)],
         about("Fill factor of the tables.", metavar="PERCENT", rare=True),
     ] = 100
-    foreign_keys: Annotated[
-        bool, about("Make foreign keys between the tables.", rare=True)
-    ] = False
+    foreign_keys: Annotated[bool, about("Make foreign keys between the tables.", rare=True)] = False
     unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
     pgbench_partitions: Annotated[
         Annotated[int, Meta(ge=0, le=10_000)],
@@ -147,17 +145,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["range", "hash"],
         about("How the accounts are partitioned.", rare=True),
     ] = "range"
-    tablespace: Annotated[
-        str,
-        about(
-            "Make the tables in a tablespace of this name, in a folder beside the data.",
-            metavar="NAME",
-            rare=True,
-        ),
-    ] = ""
-    index_tablespace: Annotated[
-        str, about("The same for the tables' indexes.", metavar="NAME", rare=True)
-    ] = ""
 
 
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -74,8 +74,6 @@ NOT_SLICED = {
     "transactions": "its steps have no fixed length",
     "transactions_total": "its steps have no fixed length",
 }
-TABLESPACE = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-BESIDE = "a tablespace is a folder beside the data"
 SET_UP = "-o setup=FILE may write files beside the data"
 COLD = {
     "evict": "--between evict takes its relations out of shared buffers",
@@ -123,8 +121,7 @@ class Pgbench:
             "writes": write,
             **({"setup": asdict(setup)} if setup else {}),
         }
-        beside = BESIDE if options.tablespace or options.index_tablespace else SET_UP if setup else ""
-        beside = COLD.get(options.between, beside)
+        beside = COLD.get(options.between, SET_UP if setup else "")
         return Plan(record, *preset_parts(options), programs=(PROGRAM,), own_server=beside)
 
     def check(self, record: Record) -> None:
@@ -166,7 +163,6 @@ class Pgbench:
             roles=(Role(1, INIT),),
             connections=1 + len(scripts),
             expected_s=options.pgbench_scale * ROUGH_SCALE_S + options.warmup_seconds,
-            makes_files=bool(options.tablespace or options.index_tablespace),
         )
         ages = "page" if options.connect else "active" if options.rate or sleeps(scripts) else "session"
         never = waits(scripts) or any(getattr(options, name) for name in NOT_SLICED)
@@ -332,12 +328,6 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
         raise ValueError(f"-o init_steps={options.init_steps}: pgbench's own scripts need its tables, which t makes")
     if options.partition_method != "range" and not options.pgbench_partitions:
         raise ValueError(f"-o partition_method={options.partition_method}: give pgbench_partitions too")
-    for flag, name in (("--tablespace", options.tablespace), ("--index-tablespace", options.index_tablespace)):
-        if name and not TABLESPACE.fullmatch(name):
-            raise ValueError(
-                f"{flag} {name}: give a name of small letters, digits and _ that does not begin with pg_; its folder "
-                f"is made beside the data of each cell, and removed with it"
-            )
     for flag, used in _needing_full_log(options).items():
         if used and (options.log_every or 1) > 1:
             raise ValueError(

@@ -299,24 +299,6 @@ def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
     assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
 
 
-def test_tablespaces_are_made_for_a_cell_and_removed_with_it(bench: Bench, label: str, tmp_path: Path) -> None:
-    """The script fails where a table or an index is elsewhere."""
-    script = tmp_path / "where.sql"
-    script.write_text(
-        "SELECT 1 / count(*) FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace\n"
-        "WHERE (relname, spcname) = ('pgbench_tellers', 'fast') AND pg_tablespace_location(s.oid) LIKE '%/files/%';\n"
-        "SELECT 1 / count(*) FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace\n"
-        "WHERE (relname, spcname) = ('pgbench_accounts_pkey', 'faster');\n"
-    )
-    words = ("--clients", "1", "--transactions", "500", "-o", "tablespace=fast", "-o", "index_tablespace=faster")
-    found = run(bench, label, f"pgbench:{script}", *words)
-    assert found["script.c1"]["totals"].roles["pgbench"].statements >= 450  # but for what ends before the step begins
-    assert read_manifest(bench.run).workload["options"]["index_tablespace"] == "faster"
-    assert "tablespace fast, index tablespace faster" in bench("compare").stdout
-    nothing_left(bench)
-    assert not list(bench.run.glob("cells/*/files"))
-
-
 def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
     bench: Bench, label: str, new_folder: Callable[[], Path]
 ) -> None:

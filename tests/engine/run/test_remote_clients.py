@@ -153,7 +153,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "--client-host someone@there: its clock is known to 2" in done.stderr and "(limit: 20 ms)" in done.stderr
     assert not list(bench.out.glob("*/manifest.json")) and not left_there(folder)
-    done = bench("run", "--pg", label, "--workload", "pgbench-select", "-o", "tablespace=fast", *THERE)
+    done = bench("run", "--pg", label, "--workload", "micro", *THERE)
     assert done.returncode == 2 and "write files for the server and must run on its machine" in done.stderr
     done = bench("run", "--pg", label, *SMALL, *THERE, "--interleave", "slices")
     assert done.returncode == 2 and "clients on another host cannot be interleaved in slices" in done.stderr

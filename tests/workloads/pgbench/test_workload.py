@@ -117,13 +117,6 @@ def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
                 SCRIPTS.plan(options)
 
 
-@pytest.mark.parametrize("name", ["/mnt/fast", "../x", "pg_fast", "Fast", "a b", "1a", "x" * 64])
-def test_a_tablespace_is_a_name_and_no_place(name: str) -> None:
-    for options in (Options(tablespace=name), Options(index_tablespace=name)):
-        with pytest.raises(ValueError, match=r"--(index-)?tablespace .*: give a name of small letters"):
-            SELECT.plan(options)
-
-
 def test_pgbench_never_ends_a_step_before_its_length() -> None:
     longest = Options(seconds=1_000_000)
     argv = command.run("/pgbench", 18, longest, [], "/tmp", clients=1, dsn="", seed=1)
