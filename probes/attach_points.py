@@ -125,12 +125,6 @@ def resolve_all(
     return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
 
 
-def slow_hits(attachments: Mapping[str, tuple[Attachment, ...]], events: Iterable[Event]) -> int:
-    """Hits per statement that the kernel must single-step: entries only, since returns cost nothing more."""
-    often = [event.name for event in events if not event.rare]
-    return sum(any(one.slow and not one.at_return for one in attachments.get(name, ())) for name in often)
-
-
 def keeps_frame_pointers(elf: Elf) -> bool:
     """Whether this binary's user stacks can be walked: most large functions begin by pushing the frame pointer."""
     if elf.machine != "x86_64":

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from probes import buckets
-from probes.budget import PERIOD_NS
 from probes.table import BY_ID, PHASES
+from probes.timing import PERIOD_NS
 
 ProbeRecord = dict[str, Any]
 # Sources of planning time, best first: probe, count, time, longest, histogram.
@@ -32,10 +32,9 @@ PLANNING = (
 MOVES = ("wakeups", "migrations")  # fields of `sched`
 SAMPLES_MIN = 50  # with fewer, each share would be off by a tenth or more
 COVERED = 0.98  # a probe with this coverage counts as having covered the whole step
-# A probe's count represents the whole step if it covered this much of it, or if the clock decided when it was attached
-# (in windows, or once its cost was known), which favours no part of the step.
+# A probe's count represents the whole step if it covered this much of it, or if the clock decided when it was attached,
+# which favours no part of the step.
 COVERAGE_MIN = 0.8
-BY_THE_CLOCK = ("window", "budget")
 WINDOWS_APART_S = PERIOD_NS // 1_000_000_000  # a shorter step has one window, which may be untypical
 FRAMES_MIN = 5  # with fewer, the edges weigh too much: see `frame_s`
 
@@ -186,7 +185,7 @@ def not_the_step(probe: str, record: ProbeRecord, seconds: float) -> str:
         return f"{probe} gave no good frame in the step"
     if mode == "window" and share < COVERAGE_MIN and seconds < WINDOWS_APART_S:
         return f"{probe} saw only the beginning of the step, as its windows are {WINDOWS_APART_S} s apart"
-    if mode not in BY_THE_CLOCK and share < COVERAGE_MIN:
+    if mode != "window" and share < COVERAGE_MIN:
         return f"{probe} covered {share:.0%} of the step, and {COVERAGE_MIN:.0%} are wanted"
     return ""
 

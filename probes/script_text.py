@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-from probes import budget
+from probes import timing
 from probes.attach_points import Attachment
 from probes.errors import ProbeError
 from probes.table import BY_ID, Probe
@@ -78,8 +78,8 @@ def script(
         # Addresses, not names. Before raw stacks, BPFTRACE_NO_USER_SYMBOLS did this; newer versions ignore it.
         "USER_STACK": "ustack(raw)" if bpftrace >= RAW_STACKS else "ustack",
         "USER_LEAF": "ustack(raw, 1)" if bpftrace >= RAW_STACKS else "ustack(1)",
-        "LEAF_HZ": str(budget.leaf_hz(cpus)),
-        "LEAVES_PER_STACK": str(budget.leaf_hz(cpus) // budget.STACKS_HZ),
+        "LEAF_HZ": str(timing.leaf_hz(cpus)),
+        "LEAVES_PER_STACK": str(timing.leaf_hz(cpus) // timing.STACKS_HZ),
     }
     if probe == "phases":
         blocks = (

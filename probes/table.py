@@ -56,7 +56,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe; tier 0 needs no BPF. `hits` are those of a simple planned statement, as for `first_us` of `budget`."""
+    """One probe; tier 0 needs no BPF."""
 
     id: str
     tier: int
@@ -65,7 +65,6 @@ class Probe:
     cost: str
     fields: tuple[Field, ...]
     events: tuple[Event, ...] = ()
-    hits: float = 0
 
     @property
     def script(self) -> str:
@@ -228,7 +227,6 @@ PROBES: tuple[Probe, ...] = (
             _us("stopped_us", "@off_ns", part=4),
             Field("waits", "@stacks", "waits", divisor=1000),
         ),
-        hits=1,
     ),
     Probe(
         id="planner",
@@ -244,7 +242,6 @@ PROBES: tuple[Probe, ...] = (
             _histogram("plan_us", "@plan_us"),
         ),
         events=(PLAN_START, PLAN_END, CAUGHT),
-        hits=2,
     ),
     Probe(
         id="phases",
@@ -258,7 +255,6 @@ PROBES: tuple[Probe, ...] = (
             _count("nested", "@nested"),
         ),
         events=(PARSE, ANALYZE, PLAN_START, EXECUTE, STATEMENT_END, CAUGHT),
-        hits=5,
     ),
     Probe(
         id="endpoint",
@@ -276,7 +272,6 @@ PROBES: tuple[Probe, ...] = (
             _histogram("ep_hist_us", "@endpoint_us"),
         ),
         events=(PLAN_START, PLAN_END, ENDPOINT_START, ENDPOINT_END, LEAF_PAGE, CAUGHT),
-        hits=3,
     ),
 )
 
@@ -296,7 +291,6 @@ ENDPOINT_PROXY = Probe(
         _histogram("plan_hist_us", "@plan_us"),
     ),
     events=(PLAN_START, PLAN_END, BUFFER, INDEX_ENTRY, INDEX_TUPLE, CAUGHT),
-    hits=10,
 )
 
 BY_ID = {probe.id: probe for probe in (*PROBES, ENDPOINT_PROXY)}

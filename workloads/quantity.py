@@ -20,20 +20,20 @@ SECONDS: dict[str, int | Fraction] = {
     "minutes": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
 }  # fmt: skip
 IN_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60)}
-SHARES = {"share": {"": Fraction(1), "%": Fraction(1, 100)}, "%": {"": Fraction(1), "%": Fraction(1)}}
-UNITS = ("", *IN_SECONDS, *SHARES)
-EXAMPLES = {"": "400k or 20M", "s": "90s, 30m or 2h", "min": "90m or 2h", "ms": "50ms", "share": "2%", "%": "5%"}
+SHARES = {"": Fraction(1), "%": Fraction(1, 100)}
+UNITS = ("", *IN_SECONDS, "share")
+EXAMPLES = {"": "400k or 20M", "s": "90s, 30m or 2h", "min": "90m or 2h", "ms": "50ms", "share": "2%"}
 
 
 def figure(text: str, unit: str = "") -> Fraction:
-    """The value of a text in a unit of `UNITS`: a count, ms, s, minutes, a share, percent. Raises ValueError."""
+    """The value of a text in a unit of `UNITS`: a count, ms, s, minutes, a share. Raises ValueError."""
     packed = _GAPS.sub("", text.strip()).lower()
     parts = _PART.findall(packed) if len(packed) <= MOST_DIGITS else []
     if not parts or "".join(number + suffix for number, suffix in parts) != packed:
         raise ValueError(f"'{text}' is not a number, such as {EXAMPLES[unit]}")
     if unit in IN_SECONDS:
         return _time(parts, unit, text)
-    known: Mapping[str, int | Fraction] = SHARES.get(unit, COUNTS)
+    known: Mapping[str, int | Fraction] = SHARES if unit == "share" else COUNTS
     (number, suffix), *more = parts
     if more or suffix not in known:
         raise ValueError(f"'{text}' is not a number, such as {EXAMPLES[unit]}")

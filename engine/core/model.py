@@ -205,7 +205,6 @@ class Manifest:
     keep: bool = False
     allow_concurrent: bool = False  # other runs may measure on this machine at the same time
     observers: tuple[str, ...] = ()  # probes as requested: see engine.tracing.selection
-    probe_budget: float = 5.0  # limit on the estimated cost of a probe in mode budget, in percent
     allow_slow_probes: bool = False
     counters: Counters = "off"
     perf: dict[str, str] = field(default_factory=dict)  # path and version of perf; empty without it

@@ -144,7 +144,7 @@ CREATE TABLE probe_frame (
                                            -- (power-of-two bucket of us, count); stacks: phases {phase: samples},
                                            -- functions {function that ran: samples}
     quality TEXT NOT NULL,                 -- JSON: what of probes.frames.Quality is not as it should be; attach; mode
-                                           -- of a probe that is not there all the time (window, budget, stalls);
+                                           -- of a probe that is not there all the time (window, stalls);
                                            -- stacks: leaf_hz, samples of functions in a second of a CPU
     PRIMARY KEY (step_id, t_ns, probe, role)
 ) WITHOUT ROWID;

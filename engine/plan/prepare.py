@@ -184,7 +184,6 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=design.probes.names,
-        probe_budget=request.probe_budget,
         allow_slow_probes=request.allow_slow_probes,
         counters=request.counters,
         perf=perf.record,

@@ -230,18 +230,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         about(
             "Probes to attach: sched and stacks (default), and more expensive ones by name. NAME:window attaches for "
-            "10 s of every 60, NAME:stalls during stalls, NAME:budget if cheap; none excludes a preset's too. "
-            "See bench list probes.",
+            "10 s of every 60, NAME:stalls during stalls; none excludes a preset's too. See bench list probes.",
             metavar="NAME,…",
             unset="none, or the preset's",
             group=CAUSES,
             brief="Kernel and server probes, or default [none].",
         ),
     ] = ()
-    probe_budget: Annotated[
-        Annotated[float, Meta(ge=0, le=100)],
-        about("Highest estimated cost of a probe in mode budget.", metavar="PERCENT", unit="%", group=CAUSES),
-    ] = 5.0
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.", group=CAUSES)] = (
         False
     )

@@ -15,7 +15,7 @@ from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
 from engine.host.files import forget_cached
-from engine.host.machine_counters import Host, cpu_busy_ns, device_of
+from engine.host.machine_counters import Host, device_of
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
@@ -39,7 +39,7 @@ from engine.slices.hold import used_ns
 from engine.slices.recorder import SliceRecord
 from engine.slices.sliced_server import Side
 from engine.tracing import planstats
-from engine.tracing.attach import Pace, Probing
+from engine.tracing.attach import Probing
 from engine.tracing.selection import choice_of
 from workloads import client_gate, workload
 from workloads.base import Maintenance, Step
@@ -151,7 +151,6 @@ class StepRunner:
             self.attempt,
             self.server.cell_dir,
             allow_slow=manifest.allow_slow_probes,
-            budget_percent=manifest.probe_budget,
             check=self._check_alive,
             unavailable=""
             if inside
@@ -354,7 +353,7 @@ class StepRunner:
                 self._check()
                 checked_ns = time.monotonic_ns()
             sampler.watch()
-            self.probing.watch(partial(_pace, sampler), stalling=sampler.stalling)
+            self.probing.watch(stalling=sampler.stalling)
             due_ns = min(sampler.due_ns, checked_ns + LATEST_CHECK_NS)
             self._watched = (page, changed_ns, due_ns) if page is not None else None
             yield Phase.RUNNING
@@ -370,10 +369,3 @@ class StepRunner:
                 return died
             time.sleep(POLL_S)
         return reason
-
-
-def _pace(sampler: StepSampler) -> Pace:
-    seconds = max(0.001, (time.monotonic_ns() - sampler.started_ns) / 1e9)
-    statements = sum(role.word(Word.STATEMENTS) for role in sampler.roles)
-    host, _ = sampler.host_totals()
-    return Pace(statements / seconds, (cpu_busy_ns(host) or 0) / 1e9 / seconds)

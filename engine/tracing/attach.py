@@ -23,28 +23,19 @@ from engine.journal.writer import JournalWriter
 from engine.tracing import selection, stacks
 from engine.tracing.selection import Choice
 from engine.tracing.step_frames import ProbedStep
-from probes import attach_points, budget, elf, figures, folding, requirements
+from probes import attach_points, elf, figures, folding, requirements, timing
 from probes.errors import ProbeError
 from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
-from probes.table import BY_ID, SCRIPTED, WAITS
+from probes.table import SCRIPTED, WAITS
 
 WHOLE = 0.95  # report if stacks cover less of the time: a full map, or missed seconds
 MESSAGES_MAX = 20  # per probe and cell: repeated messages must not fill the journal
 PERIOD_S = 1.0
 LAST_FRAME_S = patient(1.6)  # wait for the last frame after a step
-DECIDE_NS = 3_000_000_000  # into the step: enough to estimate a probe's cost from its rate
 STALLS_MAX = 20  # attachments of a probe around stalls, per step
 IDLE_S = 1.5  # maximum time that bpftrace's pipe is left unread between steps
 
 _facts = cache(selection.facts)  # the machine's facilities when the engine first asked
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Load in a step's last second, for estimating the cost of a probe."""
-
-    statements_per_s: float
-    busy_cpus: float
 
 
 @dataclass(slots=True)
@@ -69,7 +60,6 @@ class Probing(Closing):
     cell_dir: Path
     _: KW_ONLY
     allow_slow: bool = False
-    budget_percent: float = budget.LIMIT_PERCENT
     check: Callable[[], None] = lambda: None
     unavailable: str = ""  # why probes are impossible
 
@@ -132,7 +122,7 @@ class Probing(Closing):
             self._look_active(one)
         self._retarget()
 
-    def watch(self, pace: Callable[[], Pace], *, stalling: bool = False) -> None:
+    def watch(self, *, stalling: bool = False) -> None:
         """Once a second, read frames and attach or detach; at once if `stalling`. Never waits; called often."""
         step = self._step
         if step is None:
@@ -146,13 +136,9 @@ class Probing(Closing):
             return
         self.poll()
         for choice in self._of_mode("stalls"):
-            self._follow(choice, budget.around_stall(t_ns, step.stalled_ns), step)
+            self._follow(choice, timing.around_stall(t_ns, step.stalled_ns), step)
         for choice in self._of_mode("window"):
-            self._follow(choice, budget.in_window(t_ns, step.started_ns), step)
-        for choice in self._of_mode("budget"):
-            if t_ns - step.started_ns >= DECIDE_NS and choice.probe not in step.decided:
-                step.decided.add(choice.probe)
-                self._admit(choice, pace())
+            self._follow(choice, timing.in_window(t_ns, step.started_ns), step)
 
     def finish_step(
         self, ended_ns: int, name: str
@@ -313,27 +299,6 @@ class Probing(Closing):
         if times > STALLS_MAX:
             step.decided.add(choice.probe)
             self._say(choice.probe, f"probes: {choice.name}: attached {STALLS_MAX} times in this step, and no more")
-
-    def _admit(self, choice: Choice, pace: Pace) -> None:
-        try:
-            found = selection.attachments(
-                choice.probe, self._target.binary, self.build.major, allow_slow=self.allow_slow
-            )
-            slow = attach_points.slow_hits(found, BY_ID[choice.probe].events)
-        except ProbeError:  # starting it will report this
-            slow = 0
-        estimate = budget.estimate(
-            choice.probe,
-            pace.statements_per_s,
-            pace.busy_cpus,
-            slow_hits=slow,
-            limit_percent=self.budget_percent,
-        )
-        if estimate.admitted:
-            self._say(choice.probe, f"probes: {choice.probe} starts: about {estimate.percent:.1f} % of this step")
-            self._start(choice)
-        else:
-            self._say(choice.probe, estimate.text)
 
     def _read_binary(self) -> None:
         """Preload what takes a while to read, as a probe may be switched on during a step."""

@@ -1,9 +1,8 @@
 """Which probes a run requests, and whether they are available here.
 
 `--probes` is a list of names, `default` (tiers 0 and 1, as far as available) or `none`. A costly probe (tier 2) is
-requested by name, `NAME:window` (10 s of every 60), `NAME:budget` (only in steps in which its estimated cost is within
---probe-budget), or `NAME:stalls` (from a stall's detection until 5 s after it; at most 20 times per step). Probes
-requested by name must be available.
+requested by name, `NAME:window` (10 s of every 60), or `NAME:stalls` (from a stall's detection until 5 s after it; at
+most 20 times per step). Probes requested by name must be available.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from probes.tracer import direct_command, helper_command
 DEFAULT = ("sched", "stacks")  # sched includes runq
 ALWAYS = ("procsched",)  # sampled anyway: see role_second
 NEWEST: requirements.Version = (999, 0)  # assumed for an unknown kernel
-MODES = ("", "window", "budget", "stalls")
+MODES = ("", "window", "stalls")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.journal.rows import ProbeFrame
-from probes import budget, figures, folding
+from probes import figures, folding, timing
 from probes.frames import Frame, Quality, by_role
 
 FULLISH_PERCENT = 50  # from this fill level a map's name is recorded
 BREAK_NS = 100_000_000  # a larger gap between frames means a restart or a new attachment
 LASTING = ("monitor", "client")  # roles named by the engine that outlive the step
-LEAF_HZ = budget.leaf_hz(os.cpu_count() or 1)
+LEAF_HZ = timing.leaf_hz(os.cpu_count() or 1)
 
 
 @dataclass(slots=True)

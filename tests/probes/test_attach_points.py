@@ -89,26 +89,6 @@ def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None
 
 
 @pytest.mark.slow
-def test_slow_hits_are_those_of_a_statement(compile_c: Compile) -> None:
-    planner, phases = BY_ID["planner"], BY_ID["phases"]
-    file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
-    found = attach_points.resolve_all(file, planner.events, 16, kernel=NEW, allow_slow=True)
-    assert attach_points.slow_hits(found, planner.events) == 1  # entry and return are one breakpoint
-    names = (
-        "raw_parser", "pg_analyze_and_rewrite_fixedparams", "pg_analyze_and_rewrite_varparams", "PortalStart",
-        "pg_analyze_and_rewrite_withcb", "ReadyForQuery", "FlushErrorState",
-    )  # fmt: skip
-    more = "".join(f'void {name}(void) {{ __asm__ volatile(""); }}\n' for name in names)
-    file = elf.read(compile_c("all", FUNCTION + more + MAIN, *ENDBR))
-    found = attach_points.resolve_all(file, phases.events, 16, kernel=NEW, allow_slow=True)
-    assert (
-        attach_points.slow_hits(found, phases.events) == 5
-    )  # of three twins each statement passes one; errors are rare
-    cheap = attach_points.resolve_all(binary("16.3-prebuilt"), phases.events, 16, kernel=NEW)
-    assert attach_points.slow_hits(cheap, phases.events) == 0
-
-
-@pytest.mark.slow
 def test_a_file_is_read_once_until_it_changes(compile_c: Compile) -> None:
     program = compile_c("server", FUNCTION + MAIN)
     first = elf.read(program)

@@ -147,5 +147,3 @@ def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
 def test_the_table_names_the_nine_probes() -> None:
     ids = [probe.id for probe in PROBES]
     assert ids == ["procsched", "planstats", "runq", "sched", "stacks", "offcpu", "planner", "phases", "endpoint"]
-    for probe in PROBES:
-        assert probe.hits > 0 or probe.tier < 2

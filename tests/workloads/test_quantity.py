@@ -20,8 +20,8 @@ from workloads.quantity import UNITS, figure
         (" 7 ", "", 7), ("20 M", "", 20_000_000), ("-5", "", -5), ("1h", "s", 3600), ("1h30m", "s", 5400),
         ("90", "s", 90), ("90s", "s", 90), ("1.5 h", "s", 5400), ("2h", "min", 120), ("90", "min", 90),
         ("90s", "min", Fraction(3, 2)), ("10 minutes", "min", 10), ("0.05s", "ms", 50), ("50ms", "ms", 50),
-        ("50", "ms", 50), ("2%", "share", Fraction(1, 50)), ("0.02", "share", Fraction(1, 50)), ("5%", "%", 5),
-        ("5", "%", 5), ("2d", "s", 172_800),
+        ("50", "ms", 50), ("2%", "share", Fraction(1, 50)), ("0.02", "share", Fraction(1, 50)),
+        ("2d", "s", 172_800),
     ],
 )  # fmt: skip
 def test_what_people_write(text: str, unit: str, value: Fraction) -> None:

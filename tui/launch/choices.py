@@ -216,13 +216,13 @@ def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def probes(plan: Request, offer: Choices) -> Iterator[Item]:
-    """The probes; a costly one can run all the time, in windows, or within a budget."""
+    """The probes; a costly one can run all the time or in windows."""
     asked = {name.partition(":")[0]: name.partition(":")[2] for name in plan.probes}
     if "default" in asked:
         asked |= {"sched": "", "stacks": ""}
     for row in sorted(offer.probes, key=lambda row: row["state"] == "always on"):
         probe, state = str(row["probe"]), str(row["state"])
-        modes = ("", "window", "budget") if int(row["tier"]) >= 2 else ("",)
+        modes = ("", "window") if int(row["tier"]) >= 2 else ("",)
         always, lacking = state == "always on", state not in ("ready", "always on")
         text = "always" if always else "?" if lacking else asked.get(probe, "")
         yield Item(

@@ -32,8 +32,8 @@ REASONS: tuple[tuple[str, str], ...] = (
 
 
 # By mode: the words for a probe that is attached, or that will be.
-ON_IN = {"window": "on, in windows", "budget": "on, was cheap", "stalls": "on, a stall"}
-OFF_TILL = {"window": "off until window", "budget": "off, if cheap", "stalls": "off until stall"}
+ON_IN = {"window": "on, in windows", "stalls": "on, a stall"}
+OFF_TILL = {"window": "off until window", "stalls": "off until stall"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from engine.journal.writer import JournalWriter
 from engine.postgres.server import Server
 from engine.tracing import attach
 from engine.tracing.selection import Choice
-from probes import bpftrace, budget, helper
+from probes import bpftrace, helper, timing
 from tests.support.benchcall import SMALL, Bench, connect, wait_for
 from tests.support.compiled import compiled_here
 from tests.support.journal import make_run
@@ -212,8 +212,8 @@ def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callab
     wait_for(lambda: gone(pids), "bpftrace to end")
 
 
-def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    arguments = ("--probes", "planner:window,endpoint:budget", "--probe-budget", "0", "--steps", "l.i0,qr100")
+def test_a_window_is_part_of_a_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
+    arguments = ("--probes", "planner:window", "--steps", "l.i0,qr100")
     done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *SETTINGS, "--query-seconds", "16")
     assert done.returncode == 0, done.stdout + done.stderr
     last = steps(bench)[-1]
@@ -221,7 +221,6 @@ def test_windows_and_budget_attach_where_they_should(bench: Bench, build: Callab
     assert last.totals.observers == ("planner:window",)
     # Queries are prepared before the window opens; inserts are planned each time.
     assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 2
-    assert any("endpoint would cost about" in event.data["text"] for event in words(bench, "probe"))
 
 
 def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
@@ -267,7 +266,7 @@ def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
 ) -> None:
     monkeypatch.setattr(attach, "STALLS_MAX", 2)
     stalling = False
-    monkeypatch.setattr(budget, "around_stall", lambda *_: stalling)  # over as soon as it is not seen any more
+    monkeypatch.setattr(timing, "around_stall", lambda *_: stalling)  # over as soon as it is not seen any more
     monkeypatch.setattr(attach, "PERIOD_S", 0.0)
     running = server(16)
     run = make_run(tmp_path / "r")
@@ -279,19 +278,19 @@ def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
         starts = []
         for _ in range(4):
             stalling = True
-            probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+            probes.watch(stalling=stalling)
             one = probes._open.get("planner")
             starts.append(one is not None)
             wait_for(lambda: one is None or one.session.wait_baseline(0.1), "the probe")  # noqa: B023
             stalling = False
-            probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+            probes.watch(stalling=stalling)
             assert not probes._open
         assert starts == [True, True, False, False]
         probes.finish_step(time.monotonic_ns(), "s")
         # The next step has its own.
         probes.begin_step(2, time.monotonic_ns(), {}, (), busy=False)
         stalling = True
-        probes.watch(lambda: attach.Pace(0.0, 0.0), stalling=stalling)
+        probes.watch(stalling=stalling)
         assert probes._open
         ended = [one.session for one in (*probes._open.values(), *probes._ending)]
     assert all(session.over for session in ended)

@@ -148,11 +148,11 @@ def test_steps_probes_and_configs_are_toggled() -> None:
         with_step(with_options(TWO, steps=["l.i0"]), "l.i0", every)
     assert with_config(TWO, "auto", ("auto", "cx5")).configs == ("auto",)  # the last one stays
     assert with_config(TWO, "cx5", ("auto", "cx5")).configs == ("auto", "cx5")
-    modes = ("", "window", "budget")
+    modes = ("", "window")
     seen = [TWO]
-    for _ in range(4):
+    for _ in range(3):
         seen.append(with_probe(seen[-1], "planner", modes))
-    assert [plan.probes for plan in seen] == [(), ("planner",), ("planner:window",), ("planner:budget",), ()]
+    assert [plan.probes for plan in seen] == [(), ("planner",), ("planner:window",), ()]
 
 
 def test_each_of_several_configs_is_chosen_for_each_of_several_builds() -> None:
