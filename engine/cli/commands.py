@@ -66,9 +66,6 @@ GROUPS = {
     "Set up": {
         "doctor": Command("doctor:doctor", "Check this machine for sources of noise.", "how-to/quiet-machine"),
         "pin": Command("pin:pin", "Add a release of PostgreSQL to your own builds.", "how-to/builds"),
-        "completion": Command(
-            "completion:completion", "Print a script for completion in a shell.", "reference/settings"
-        ),
         "schema": Command("schema:schema", "Print the JSON Schema of a record.", "reference/results"),
     },
 }

@@ -1,4 +1,4 @@
-"""The command `bench completion`, and what shells complete: labels, configs, kernels, steps, presets and runs."""
+"""Values that shells complete: labels, configs, kernels, steps, presets and runs."""
 
 from __future__ import annotations
 
@@ -6,33 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
 from engine.core.errors import UserError
-from engine.core.text import visible_lines
-from engine.report.console import echo_lines
 from workloads import workloads
 from workloads.names import NotRegistered, UnknownName
 from workloads.options import Option, options_of
 
-VARIABLE = "_BENCH_COMPLETE"
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-
-@click.command(short_help="Print a script that completes bench's words in a shell.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print a script that completes commands, options, labels, steps and runs in a shell.
-
-    \b
-    bash  eval "$(bench completion bash)" in ~/.bashrc
-    zsh   eval "$(bench completion zsh)" in ~/.zshrc
-    fish  bench completion fish > ~/.config/fish/completions/bench.fish
-    """
-    of_shell = get_completion_class(shell)
-    assert of_shell is not None
-    script = of_shell(click.get_current_context().find_root().command, {}, "bench", VARIABLE).source()
-    echo_lines(visible_lines(script))
 
 
 def values_of(own: Option) -> Completer | None:

@@ -18,7 +18,7 @@ from tests.support.journal import make_run
 ENDINGS = {"full": 2, "closed": 2, "unread": 128 + 13}
 PRINTING = (
     ("compare",), ("compare", "--json"), ("list", "runs"), ("list", "runs", "--json"),
-    ("watch", "--once", "--plain"), ("trend", "runs"), ("--version",), ("schema", "manifest"), ("completion", "bash"),
+    ("watch", "--once", "--plain"), ("trend", "runs"), ("--version",), ("schema", "manifest"),
     ("list", "workloads", "--json"), ("run", "--help-all"),
 )  # fmt: skip
 
