@@ -124,7 +124,7 @@ def prepare(
         _check_tunables(request, kernel)
     programs = tools.find(progress, roots)
     runs, why = accelerator.choose(request.accelerator, booted[0], programs, progress)
-    by_9p = _why_9p(request, booted, programs)
+    by_9p = _why_9p(booted, programs)
     guest = GuestMachine(
         accelerator=runs,
         cpus=request.guest_cpus or len(request.guest_pin or os.sched_getaffinity(0)),
@@ -145,15 +145,10 @@ def _check_tunables(request: Request, kernel: Kernel) -> None:
     scheduler.check(tunables, kernel.release)
 
 
-def _why_9p(request: Request, booted: Sequence[Kernel], programs: tools.Tools) -> str:
-    """Reason for serving programs by 9p; empty if guests get an image. Raises UserError if an image is required."""
-    if request.guest_share == "9p":
-        return "asked for"
+def _why_9p(booted: Sequence[Kernel], programs: tools.Tools) -> str:
+    """Reason for serving programs by 9p; empty if guests get an image."""
     without = [kernel.label for kernel in booted if initrd.EROFS not in kernels.modules(kernel)]
-    why = store_image.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
-    if why and request.guest_share == "erofs":
-        raise UserError(f"--guest-share erofs: {why}; use --guest-share 9p")
-    return why
+    return store_image.unavailable(programs.erofs) or (f"kernel {without[0]} has no erofs" if without else "")
 
 
 def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) -> None:

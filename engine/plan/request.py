@@ -331,14 +331,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             group=KERNELS,
         ),
     ] = "image"
-    guest_share: Annotated[
-        Literal["auto", "erofs", "9p"],
-        about(
-            "How a guest gets its programs: as a read-only image of the parts of the Nix store that it needs, or by "
-            "9p, which is served by threads of the host. auto: erofs if mkfs.erofs is installed.",
-            group=KERNELS,
-        ),
-    ] = "auto"
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
         about(
