@@ -53,7 +53,6 @@ import ../engine/farm/block.nix {
   inherit (stdenv.hostPlatform) system;
   inherit bench block nonce;
   plan = text;
-  feature = entries.builder_feature or "benchmark";
   builds = lib.mapAttrs recordOf servers;
   servers = lib.listToAttrs (map (label: lib.nameValuePair label (serverOf label)) labels);
   programs =

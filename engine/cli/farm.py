@@ -48,10 +48,9 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
     """Measure a plan in blocks on Nix's remote builders; `bench compare result-*` pools them.
 
     A block is a run of all the plan's subjects on one machine, so that no pair spans two. Builders that offer the
-    feature `benchmark` take them, or another that the plan names as its builder_feature; give each 1 job at a time. A
-    builder tells which machine it is by the file /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows
-    (extra-sandbox-paths in its nix.conf), else by the id of its boot. What was measured before is in the Nix store and
-    not measured again without --again.
+    feature `benchmark` take them; give each 1 job at a time. A builder tells which machine it is by the file
+    /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
+    id of its boot. What was measured before is in the Nix store and not measured again without --again.
     """
     from engine.farm.block_plan import block_plan
     from engine.farm.blocks import derive, link, realise
@@ -67,9 +66,7 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
         for notice in shared.notices:
             progress(notice)
         nonce = secrets.token_hex(8) if again else ""
-        measured = realise(
-            derive(shared.record(bench), blocks, nonce, Path(folder)), Builders(builders, shared.feature), progress
-        )
+        measured = realise(derive(shared.record(bench), blocks, nonce, Path(folder)), Builders(builders), progress)
         links = {block.number: link(block, out) for block in measured if block.state != "failed"}
     if as_json:
         rows = [{**asdict(block), "link": str(links.get(block.number, "")) or None} for block in measured]

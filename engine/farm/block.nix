@@ -5,7 +5,6 @@
 #   servers   { LABEL = server; … }
 #   builds    { LABEL = record; … }: what is known of those servers that are not in pgbed's table of builds
 #   programs  { PGBED_PGBENCH = path; … }: programs that the plan's clients are
-#   feature   which builders take it: those that offer this
 #   nonce     another one measures again; the same one gives the result that is there
 {
   system,
@@ -15,7 +14,6 @@
   block,
   programs ? { },
   builds ? { },
-  feature ? "benchmark",
   nonce ? "",
 }:
 let
@@ -35,5 +33,5 @@ derivation {
     builtins.mapAttrs (_: { folder, file }: "${stored folder}/${file}") programs
   );
   # Only machines that offer to be measured on take it.
-  requiredSystemFeatures = [ feature ];
+  requiredSystemFeatures = [ "benchmark" ];
 }

@@ -9,7 +9,6 @@ refused, and so is whatever needs root, another kernel or another host. Probes a
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,7 +33,6 @@ from workloads import workload
 from workloads.names import UnknownName
 from workloads.options import options_of
 
-FEATURE = re.compile("[A-Za-z0-9][A-Za-z0-9._-]*")
 NOT_IN_A_BUILD = {
     "client_host": "clients on another host",
     "ssh_options": "clients on another host",
@@ -54,7 +52,6 @@ class BlockPlan:
     servers: dict[str, str]
     programs: dict[str, str]
     builds: dict[str, dict[str, Any]]  # records of those servers that are not in pgbed's table
-    feature: str  # of the builders that take it
     notices: tuple[str, ...] = ()
 
     def record(self, bench: str) -> dict[str, Any]:
@@ -67,7 +64,6 @@ class BlockPlan:
                 name: dict(zip(("folder", "file"), _split(path), strict=True)) for name, path in self.programs.items()
             },
             "plan": self.text,
-            "feature": self.feature,
         }
 
 
@@ -101,7 +97,6 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
             for build in builds
             if build.label not in labels
         },
-        request.builder_feature,
         ("probes are left out: a build's sandbox has none",) if probed else (),
     )
 
@@ -110,11 +105,6 @@ def check(request: Request) -> None:
     """Raise UserError for what only the local machine has, or no builder can do."""
     if not request.builds:
         raise UserError("name the plan's builds: builders do not choose any themselves")
-    if not FEATURE.fullmatch(request.builder_feature):
-        raise UserError(
-            f"builder_feature '{request.builder_feature}' is no name of a feature, which has letters, digits, '-', '_' "
-            "and '.'"
-        )
     for build in request.builds:
         _check_build(build)
     for name, words in NOT_IN_A_BUILD.items():

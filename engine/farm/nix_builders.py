@@ -18,6 +18,7 @@ from engine.host.files import read_text
 COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
 # How Nix says that nobody takes a build, which depends on its version.
+FEATURE = "benchmark"  # which a block's builder offers
 NOBODY = re.compile(r"unable to start any build|with features \{[^}]*\} is required to build", re.I)
 NO_REASON = "unexpected end-of-file"  # Nix's message when ssh gave the reason on the line before
 SHOWN_CHARS = 200
@@ -25,13 +26,12 @@ SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Builders:
-    """Builders as in nix.conf, or None for those that Nix knows, and the feature that a block's builder offers."""
+    """Builders as in nix.conf, or None for those that Nix knows."""
 
     spec: str | None
-    feature: str
 
     def offers(self, line: str) -> bool:
-        return any(self.feature in _column(line, place) for place in COLUMNS_OF_FEATURES)
+        return any(FEATURE in _column(line, place) for place in COLUMNS_OF_FEATURES)
 
 
 def check(builders: Builders) -> None:
@@ -46,7 +46,7 @@ def check(builders: Builders) -> None:
     named = ", ".join(f"'{line.split()[0]}'" for line in known)
     raise UserError(
         f"no builder takes a block: {named} {'does' if len(known) == 1 else 'do'} not offer the feature "
-        f"{builders.feature}; a builder is '{_example(builders)}', in --builders or /etc/nix/machines, and has it in "
+        f"{FEATURE}; a builder is '{_example(builders)}', in --builders or /etc/nix/machines, and has it in "
         "system-features of its nix.conf"
     )
 
@@ -75,7 +75,7 @@ def why_none(errors: Sequence[NixError], builders: Builders) -> str:
     if refused := unreachable(errors):
         return f"no builder can be reached: {'; '.join(f'{place}: {why}' for place, why in refused.items())}"
     return (
-        f"no builder takes a block: one is needed that offers the feature {builders.feature} for "
+        f"no builder takes a block: one is needed that offers the feature {FEATURE} for "
         f"{os.uname().machine}-linux; add it to that machine's line in --builders or /etc/nix/machines, and to "
         "system-features in its nix.conf"
     )
@@ -110,4 +110,4 @@ def _column(line: str, place: int) -> list[str]:
 
 
 def _example(builders: Builders) -> str:
-    return f"ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {builders.feature}"
+    return f"ssh-ng://USER@HOST {os.uname().machine}-linux - 1 1 {FEATURE}"

@@ -289,10 +289,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             group=WHERE,
         ),
     ] = None
-    builder_feature: Annotated[
-        str,
-        about("Feature of Nix's builders that bench farm measures on.", metavar="NAME", group=WHERE),
-    ] = "benchmark"
     allow_concurrent: Annotated[bool, about("Run even if another run is measuring on this machine.", group=WHERE)] = (
         False
     )

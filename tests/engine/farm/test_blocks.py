@@ -51,11 +51,8 @@ in
 @pytest.mark.outside
 def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    for workload, found, more, feature in (
-        ("pgbench", "PGBED_PGBENCH", "", "benchmark"), ("micro", "PGBED_HYPERFINE", "", "benchmark"),
-        ("insert", "", 'builder_feature = "nvme"', "nvme"),
-    ):  # fmt: skip
-        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n{more}\n# {"x" * 900_000}\n')
+    for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
+        plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
         text = RUN.replace("NIX", str(Path(__file__).parents[3] / "nix")).replace("PLAN", str(plan))
         done = subprocess.run(
             ["nix-instantiate", "--eval", "--strict", "--json", "-"], input=text, capture_output=True, text=True,
@@ -63,7 +60,7 @@ def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tm
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-500:]
         programs, features = json.loads(done.stdout).values()
-        assert (found in programs if found else programs == "{}") and features == [feature]
+        assert (found in programs if found else programs == "{}") and features == ["benchmark"]
 
 
 NIX_STORE = """#!/bin/sh
@@ -93,7 +90,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
         monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
         monkeypatch.setattr(nix, "STATE", tmp_path / "none")  # the store is this user's, also where a build is tested
         blocks = [Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)]
-        return realise(blocks, Builders(builders, "benchmark"), print)
+        return realise(blocks, Builders(builders), print)
 
     return realised
 
@@ -187,8 +184,6 @@ def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
     check(Request(builds=(f"mine={tree}", f"fast={tree}:O3:lto", f"other={tree}:CFLAGS=-march=x86-64-v3")))
     with pytest.raises(UserError, match="build mine is an install of this machine, which Nix cannot copy to builders"):
         check(Request(builds=(f"mine={install}",)))
-    with pytest.raises(UserError, match="builder_feature 'a b' is no name of a feature"):
-        check(Request(builds=(f"mine={tree}",), builder_feature="a b"))
     with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
         check(Request(builds=(f"mine={tree}:CFLAGS=-march=native",)))
 

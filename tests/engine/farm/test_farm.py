@@ -251,7 +251,6 @@ def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Far
     [
         ("", "big-parallel", f"ssh-ng://{ACCOUNTS[1]}@127.0.0.1' do not offer the feature {FEATURE}; a "),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
-        ('builder_feature = "nvme"', FEATURE, "do not offer the feature nvme; a"),
         ('builds = ["mine=/opt/pg", "16.3-prebuilt"]', FEATURE, "there is no folder /opt/pg"),
         ('configs = ["my.conf"]', FEATURE, "my.conf is of this machine, not on"),
         ("minutes = 5", FEATURE, "minutes: builders have no time for the whole run: each block has the same size"),
