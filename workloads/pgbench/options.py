@@ -17,7 +17,7 @@ DEFAULT_CLIENTS = (1, 2, 4, 8)
 DEFAULT_SECONDS = 10
 # The option that passes pgbench's own words for its initialization.
 # Options that the steps of a plan imply, so that they are not compared by themselves.
-SHAPE = ("clients", "steps", "seconds", "transactions", "transactions_total", "script", "setup", "preset", "scale")
+SHAPE = ("clients", "steps", "seconds", "transactions", "script", "setup", "preset", "scale")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             metavar="S",
             unit="s",
             unset=f"{DEFAULT_SECONDS}, unless transactions are given",
-            excludes=["transactions", "transactions_total"],
+            excludes=["transactions"],
         ),
     ] = None
     transactions: Annotated[
@@ -49,16 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Transactions of each client, instead of a length.",
             metavar="N",
             unset="as many as a length allows",
-            excludes=["seconds", "transactions_total"],
-        ),
-    ] = None
-    transactions_total: Annotated[
-        Count | None,
-        about(
-            "Transactions of all clients together, divided among them in whole numbers.",
-            metavar="N",
-            unset="as many as a length allows",
-            excludes=["seconds", "transactions"],
+            excludes=["seconds"],
         ),
     ] = None
     steps: Steps = ()

@@ -13,10 +13,8 @@ INIT = "init"
 
 def plan_steps(short: str, kind: str, options: Options) -> list[dict[str, Any]]:
     """Records of the steps, `init` first; names begin with `short`. Raises UnknownName or ValueError."""
-    given_ways = [name for name in ("seconds", "transactions", "transactions_total") if getattr(options, name)]
-    if len(given_ways) > 1:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given_ways)
-        raise ValueError(f"{flags} exclude each other")
+    if options.seconds and options.transactions:
+        raise ValueError("--seconds and --transactions exclude each other")
     numbers = DEFAULT_CLIENTS if options.clients is None else options.clients
     if not numbers:
         raise ValueError("--clients: give at least one number")
@@ -33,19 +31,12 @@ def plan_steps(short: str, kind: str, options: Options) -> list[dict[str, Any]]:
 
 
 def _step(name: str, kind: str, clients: int, options: Options) -> dict[str, Any]:
-    each = options.transactions
-    if options.transactions_total:
-        each = options.transactions_total // clients
-        if not each:
-            raise ValueError(
-                f"--transactions-total {options.transactions_total}: fewer than the {clients} clients of step {name}"
-            )
     return {
         "name": name,
         "kind": kind,
         "clients": clients,
-        "seconds": 0 if each else options.seconds or DEFAULT_SECONDS,
-        "transactions": each or 0,
+        "seconds": 0 if options.transactions else options.seconds or DEFAULT_SECONDS,
+        "transactions": options.transactions or 0,
         "sweep": {"clients": clients},
     }
 

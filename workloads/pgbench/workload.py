@@ -72,7 +72,6 @@ NOT_SLICED = {
     "rate": "transactions become due while their server is stopped",
     "connect": "server processes that live for one transaction cannot be stopped in time",
     "transactions": "its steps have no fixed length",
-    "transactions_total": "its steps have no fixed length",
 }
 SET_UP = "-o setup=FILE may write files beside the data"
 COLD = {
@@ -83,7 +82,7 @@ LOG_EVERY_READ = 16  # for the built-in read-only script, in the background
 OPEN_END_S = 1_000_000  # of a background workload, which ends with the main one
 NOT_IN_BACKGROUND = {
     **dict.fromkeys(
-        ("steps", "seconds", "transactions", "transactions_total", "preset"),
+        ("steps", "seconds", "transactions", "preset"),
         "the main one gives steps and lengths",
     ),
     "between": "only the main workload does something between steps",

@@ -59,7 +59,7 @@ def test_what_only_a_full_log_tells_excludes_another(options: Options) -> None:
 
 
 def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) -> None:
-    for option in ({"rate": 9.0}, {"connect": True}, {"transactions": 5}, {"transactions_total": 50}):
+    for option in ({"rate": 9.0}, {"connect": True}, {"transactions": 5}):
         (name,) = option
         with pytest.raises(ValueError, match=f"--{name.replace('_', '-')}: "):
             SELECT.sliced_options(option)
