@@ -19,6 +19,7 @@ from engine.core.resource import Closing
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 CHILDREN_FILES = Path(f"/proc/self/task/{os.getpid()}/children").exists()  # kernel option PROC_CHILDREN
+STOPPED = ("T", "t")  # states of a process: by a signal, by a debugger
 GONE = (FileNotFoundError, ProcessLookupError)
 
 
@@ -93,6 +94,20 @@ def parse_stat(data: bytes) -> Stat:
         (cutime + cstime) * TICK_NS,
         int(fields[19]),
     )
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does, see `Task`; empty once it has ended."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return chr(os.read(file, 128).rpartition(b") ")[2][0])
+    except (OSError, IndexError):
+        return ""
+    finally:
+        os.close(file)
 
 
 def parse_schedstat(data: bytes) -> tuple[int, int, int]:

@@ -42,6 +42,7 @@ from workloads.counter_page import (
 )
 
 HISTORY_S = 60  # seconds kept to explain a stall
+LOCK = "Lock:"  # a heavyweight lock: the beginning of its wait events
 SATURATED = 0.9  # of one core: above this, the client may limit the rate
 TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
 
@@ -79,6 +80,13 @@ class Ticked(NamedTuple):
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
     found: list[Found]
+
+
+class _Blocked(NamedTuple):
+    """A backend that is stopped, or waits for a lock, and how many statements its role had executed by then."""
+
+    since_ns: int
+    done: int
 
 
 class _Interval(NamedTuple):
@@ -127,6 +135,9 @@ class Connections:
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
         self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
         self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
+        self._blocked: dict[int, _Blocked] = {}  # by slot
+        self._were_busy = np.zeros(len(roles), dtype=bool)  # at the last look, with uncounted statements
+        self._done: Ints = np.zeros(len(roles), dtype=np.int64)  # statements then
         self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
         self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
@@ -149,6 +160,7 @@ class Connections:
     def begin(self, add: Callable[[Connection], int], rule: StallRule, t_ns: int) -> None:
         """Start the step at `t_ns`; `add` adds a connection to the journal and returns its id."""
         self._floor_ns = int(rule.in_flight_floor_s * 1e9)
+        self._sought_ns = t_ns
         for each in self.all:
             each.row = add(each)
             each.detector = Detector(rule, each.name, each.client, t_ns)
@@ -170,6 +182,43 @@ class Connections:
                 self._sent_ns[slot] = max(t_ns - age_ns, self.all[slot].word(Word.STARTED_NS))
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
+    def seek_blocked(self, observed: Observed, is_stopped: Callable[[int], bool], t_ns: int) -> None:
+        """Note which backends that have long been in a statement are stopped, or wait for a lock, and since when.
+
+        A wait counts only while the role does nothing else: where connections take turns, it is what they usually do.
+        """
+        ages_ns, since_ns, self._sought_ns = self.in_flight_ns(t_ns), self._sought_ns, t_ns
+        old = np.flatnonzero(ages_ns > self._floor_ns // 2).tolist()
+        old += self._long_busy()
+        stopped = {slot for slot in old if is_stopped(self.all[slot].backend_pid)}
+        waits = {slot: wait.event for slot in old if (wait := observed.waits.get(self.all[slot].backend_pid))}
+        locked = {slot for slot in old if waits.get(slot, "").startswith(LOCK)} - stopped
+        at_work = {self.all[slot].name for slot in old if slot not in stopped | locked}
+        before, self._blocked = self._blocked, {}
+        for slot in stopped | {slot for slot in locked if self.all[slot].name not in at_work}:
+            done = self._done_by(self.all[slot].name) if slot in locked else 0
+            known = before.get(slot)
+            if known is None or known.done != done:
+                told_ns = observed.ages_ns.get(self.all[slot].backend_pid, t_ns - since_ns)  # of uncounted statements
+                sent_ns = t_ns - (int(ages_ns[slot]) or told_ns)
+                was_old = since_ns - sent_ns > self._floor_ns // 2  # else its state was not read at the last look
+                known = _Blocked(since_ns if was_old else sent_ns, done)
+            self._blocked[slot] = known
+
+    def _long_busy(self) -> list[int]:
+        """Connections that have been in an uncounted statement since the last look, as far as can be seen."""
+        busy, done = self._live[:, Word.BUSY] > 0, self._live[:, Word.STATEMENTS].copy()
+        long = busy & self._were_busy & (done == self._done)
+        self._were_busy, self._done = busy, done
+        return np.flatnonzero(long).tolist()
+
+    def _done_by(self, name: str) -> int:
+        """How many statements a role has executed."""
+        return int(self._live[[each.slot for each in self.all if each.name == name], Word.STATEMENTS].sum())
+
+    def _blocked_ns(self, slot: int) -> int:
+        return self._blocked[slot].since_ns if slot in self._blocked else 0
+
     def in_flight_ns(self, t_ns: int) -> Ints:
         """Ages of the statements in flight, by slot; 0 without one."""
         sent_ns = self._live[:, Word.IN_FLIGHT_NS].copy()
@@ -182,18 +231,22 @@ class Connections:
     def look(self, t_ns: int) -> list[Found]:
         ages_ns = self.in_flight_ns(t_ns)
         old, before = ages_ns > self._floor_ns, self._were_old
+        old[list(self._blocked)] = True
         self._were_old = old
         return [
             (self.all[slot], change)
             for slot in np.flatnonzero(old | before).tolist()
             if (detector := self.all[slot].detector) is not None
-            for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot])
+            for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot], self._blocked_ns(slot))
         ]
 
     def finish(self, t_ns: int) -> list[Found]:
         return [(each, change) for each in self.all if each.detector for change in each.detector.finish(t_ns)]
 
-    def tick(self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait]) -> Ticked:
+    def tick(
+        self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait], *, halted: bool = False
+    ) -> Ticked:
+        """Take the interval that ends now; processes of a server that is `halted` are stopped for another's slice."""
         now = self._live.copy()
         more, self._known = now - self._known, now
         statements, rows = more[:, Word.STATEMENTS].tolist(), more[:, Word.ROWS].tolist()
@@ -218,7 +271,7 @@ class Connections:
             clients.switches.tolist(),
             [each.event if each is not None else None for each in wait],
         )
-        self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients)
+        self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients, halted=halted)
         done = (now[:, Word.STATE] >= State.DONE).tolist()
         held = (more[:, Word.LIMITED_NS] > 0).tolist()
         ops = [
@@ -234,7 +287,9 @@ class Connections:
             for change in (
                 each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
                 if ended
-                else each.detector.tick(t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns)
+                else each.detector.tick(
+                    t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns, blocked_ns=self._blocked_ns(each.slot)
+                )
             )
         ]
         return Ticked(list(columns), self._fresh_outcomes(more), found)
@@ -314,9 +369,14 @@ class Connections:
         wait: list[Wait | None],
         backends: Used,
         clients: Used,
+        *,
+        halted: bool,
     ) -> None:
-        of_backends = (backends.cpu_ns.tolist(), backends.runq_ns.tolist(), self._backends.states)
-        states = [self._clients.states[slot] for slot in self._served_by]
+        unknown = [""] * len(self.all)
+        of_backends = (
+            backends.cpu_ns.tolist(), backends.runq_ns.tolist(), unknown if halted else self._backends.states,
+        )  # fmt: skip
+        states = unknown if halted else [self._clients.states[slot] for slot in self._served_by]
         of_clients = (clients.cpu_ns[self._served_by].tolist() if self.all else [], states)
         self._history.append(_Interval(t_ns, dt_ns, in_flight_ns, wait, *of_backends, *of_clients))
         self._ticks += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.core.clock import Anchor
-from engine.host.procfs import difference
+from engine.host.procfs import STOPPED, difference, state_of
 from engine.journal.totals import RoleTotals
 from engine.observe.active_age import ActiveAges
 from engine.observe.causes import causes
@@ -71,8 +71,8 @@ class StepSampler:
         known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
         self._waits = WaitLooks(sources.activity, known, page)
         # If waits are sampled often, the same query also reports old statements.
-        if self._connections.asked and self._waits.often:
-            self._waits.least_age_s = sources.rule.in_flight_floor_s
+        if self._waits.often:
+            self._waits.least_age_s = sources.rule.in_flight_floor_s / 2
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self.stalling = False  # whether there is a current stall
@@ -111,6 +111,9 @@ class StepSampler:
             old = self._waits.look(t_ns)
             if old is not None and self._ages_come_with_waits:
                 self._take_ages(old)
+            if old is not None:
+                self._connections.seek_blocked(old, self._is_stopped, t_ns)
+            if old is not None and self._ages_come_with_waits:
                 self._find_stalls(t_ns)
 
     @property
@@ -126,7 +129,8 @@ class StepSampler:
     @property
     def _ages_come_with_waits(self) -> bool:
         """Not for clients without a gate: their server is stopped so often that a missed look matters."""
-        return self._waits.least_age_s > 0 and not (self._page is not None and self._page.words[Control.TURNS])
+        turns = self._page is not None and self._page.words[Control.TURNS]
+        return self._connections.asked and self._waits.least_age_s > 0 and not turns
 
     def finish(self, t_ns: int) -> None:
         """Record the last, shorter interval of a step that ended at `t_ns`, and end current stalls."""
@@ -175,6 +179,18 @@ class StepSampler:
             return True
         return not (self._connections.asked or self._page.words[Control.TURNS])
 
+    @property
+    def _is_halted(self) -> bool:
+        """Whether its processes may be stopped for another's slice: before that, its gate is shut."""
+        words = self._page.words if self._page is not None else None
+        return words is not None and bool(words[Control.TURNS]) and not words[Control.GATE]
+
+    def _is_stopped(self, pid: int) -> bool:
+        """Whether a backend is stopped by somebody else."""
+        if self.sources.processes is None or self._is_halted:
+            return False
+        return state_of(pid) in STOPPED and not self._is_halted
+
     def _tick(self, t_ns: int, *, last: bool = False) -> None:
         journal, sources, dt_ns = self.sources.journal, self.sources, t_ns - self._ticked_ns
         if dt_ns > TICK_NS + READ_OFFSET_NS + LATE_NS:
@@ -182,7 +198,7 @@ class StepSampler:
             self._note("gap", self._ticked_ns, t_ns, {"text": text})
         self._watch_clock(t_ns)
         self._poll_log()
-        before = self._server
+        before, halted = self._server, self._is_halted
         server, (host, device) = sources.server(before, whole=last), sources.machine()
         known, self._observed = self._observed, self._observe()
         self._sample_wal(t_ns, self._observed.wal_bytes if self._observed is not known else None)
@@ -200,7 +216,10 @@ class StepSampler:
         worked_ns = active_ns - self._ticked_active_ns
         if last or worked_ns >= min(dt_ns, LEAST_WORKED_NS):
             self._ticked_active_ns = active_ns
-            seconds, outcomes, changes = self._connections.tick(t_ns, max(1, worked_ns), server, self._observed.waits)
+            halted = halted or self._is_halted  # then states say nothing
+            seconds, outcomes, changes = self._connections.tick(
+                t_ns, max(1, worked_ns), server, self._observed.waits, halted=halted
+            )
             journal.add_role_seconds(seconds)
             for role, counts in outcomes:
                 journal.add_role_outcome(role.row, t_ns, counts)
@@ -219,7 +238,7 @@ class StepSampler:
 
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
-        if self._connections.asked and self._page is not None and self._page.words[Control.TURNS]:
+        if self._page is not None and self._page.words[Control.TURNS]:
             self._observed = self._observe()  # at the tick, the server may be stopped for another's slice
         elif self._connections.asked and not self._ages_come_with_waits:
             self._observe(self.sources.rule.in_flight_floor_s)
@@ -269,6 +288,7 @@ class StepSampler:
         except MonitorError:
             return Observed({}, ())
         self._take_ages(observed)
+        self._connections.seek_blocked(observed, self._is_stopped, time.monotonic_ns())
         return observed
 
     def _take_ages(self, observed: Observed) -> None:

@@ -1,10 +1,12 @@
 """The stall detector: a pure, online function of what the counters show. No clocks, no I/O.
 
-A stall is an interval in which one connection makes (nearly) no progress. It begins on either of two signs:
+A stall is an interval in which one connection makes (nearly) no progress. It begins on one of three signs:
 
 - **rate**: rows per second below `enter_fraction` of the trailing median for `enter_s`;
 - **in flight**: the statement in flight is older than max(`in_flight_floor_s`, `in_flight_p99_factor` x the
-  99th percentile of service times so far). This is seen while the statement is still running.
+  99th percentile of service times so far). This is seen while the statement is still running;
+- **blocked**: its backend has been stopped, or has waited for a lock, for `in_flight_floor_s`. This holds for
+  statements of any length, of which a step may have only one, and from its start.
 
 A role that a rate limiter holds, if only at some time of a second, has done all that was due by then, whatever its
 rate: such a second is never slow, and ends a stall as soon as no statement is in flight for too long.
@@ -15,9 +17,9 @@ first of `slower_s` consecutive seconds above `enter_fraction`. A lower level th
 a new level, not an endless stall; a crawl below `crawl_fraction` is never a level.
 
 Not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second counts fewer
-than `min_statements_per_tick` (its rate per second is meaningless, but the in-flight sign, which scales with its own
-percentile, still holds); a role that has finished its work. The same calls give the same stalls, so they can be checked
-with the recorded series and the rule.
+than `min_statements_per_tick` (its rate per second is meaningless, but the other signs still hold: the in-flight one
+scales with its own percentile); a role that has finished its work. The same calls give the same stalls, so they can be
+checked with the recorded series and the rule.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ SECOND_NS = 1_000_000_000
 # Ticks come at 1 Hz with scheduling jitter: two of them are "2 s" even if they add up to 1.95.
 JITTER_S = 0.1
 
-Trigger = Literal["rate", "in_flight"]
+Trigger = Literal["rate", "in_flight", "blocked"]
 Quantile = Callable[[float], int | None]  # upper bound in us of a quantile of service times
 
 
@@ -60,11 +62,11 @@ class StallRule:
 class Stall:
     """One stall of one connection, as known so far; `ended_ns` is None while it lasts.
 
-    `started_ns` is when the statement in flight was sent, or the start of the first slow second. `ending_ns` is its end
-    if the working seconds since then are followed by more. `duration_s` runs to either, or to the latest call. `depth`
-    is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x duration - what was done, both
-    in what the role's rate counts: rows, or statements of roles such as query. The engine fills `causes`, likeliest
-    first.
+    `started_ns` is when the statement in flight was sent, or the start of the first slow second, or of being blocked.
+    `ending_ns` is its end if the working seconds since then are followed by more. `duration_s` runs to either, or to
+    the latest call. `depth` is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x
+    duration - what was done, both in what the role's rate counts: rows, or statements of roles such as query. The
+    engine fills `causes`, likeliest first.
     """
 
     role: str
@@ -177,13 +179,15 @@ class Detector:
         *,
         held: bool = False,
         sent_ns: int = 0,
+        blocked_ns: int = 0,
     ) -> tuple[Change, ...]:
         """Take in the second that ends at `t_ns`, in which `rows` (all that the rate counts) and `statements` finished.
 
         `in_flight_ns` is the age of the statement in flight at `t_ns` (0: none). `quantile_us` is of service times of
         the step so far, this second included, until the next call; called only if something is slow, as it is costly.
         `held`: at some time of the second the role waited for nothing but its rate limiter. `sent_ns` is when the
-        statement in flight was sent if it is older than its age, which in slices is in the server's own time.
+        statement in flight was sent if it is older than its age, which in slices is in the server's own time. Since
+        `blocked_ns` the backend has been stopped, or has waited for a lock; 0: it is not blocked.
         """
         if self._finished:
             return ()
@@ -197,20 +201,21 @@ class Detector:
         self._carried_rows = 0
         self._last_ns = t_ns
         tick = _Tick(start_ns, t_ns, rows, rows * SECOND_NS / dt_ns)
+        sent_ns = sent_ns or t_ns - in_flight_ns
+        stuck = self._stuck(t_ns, in_flight_ns, sent_ns, blocked_ns)
         if self.stall is not None:
-            return self._during(tick, in_flight_ns, held=held)
-        return self._before(tick, in_flight_ns, dt_ns, held=held, sent_ns=sent_ns or t_ns - in_flight_ns)
+            return self._during(tick, in_flight_ns, dt_ns, held=held, over=stuck is not None)
+        return self._before(tick, in_flight_ns, dt_ns, stuck, held=held, sent_ns=sent_ns)
 
-    def look(self, t_ns: int, in_flight_ns: int, sent_ns: int = 0) -> tuple[Change, ...]:
+    def look(self, t_ns: int, in_flight_ns: int, sent_ns: int = 0, blocked_ns: int = 0) -> tuple[Change, ...]:
         """Check between two ticks; reports at most the start of a stall."""
         if self._finished:
             return ()
+        stuck = self._stuck(t_ns, in_flight_ns, sent_ns or t_ns - in_flight_ns, blocked_ns)
         if self.stall is not None:
-            self._see(t_ns, in_flight_ns)
+            self._see(t_ns, in_flight_ns, over=stuck is not None)
             return ()
-        if not self._over_limit(t_ns, in_flight_ns):
-            return ()
-        return self._begin("in_flight", sent_ns or t_ns - in_flight_ns, t_ns, in_flight_ns)
+        return self._begin(*stuck, t_ns, in_flight_ns) if stuck is not None else ()
 
     def finish(self, t_ns: int) -> tuple[Change, ...]:
         """End the stall that still lasts, as the role's work or the step is over. Later calls do nothing."""
@@ -219,9 +224,21 @@ class Detector:
         self._finished = True
         if self.stall is None:
             return ()
-        return self._end(self._ending_ns() if self._good else max(t_ns, self._last_ns))
+        if self._good:
+            return self._end(self._ending_ns())
+        blocked = self.stall.trigger == "blocked" and self.stall.median_per_s == 0
+        return self._end(self._over_ns if blocked and not self._is_over else max(t_ns, self._last_ns))
 
-    def _before(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool, sent_ns: int) -> tuple[Change, ...]:
+    def _before(
+        self,
+        tick: _Tick,
+        in_flight_ns: int,
+        dt_ns: int,
+        stuck: tuple[Trigger, int] | None,
+        *,
+        held: bool,
+        sent_ns: int,
+    ) -> tuple[Change, ...]:
         level = self._history.median
         slow = level > 0 and tick.rate_per_s < self.rule.enter_fraction * level
         if slow and not held and not self._is_coarse(dt_ns):
@@ -230,8 +247,8 @@ class Detector:
             self._remember(self._slow)
             self._slow.clear()
             self._history.add(tick)
-        if self._over_limit(tick.end_ns, in_flight_ns):
-            return self._begin("in_flight", sent_ns, tick.end_ns, in_flight_ns)
+        if stuck is not None:
+            return self._begin(*stuck, tick.end_ns, in_flight_ns)
         lasting = self._slow and _seconds(self._slow) + JITTER_S >= self.rule.enter_s
         if lasting and tick.end_ns > self._warm_ns:
             start_ns = min(self._slow[0].start_ns, sent_ns)
@@ -242,7 +259,7 @@ class Detector:
         level = self._history.median
         start_ns = min(max(start_ns, self._free_ns), t_ns)
         # A connection has one statement: while it is in flight nothing finishes, so the depth is 0.
-        depth = 0.0 if trigger == "in_flight" else min(tick.rate_per_s for tick in self._slow) / level
+        depth = 0.0 if trigger != "rate" else min(tick.rate_per_s for tick in self._slow) / level
         self.stall = Stall(
             self.role, self.client, start_ns, None, trigger, depth, (t_ns - start_ns) / SECOND_NS, 0, 0, level
         )
@@ -250,17 +267,17 @@ class Detector:
         for tick in self._slow:
             self._count(tick)
         self._slow.clear()
-        self._see(t_ns, in_flight_ns)
+        self._see(t_ns, in_flight_ns, over=trigger != "rate" or self._over_limit(t_ns, in_flight_ns))
         self._update(t_ns)
         return (Change("began", self.stall),)
 
-    def _during(self, tick: _Tick, in_flight_ns: int, *, held: bool) -> tuple[Change, ...]:
+    def _during(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool, over: bool) -> tuple[Change, ...]:
         assert self.stall is not None
-        over = self._over_limit(tick.end_ns, in_flight_ns)
-        self._see(tick.end_ns, in_flight_ns)
+        self._see(tick.end_ns, in_flight_ns, over=over)
         level = self.stall.median_per_s
-        # Without a level (most seconds see no statement end), the stall is over when its statement is.
-        if not over and (held or level == 0 or tick.rate_per_s > self.rule.enter_fraction * level):
+        # Without a level (most seconds see no statement end), the stall is over when its statement is, or its block.
+        works = held or level == 0 or tick.rate_per_s > self.rule.enter_fraction * level
+        if not over and (works or self._is_coarse(dt_ns)):
             self._good.append(tick)
             if held:
                 return self._end(self._ending_ns())
@@ -318,6 +335,12 @@ class Detector:
         p50_us = self._quantile_us(0.5)
         return p50_us is not None and p50_us * 1000 * self.rule.min_statements_per_tick > dt_ns
 
+    def _stuck(self, t_ns: int, in_flight_ns: int, sent_ns: int, blocked_ns: int) -> tuple[Trigger, int] | None:
+        """The sign that nothing is done now, and since when; None without one."""
+        if self._over_limit(t_ns, in_flight_ns):
+            return "in_flight", sent_ns
+        return ("blocked", blocked_ns) if blocked_ns and t_ns - blocked_ns >= self._floor_ns else None
+
     def _over_limit(self, t_ns: int, in_flight_ns: int) -> bool:
         if in_flight_ns <= self._floor_ns or t_ns <= self._warm_ns:
             return False
@@ -326,12 +349,13 @@ class Detector:
             if p99_us is not None:
                 self._limit_ns = max(self._floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
         # Without a percentile, only a low rate shows a stall, and then what is old in it.
-        limit_ns = self._floor_ns if self._limit_ns is None and self.stall is not None else self._limit_ns
+        is_slow = self.stall is not None and self.stall.trigger == "rate"
+        limit_ns = self._floor_ns if self._limit_ns is None and is_slow else self._limit_ns
         return limit_ns is not None and in_flight_ns > limit_ns
 
-    def _see(self, t_ns: int, in_flight_ns: int) -> None:
+    def _see(self, t_ns: int, in_flight_ns: int, *, over: bool) -> None:
         assert self.stall is not None
-        if self._over_limit(t_ns, in_flight_ns):
+        if over:
             self._over_ns, self._is_over = t_ns, True
         elif self._is_over:
             self._over_ns, self._is_over = t_ns, False

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.core.model import Subject
+from engine.host.procfs import state_of
 from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
@@ -66,20 +67,6 @@ def send(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, number)
-
-
-def _state(pid: int) -> str:
-    """The kernel's letter for what a process does; empty once it has ended. Read at each slice, so only as far."""
-    try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return chr(os.read(file, 128).rpartition(b") ")[2][0])
-    except (OSError, IndexError):
-        return ""
-    finally:
-        os.close(file)
 
 
 class Processes:
@@ -188,7 +175,7 @@ class SlicedServer:
         Its device would answer while others run, which must not make its time shorter: until then it is its turn.
         """
         until_ns = held_ns + DEVICE_PATIENCE_NS
-        while any(_state(pid) == "D" for pid in self.stopped if pid not in self.background):
+        while any(state_of(pid) == "D" for pid in self.stopped if pid not in self.background):
             held_ns = time.monotonic_ns()
             if held_ns > until_ns:
                 break
@@ -221,7 +208,7 @@ class SlicedServer:
     def still_running(self, before: dict[int, tuple[int, int]]) -> int:
         """How many of the processes that used CPU time since `before` want a CPU even now, stopped or not."""
         used = (pid for pid, (cpu_ns, _) in self.used.items() if cpu_ns > before.get(pid, (0, 0))[0])
-        return sum(_state(pid) == "R" for pid in used)
+        return sum(state_of(pid) == "R" for pid in used)
 
     def work_until(self, until_ns: int) -> None:
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.host.procfs import state_of
 from probes import helper, processes, session
 from probes.errors import ProbeError
 from probes.frames import Frame
 from probes.session import ProbeSession, State, Target
 from tests.support.benchcall import wait_for
-from tests.support.observing import Helper, Program, bpftrace_of, frames_until, state, total
+from tests.support.observing import Helper, Program, bpftrace_of, frames_until, total
 from tests.support.programs import Compile
 
 pytestmark = pytest.mark.outside
@@ -28,7 +29,7 @@ def test_stopping_leaves_nothing_behind(idle: Program, helpers: tuple[Helper, ..
         assert running.wait_baseline(), running.messages
         left = set(bpftrace_of(running))
     assert running.state is State.ENDED
-    assert all(state(pid) == "" for pid in left)
+    assert all(state_of(pid) == "" for pid in left)
 
 
 def test_what_cannot_be_had_is_one_line_before_anything_is_started(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from engine.host.procfs import state_of
 from probes import processes
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
@@ -95,8 +96,8 @@ def halt(pids: Collection[int]) -> None:
         os.kill(pid, signal.SIGSTOP)
     end = time.monotonic() + PATIENCE_S
     for pid in pids:
-        while state(pid) != "T":
-            assert time.monotonic() < end, f"process {pid} is {state(pid)!r}"
+        while state_of(pid) != "T":
+            assert time.monotonic() < end, f"process {pid} is {state_of(pid)!r}"
             time.sleep(0.01)
 
 
@@ -110,18 +111,10 @@ def gone(pids: set[int]) -> bool:
     """Whether all of these processes end (or are left for someone to reap)."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        if all(state(pid) in ("Z", "") for pid in pids):
+        if all(state_of(pid) in ("Z", "") for pid in pids):
             return True
         time.sleep(0.05)
     return False
-
-
-def state(pid: int) -> str:
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return ""
-    return data[data.rindex(b")") + 2 :].split()[0].decode()
 
 
 def bpftrace_of(running: ProbeSession) -> tuple[int, int]:

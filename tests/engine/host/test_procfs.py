@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.host import environment, machine_counters, procfs
-from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference
+from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference, state_of
 from engine.postgres import server_processes
 from engine.postgres.server import Server
 from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title, process_kind
@@ -34,11 +34,6 @@ def read_task(pid: int) -> Task | None:
             return reader.read()
     except OSError:
         return None
-
-
-def state(pid: int) -> str:
-    task = read_task(pid)
-    return task.state if task else ""
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 10**15)), st.integers(0, 10**12))
@@ -102,7 +97,7 @@ def test_a_stopped_process_is_seen_as_stopped() -> None:
         with TaskReader(process.pid) as held:  # which does not read all of a process that has not run since
             for number, letter in ((signal.SIGSTOP, "T"), (signal.SIGCONT, "S"), (signal.SIGSTOP, "T")):
                 process.send_signal(number)
-                wait_for(lambda letter=letter: state(process.pid) == letter, letter)  # type: ignore[misc]
+                wait_for(lambda letter=letter: state_of(process.pid) == letter, letter)  # type: ignore[misc]
                 task = held.read()
                 assert task is not None and task.state == letter and held.read() is task
         process.kill()
@@ -135,7 +130,7 @@ def test_only_the_time_of_a_process_that_runs_may_be_read_and_all_of_one_that_ha
             assert first.cpu_ns < part.cpu_ns < whole.cpu_ns and first.switches < whole.switches
             work()
             process.send_signal(signal.SIGSTOP)
-            wait_for(lambda: state(process.pid) == "T", "its stop")
+            wait_for(lambda: state_of(process.pid) == "T", "its stop")
             reader.read_time()
             stopped = reader.read_time()
             assert stopped is not None and stopped.state == "T" and stopped == read_task(process.pid)

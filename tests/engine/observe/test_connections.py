@@ -159,6 +159,82 @@ def test_a_stall_begins_by_the_clock_where_ages_are_in_a_servers_own_time(page: 
     assert (stalled.slot, change.stall.started_ns, change.stall.max_in_flight_ns) == (2, 103 * S, 3 * S // 2)
 
 
+def test_a_backend_that_is_stopped_or_waits_for_a_lock_is_blocked_whatever_its_statements_take(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    locked = Observed({101: Wait("Lock:relation", "active", (9,)), 102: Wait("", "active")}, ())
+    page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
+
+    def look(t_s: float, observed: Observed, *stopped: int) -> list[tuple[int, str, float]]:
+        connections.seek_blocked(observed, lambda pid: pid in stopped, int(t_s * S))
+        return [
+            (each.slot, change.kind, (change.stall.started_ns - 100 * S) / S)
+            for each, change in connections.look(int(t_s * S))
+        ]
+
+    assert look(100.4, locked, 101) == [], "it has not lasted: nobody asks"
+    assert look(100.9, locked) == []
+    assert look(101.1, locked) == [(0, "began", 0)], "in the warm-up, and the first of its role"
+    assert look(102.0, Observed({101: Wait("", "active")}, ())) == []
+    page.set_word(0, Word.IN_FLIGHT_NS, 0)
+
+    page.set_word(1, Word.IN_FLIGHT_NS, 103 * S)
+    assert look(104.0, locked) == []
+    assert look(104.2, Observed({}, ()), 102) == []
+    assert look(105.1, Observed({}, ())) == [], "it was stopped for less than a second"
+    for t_s in (105.3, 106.0):
+        assert look(t_s, Observed({}, ()), 102) == []
+    assert look(106.2, Observed({}, ()), 102) == [(1, "began", 5.1)], "since the look before"
+    ended = {each.slot: change.stall for each, change in connections.finish(107 * S)}
+    assert [ended[slot].ended_ns for slot in (0, 1)] == [102 * S, 107 * S], "when it went on; or was not seen to"
+    assert {stall.trigger for stall in ended.values()} == {"blocked"}
+
+
+def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
+    wait = Wait("Lock:transactionid", "active", (102,))
+
+    def look(t_s: float) -> bool:
+        connections.seek_blocked(Observed({101: wait, 102: Wait("", "active")}, ()), lambda _: False, int(t_s * S))
+        return bool(connections.look(int(t_s * S)))
+
+    for quarter in range(1, 12):  # its partner has a statement of its own
+        page.set_word(1, Word.IN_FLIGHT_NS, 100 * S + (quarter - 3) * S // 4)
+        assert not look(100 + quarter / 4)
+    page.set_word(1, Word.IN_FLIGHT_NS, 0)
+    for quarter in range(12, 20):  # or executes short ones
+        count(page, 1, *[100] * (quarter % 3))
+        assert not look(100 + quarter / 4)
+    page.set_word(2, Word.STATEMENTS, 7)
+    assert any(look(105 + quarter / 4) for quarter in range(4)), "other roles are none of its"
+
+
+def test_an_uncounted_statement_may_be_blocked_too(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    page.set_word(0, Word.BUSY, 1)
+    for t_s, found in ((100.2, 0), (100.4, 0), (101.0, 0), (101.3, 1)):
+        connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int(t_s * S))
+        assert len(connections.look(int(t_s * S))) == found
+    page.set_word(0, Word.BUSY, 0)
+    connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, 102 * S)
+    connections.look(102 * S)
+    ((_, change),) = connections.finish(103 * S)
+    assert (change.stall.started_ns, change.stall.ended_ns) == (100 * S + S // 5, 102 * S)
+
+
+def test_backends_that_are_stopped_for_anothers_slice_have_no_state(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    stopped = ServerSample({"cpu_ns": 1}, {}, {101: Task(101, "T", 1, 0, 0, 0, 0, 0, 0)})
+    for second, halted in ((101, True), (102, False)):
+        connections.tick(second * S, S, stopped, {}, halted=halted)
+    seen = connections.seconds(connections.all[0])
+    assert [(each.backend_state, bool(each.client_state)) for each in seen] == [("", False), ("T", True)]
+
+
 def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
     connections = Connections(STEP, page, ServerSample({}, {}, {}))
     connections.begin(lambda each: each.slot, StallRule(), 0)

@@ -136,6 +136,22 @@ def test_three_seconds_in_any_kind_of_step_are_three_to_four(kind: Kind, at_s: f
 
 
 @settings(deadline=None)
+@given(
+    st.builds(Kind, st.floats(0.15, 40.0), st.just(0), st.sampled_from([1, 2, 3, 8])),
+    st.floats(0.0, 30.0),
+    st.floats(0.0, 1.0),
+)
+def test_three_seconds_of_a_slow_statement_that_is_blocked_are_three_to_four(
+    kind: Kind, at_s: float, phase: float
+) -> None:
+    """As of an index build: it may be the first statement of the step, and the only one."""
+    (stall,) = planted(kind, at_s, 3.0, phase, blocked=True)
+    assert 3.0 <= stall.duration_s <= 4.0
+    assert planted(kind, at_s, kind.statement_s, phase) == [], "without the block nothing is out of the ordinary"
+    assert planted(kind, at_s, 0.7, phase, blocked=True) == [], "as in a short wait for a lock"
+
+
+@settings(deadline=None)
 @given(st.floats(6.0, 30.0), st.floats(3.0, 20.0), st.floats(6.0, 30.0), st.floats(3.0, 20.0))
 def test_two_gaps_apart_are_two_stalls_in_order(first: float, length: float, apart: float, second: float) -> None:
     _, stalls = simulate(first + length + apart + second + 6, [(first, length), (first + length + apart, second)])

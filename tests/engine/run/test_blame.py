@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
-from tests.support.benchcall import LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
+from tests.support.benchcall import CELLS, LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
 
 LIMITED = (
     "--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices",
@@ -97,4 +99,45 @@ def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: 
     late_ns = [(stall.ended_ns or 0) - released_ns for stall in stalls if stall in locked]
     longest_ns = max(second.dt_ns for second in inserting(bench, step))
     assert min(late_ns) < 2 * longest_ns, "no part of it is after the lock"
+    bench("stop")
+
+
+def test_a_slow_statement_is_a_stall_while_it_is_stopped_or_waits_for_a_lock_and_not_while_it_sleeps(
+    bench: Bench, label: str, new_folder: Callable[[], Path]
+) -> None:
+    (data := new_folder() / "data.sql").write_text("CREATE TABLE t AS SELECT 1 AS id;")
+    (statements := data.parent / "statements.sql").write_text("-- name: nap\nSELECT pg_sleep(3) FROM t;")
+    words = ("--workload", "own", "--dump", str(data), "--statements", str(statements), "--seconds", "600", *CELLS)
+    bench.detached("--pg", label, "--repeats", "1", *words)
+    step = bench.await_step("nap")
+
+    def stalls() -> list[EventRow]:
+        with JournalReader(bench.run) as reader:
+            return [event for event in reader.events(step.id) if event.kind == "stall"]
+
+    def executed() -> bool:
+        with JournalReader(bench.run) as reader:
+            (role,) = reader.roles(step.id)
+            return any(second.statements for second in reader.role_seconds(role.id))
+
+    wait_for(executed, "a statement to end")
+    assert not stalls()
+    backend, stopped_ns = bench.backend(step, "statement"), time.monotonic_ns()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        wait_for(lambda: len(stalls()) == 1, "the first stall to be seen")
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    went_on_ns = time.monotonic_ns()
+    (first,) = wait_for(lambda: ended_stalls(bench, step), "its end", STALL_END_S)
+    assert first.data["trigger"] == "blocked" and first.data["causes"][0]["name"] == "stopped"
+    assert first.started_ns <= stopped_ns and (first.ended_ns or 0) >= went_on_ns
+    with connect(bench) as connection:
+        connection.autocommit = False
+        connection.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        wait_for(lambda: len(stalls()) == 2, "the second stall to be seen")
+        connection.rollback()
+        holder = connection.info.backend_pid
+    _, second = wait_for(lambda: found if len(found := ended_stalls(bench, step)) == 2 else [], "its end", STALL_END_S)
+    assert second.data["causes"][0]["name"] == "lock" and f"held by pid {holder}" in second.data["causes"][0]["text"]
     bench("stop")
