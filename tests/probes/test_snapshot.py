@@ -15,6 +15,7 @@ import pytest
 
 from probes import snapshot
 from probes.snapshot import UserStack
+from tests.support.benchcall import wait_for
 
 READ_A_PIPE = "import os; r, w = os.pipe(); print(r, flush=True); os.read(r, 1)"
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
@@ -35,17 +36,11 @@ def child(program: str) -> Iterator[tuple[int, str]]:
 
 
 def await_state(pid: int, letter: str) -> None:
-    deadline = time.monotonic() + 60
-    while snapshot.take(pid).state != letter:
-        assert time.monotonic() < deadline, snapshot.take(pid)
-        time.sleep(0.01)
+    wait_for(lambda: snapshot.take(pid).state == letter, letter)
 
 
 def finished(stack: UserStack) -> UserStack:
-    deadline = time.monotonic() + 60
-    while not stack.poll():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(stack.poll, "the stack")
     return stack
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.benchcall import wait_for
 from tests.support.journal import growing
 from tests.support.terminal import Terminal
 from tui.terminal import LOST
@@ -19,13 +18,6 @@ pytestmark = pytest.mark.slow  # opens the interface
 
 # The kernel's signal reaches who leads a session, unless it is ignored, as below `nohup`; the rest see a dead tty.
 DEAF = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
-
-
-def wait_for(held: Callable[[], bool], what: str) -> None:
-    end_s = time.monotonic() + 60
-    while not held():
-        assert time.monotonic() < end_s, f"waited a minute for {what}"
-        time.sleep(0.02)
 
 
 def children_of(pid: int) -> set[int]:

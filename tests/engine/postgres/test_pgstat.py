@@ -24,6 +24,7 @@ from engine.postgres.activity import Activity, Observed, Wait
 from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, question
 from engine.postgres.server import Server
 from engine.postgres.waiting import NOBODY
+from tests.support.benchcall import wait_for
 from tests.support.compiled import major_at_hand
 
 Servers = Callable[[int | str], Server]
@@ -84,10 +85,8 @@ def test_a_checkpoint_is_counted_where_the_version_counts_it(major: int, server:
         before = pgstat.snapshot(monitor)
         connection.execute("CHECKPOINT")
         view, key = ("checkpointer", "num_requested") if major >= 17 else ("bgwriter", "checkpoints_req")
-        deadline = time.monotonic() + 60
-        while pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key] >= 1
+        counted = wait_for(lambda: pgstat.difference(before, pgstat.snapshot(monitor))[view][""][key], "its count")
+        assert counted >= 1
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -97,11 +96,12 @@ def test_counters_that_were_reset_count_from_zero(major: int, server: Servers) -
         first = pgstat.snapshot(monitor)
         assert first.views["database"][""]["xact_commit"] > 0
         connection.execute("SELECT pg_stat_reset()")
-        deadline = time.monotonic() + 60
-        while (last := pgstat.snapshot(monitor)).resets.get(("database", "")) == first.resets.get(("database", "")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert pgstat.difference(first, last)["database"][""]["xact_commit"] >= 0
+
+        def reset() -> pgstat.Snapshot | None:
+            last, place = pgstat.snapshot(monitor), ("database", "")
+            return last if last.resets.get(place) != first.resets.get(place) else None
+
+        assert pgstat.difference(first, wait_for(reset, "the reset"))["database"][""]["xact_commit"] >= 0
 
 
 counters = st.dictionaries(st.sampled_from(("reads", "writes", "hits")), st.integers(0, 10**12), min_size=1)
@@ -185,10 +185,9 @@ def test_settings_that_differ_from_the_default_have_the_servers_value(major: int
             connection.execute("ALTER SYSTEM SET geqo = off")
             connection.execute("ALTER SYSTEM SET statement_timeout = '77s'")
             connection.execute("SELECT pg_reload_conf()")
-            deadline = time.monotonic() + 60
             try:
-                while "geqo" not in found and time.monotonic() < deadline:
-                    found = {setting.name: setting for setting in pgstat.settings(monitor)}
+                wait_for(lambda: "geqo" in {setting.name for setting in pgstat.settings(monitor)}, "the settings")
+                found = {setting.name: setting for setting in pgstat.settings(monitor)}
                 assert found["geqo"].value == "off" and found["statement_timeout"].value == "77000 x ms"
             finally:
                 connection.execute("ALTER SYSTEM RESET geqo")
@@ -199,14 +198,14 @@ def test_settings_that_differ_from_the_default_have_the_servers_value(major: int
 
 def observe(activity: Activity, wanted: Callable[[Observed], bool], least_age_s: float = 0.0) -> Observed:
     """The first sample that is as wanted; on a busy machine the monitor gives up some of its questions."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def sample() -> Observed | None:
         with suppress(MonitorError):
             observed = activity.sample(least_age_s)
-            if wanted(observed):
-                return observed
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+            return observed if wanted(observed) else None
+        return None
+
+    return wait_for(sample, "the sample that is wanted")
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -334,15 +333,14 @@ def test_a_frozen_server_cannot_freeze_the_monitor(server: Servers) -> None:
                 pgstat.snapshot(monitor)
         finally:
             os.kill(monitor.backend_pid, signal.SIGCONT)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                # The late answer was thrown away: this is the answer to this question.
-                assert monitor.ask("SELECT 42") == [("42",)]
-                break
-            except MonitorError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+
+        def answer() -> list[tuple[str | None, ...]]:
+            with suppress(MonitorError):
+                return monitor.ask("SELECT 42")
+            return []
+
+        # The late answer was thrown away: this is the answer to this question.
+        assert wait_for(answer, "an answer") == [("42",)]
 
 
 def test_a_question_that_the_server_gave_up_fails_no_later_one(server: Servers) -> None:

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import Server
 from engine.postgres.server_environment import ignore_libpq_variables
 from engine.postgres.waiting import Waiting
+from tests.support.benchcall import wait_for
 from tests.support.compiled import major_at_hand
 from tests.support.shared_memory import segments_of, still_there
 from tests.support.templates import by_itself
@@ -39,15 +39,6 @@ Servers = Callable[[int | str], Server]
 def show(server: Server, *names: str) -> list[str]:
     with server.connect("postgres") as connection:
         return [connection.execute(f"SHOW {name}").fetchone()[0] for name in names]  # type: ignore[index]
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize("major", MAJORS)
@@ -244,10 +235,10 @@ def test_a_server_killed_in_a_step_is_noticed_with_the_reason(
 ) -> None:
     with Server(build(17), small_config(build(17)), cell_dir) as running:
         os.kill(running.pid, signal.SIGKILL)
-        assert wait_until(lambda: not running.alive())
+        wait_for(lambda: not running.alive(), "its end")
         assert "was killed by SIGKILL" in (running.died_reason() or "")
         assert children(running.pid) == []
-    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+    wait_for(lambda: not processes_in(cell_dir / "data"), "all its processes to end")
 
 
 ENGINE = """
@@ -288,7 +279,7 @@ def test_killing_the_engine_leaves_no_server_behind(major: int, what: str, build
     assert postmaster in processes_in(cell_dir / "data")
     engine.kill()
     engine.wait()
-    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+    wait_for(lambda: not processes_in(cell_dir / "data"), "all its processes to end")
     sockets = (cell_dir / "socket").readlink()
     kill_leftover(cell_dir, build(major).bin, unprivileged().uid)
     assert [entry.name for entry in cell_dir.iterdir()] == ["server.log"]
@@ -300,10 +291,10 @@ def test_killing_the_engine_during_initdb_leaves_nothing_running(build: Builds, 
         [sys.executable, "-c", textwrap.dedent(ENGINE), by_itself(build(16)).prefix, str(cell_dir), "idle"],
         cwd=Path(__file__).parents[3],
     )
-    assert wait_until(lambda: bool(processes_in(cell_dir / "data")))
+    wait_for(lambda: processes_in(cell_dir / "data"), "its processes")
     engine.kill()
     engine.wait()
-    assert wait_until(lambda: not processes_in(cell_dir / "data"))
+    wait_for(lambda: not processes_in(cell_dir / "data"), "all its processes to end")
     kill_leftover(cell_dir, by_itself(build(16)).bin, unprivileged().uid)
     assert not (cell_dir / "data").exists()
 
@@ -337,10 +328,10 @@ def test_leftover_backends_without_a_postmaster_are_ended(build: Builds, small_c
     stopped = next(pid for pid in children(abandoned.pid))
     os.kill(stopped, signal.SIGSTOP)  # a process that cannot notice that its postmaster is gone
     os.kill(abandoned.pid, signal.SIGKILL)
-    assert wait_until(lambda: not abandoned.alive())
+    wait_for(lambda: not abandoned.alive(), "its end")
     assert stopped in processes_in(cell_dir / "data")
     kill_leftover(cell_dir, build(16).bin, unprivileged().uid)
-    assert wait_until(lambda: not Path(f"/proc/{stopped}/cwd").exists())
+    wait_for(lambda: not Path(f"/proc/{stopped}/cwd").exists(), "its end")
     assert not (cell_dir / "data").exists()
 
 
@@ -439,7 +430,7 @@ def test_what_a_killed_server_leaves_in_shared_memory_is_removed(
         own = segments_of(running)
         assert len(own) >= 2
         os.kill(running.pid, signal.SIGKILL)
-        assert wait_until(lambda: not running.alive())
+        wait_for(lambda: not running.alive(), "its end")
         assert still_there(own) == own
     assert still_there(own) == set()
 
@@ -487,7 +478,7 @@ def test_shared_memory_is_removed_once_the_last_process_has_let_go_of_it(
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, **unprivileged().identity())
         assert holder.stdout is not None and holder.stdout.readline() == b"\n"
         os.kill(running.pid, signal.SIGKILL)
-        assert wait_until(lambda: not running.alive())
+        wait_for(lambda: not running.alive(), "its end")
     assert still_there(own) == set()
     assert holder.wait() == 0
 

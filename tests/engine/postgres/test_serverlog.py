@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from engine.postgres.server import Server
 from engine.postgres.serverlog import LogEvent, ServerLog, log_settings, relation_name
+from tests.support.benchcall import wait_for
 from tests.support.compiled import major_at_hand
 
 Servers = Callable[[int | str], Server]
@@ -261,19 +262,13 @@ def test_a_running_server_is_followed(
     found: list[LogEvent] = []
     with ServerLog(running.log_path, (time.monotonic_ns(), time.time_ns())) as log:
 
-        def seen(condition: Callable[[LogEvent], bool], timeout_s: float = 60.0) -> bool:
-            deadline = time.monotonic() + timeout_s
-            while not any(condition(event) for event in found):
-                if time.monotonic() > deadline:
-                    return False
-                found.extend(log.poll())
-                time.sleep(0.05)
-            return True
+        def await_event(condition: Callable[[LogEvent], bool]) -> None:
+            wait_for(lambda: found.extend(log.poll()) or any(map(condition, found)), "the event")  # type: ignore[func-returns-value]
 
         def fails() -> None:
             with pytest.raises(psycopg.errors.DivisionByZero):
                 connection.execute("SELECT 1 / 0")
-            assert seen(lambda event: event.kind == "server_error" and event.data["message"] == "division by zero")
+            await_event(lambda event: event.kind == "server_error" and event.data["message"] == "division by zero")
 
         fails()  # what other tests have done stands before it in the log, however late that is written
         found.clear()
@@ -285,20 +280,18 @@ def test_a_running_server_is_followed(
             "ALTER TABLE log_test SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0)"
         )
         connection.execute("CHECKPOINT")
-        assert seen(lambda event: event.kind == "checkpoint" and event.ended_ns is not None)
+        await_event(lambda event: event.kind == "checkpoint" and event.ended_ns is not None)
         # A vacuum so slow that the next statement finds it at work and throws it out.
         connection.execute(
             "ALTER TABLE log_test SET (autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)"
         )
         connection.execute("DELETE FROM log_test WHERE a % 2 = 0")
         at_work = b"SELECT 1 FROM pg_stat_progress_vacuum WHERE relid = 'log_test'::regclass"
-        deadline = time.monotonic() + 60
-        while not connection.execute(at_work).fetchone() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: connection.execute(at_work).fetchone(), "the vacuum")
         connection.execute("ALTER TABLE log_test RESET (autovacuum_vacuum_cost_delay, autovacuum_vacuum_cost_limit)")
-        assert seen(lambda event: event.kind == "autovacuum_cancelled" and event.data["relation"] == "log_test")
-        assert seen(lambda event: event.kind == "lock_wait" and event.ended_ns is not None)
-        assert seen(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "vacuum")
-        assert seen(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "analyze")
+        await_event(lambda event: event.kind == "autovacuum_cancelled" and event.data["relation"] == "log_test")
+        await_event(lambda event: event.kind == "lock_wait" and event.ended_ns is not None)
+        await_event(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "vacuum")
+        await_event(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "analyze")
         fails()
     assert [event for event in found if not began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns()] == []

@@ -22,6 +22,7 @@ from engine.report import follow
 from engine.report.console import PlainConsole
 from engine.view.events import stall_words
 from engine.view.player import Player
+from tests.support.benchcall import wait_for
 from tests.support.journal import growing, interleaved, make_run
 from tests.support.totals import RATES, SECOND_NS, planned_as
 
@@ -141,9 +142,7 @@ def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list
     run.journal.end_attempt(run.attempt, time.monotonic_ns(), "failed", reason)
     second = run.journal.begin_attempt("003-17.0-auto-r2", time.monotonic_ns(), {})
     run.journal.commit()
-    deadline = time.monotonic() + 60
-    while "FAILED" not in out.getvalue() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: "FAILED" in out.getvalue(), "the failure")
     assert told.is_alive()
     text = out.getvalue()
     run.journal.end_attempt(second, time.monotonic_ns(), "interrupted", "SIGINT received")
@@ -271,9 +270,7 @@ def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path) -> None:
         live.journal.commit()
         told = threading.Thread(target=follow.follow, args=(live.run, PlainConsole(file=out)))
         told.start()
-        deadline = time.monotonic() + 60
-        while out.getvalue().count("\n") < 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: out.getvalue().count("\n") >= 4, "four lines")
         lines = out.getvalue().splitlines()
     told.join(60)
     assert lines[0].startswith("qr100: ! 16.3 STALL query 0.0s")
