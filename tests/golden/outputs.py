@@ -36,6 +36,10 @@ from tests.support.totals import SECOND_NS
 HOME = Path(__file__).parent
 RECORDED = ("../../recorded/two-configs-aa", "../../recorded/two-majors", "two-builds", "in-slices", "interleaved")
 IN_MARKDOWN = ("demo", "failures")
+FORMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "failures": {"published.txt": ("--published",)},
+    "sliced": {"blocks.txt": ("--slices", "qr100")},
+}
 # Long entries of a cell, which are kept in one comparison only.
 DETAILS = ("bucket_counts", "buckets", "probes", "roles", "stalls")
 DETAILED = "demo"
@@ -138,6 +142,8 @@ def _runs(folder: Path) -> Iterator[tuple[str, str]]:
         words = [str(path) for path in paths]
         yield f"runs/{name}.json.txt", _text(_comparison(json.loads(bench("compare", "--json", *words)), name))
         yield f"runs/{name}.txt", bench("compare", *words)
+        for form, options in FORMS.get(name, {}).items():
+            yield f"runs/{name}.{form}", bench("compare", *options, *words)
         if name in IN_MARKDOWN:
             yield f"runs/{name}.md", bench("report", "--format", "md", *words)
 
@@ -203,7 +209,23 @@ def _made(folder: Path) -> dict[str, list[Path]]:
         repeats=4,
     )
     sliced = make_run(folder / "sliced" / "run", effects={("17.0", "qr100"): 1.04}, repeats=8, blocks=40)
-    alone = {"failures": failures, "kernels": kernels, "variants": variants, "sliced": sliced}
+    options = make_run(
+        folder / "options" / "run",
+        builds=("16.3", "17beta1-builtin"),
+        configs=("cx9a2_c8r32", "cx10a_c8r32_large"),
+        options={"placement": "paired", "delete_form": "range"},
+        change=_reads,
+        noise=0.03,
+    )
+    one_pair = make_run(folder / "one-pair" / "run", repeats=1)
+    alone = {
+        "failures": failures,
+        "kernels": kernels,
+        "one-pair": one_pair,
+        "options": options,
+        "sliced": sliced,
+        "variants": variants,
+    }
     return {"pooled": pooled} | {name: [run] for name, run in alone.items()}
 
 
@@ -223,3 +245,15 @@ def _late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     """A server that misses its SLA."""
     missed = step == "qr100" and cell.subject.build == "17.0"
     return replace(totals, seconds=totals.seconds * 1.4) if missed else totals
+
+
+def _reads(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """Queries that read pages; the second build reads twice as many, counts its reads, and deletes other rows."""
+    second = cell.subject.build != "16.3"
+    if step == "qr100":
+        pages = totals.roles["query"].statements * (4 if second else 2)
+        return replace(totals, reads=pages // 4 if second else None, pages_read=pages, read_ms=pages * 0.25)
+    if step == "l.i1" and second:
+        delete = replace(totals.roles["delete"], short_deletes=3)
+        return replace(totals, pages_read=1, read_ms=0.25, roles=totals.roles | {"delete": delete})
+    return totals

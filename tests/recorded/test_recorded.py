@@ -31,11 +31,6 @@ RECORDED = {
     "two-majors": HERE / "two-majors",
     "stalled": HERE.parent / "tui" / "recordings" / "two-builds",
 }
-SUBJECTS = {
-    "two-configs-aa": ["cx9a2_c8r32", "cx9a2_c8r32 A/A", "cx7", "cx7 A/A"],
-    "two-majors": ["12.11-prebuilt", "16.3-prebuilt"],
-    "stalled": ["14.10-prebuilt", "16.3-prebuilt"],
-}
 
 
 @pytest.fixture(params=RECORDED)

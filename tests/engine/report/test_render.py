@@ -73,53 +73,14 @@ def test_everything_fits_into_80_columns_and_nothing_is_cut(rich_run: Path) -> N
     assert re.search(r"16.3 insert +70%  <1%    14%      -   - 15%      -     - DataFileImmediat *\n", waits)
 
 
-def test_long_names_are_folded_not_cut(tmp_path: Path) -> None:
-    configs = ("cx9a2_c8r32", "cx10a_c8r32_large")
-    comparison = compare([make_run(tmp_path / "r", builds=("16.3", LONG), configs=configs, repeats=3, noise=0.03)])
-    text = printed(comparison, published=True)
-    assert max(len(line) for line in text.splitlines()[len(comparison.answer) :]) <= 80
-    assert "…" not in text
-    assert re.search(r"~\d\.\d{3} \S+ inconclusive, \+\d+ pairs? *$", text, re.M)
-    strips = [line for line in text.splitlines() if "···" in line]
-    assert all(re.search(r"[·o\d]{34} +[\d,]+$", line) for line in strips)
-
-
-def test_departures_from_the_generation_stand_in_the_header(tmp_path: Path) -> None:
-    changed = {"placement": "paired", "delete_form": "range"}
-    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1, options=changed)])).split())
-    options = "delete form range, placement paired"
-    assert f"non-default workload options: {options}" in text
+def test_the_header_says_what_a_tree_was_and_no_usual_options(tmp_path: Path) -> None:
     usual = {"delete_form": "subselect", "lookup_connection": "kept"}
-    plain = compare([make_run(tmp_path / "usual", repeats=1, options=usual)])
-    assert "non-default" not in printed(plain)
-    # And so does what a tree was.
-    built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.builds[1:]]
-    assert f"{built[0].label}: PostgreSQL {built[0].version}, commit 1a2b with changes 3c4d" in printed(
-        replace(plain, builds=(plain.builds[0], *built))
-    )
-    assert "PostgreSQL" not in printed(plain)
-
-
-def test_deletes_that_missed_rows_are_told(tmp_path: Path) -> None:
-    def missing(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        delete = totals.roles.get("delete")
-        if delete is None or step != "l.i1" or cell.subject.build != "17.0":
-            return totals
-        return replace(totals, roles={**totals.roles, "delete": replace(delete, short_deletes=3)})
-
-    comparison = compare([make_run(tmp_path / "r", change=missing)])
-    line = "l.i1: 9 of 24,000 deletes with 17.0 deleted a different number of rows than requested"
-    assert line in comparison.findings
-    assert line in " ".join(printed(comparison).split())
-    assert "shortd" in printed(comparison, published=True)
-
-
-def test_one_pair_says_that_there_is_no_verdict(tmp_path: Path) -> None:
-    text = " ".join(printed(compare([make_run(tmp_path / "r", repeats=1)])).split())
-    assert "no verdict can be given; at least 3 pairs are needed: leave out --repeats" in text
-    assert "slower" not in text
-    two = " ".join(printed(compare([make_run(tmp_path / "two", repeats=2)])).split())
-    assert "no verdict can be given yet; 3 are needed, better 4 or 6" in two
+    plain = compare([make_run(tmp_path / "usual", repeats=2, options=usual)])
+    text = " ".join(printed(plain).split())
+    assert "non-default" not in text and "PostgreSQL" not in text
+    assert "no verdict can be given yet; 3 are needed, better 4 or 6" in text
+    built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.builds]
+    assert "17.0: PostgreSQL 17.0, commit 1a2b with changes 3c4d" in printed(replace(plain, builds=tuple(built)))
 
 
 def test_a_run_without_results_says_so(tmp_path: Path) -> None:
@@ -146,6 +107,7 @@ def test_csv_has_a_line_for_every_step_subject_and_metric(rich_run: Path) -> Non
     rows = list(csv.DictReader(io.StringIO(render.to_csv(comparison))))
     assert {row["subject"] for row in rows} == {"16.3", "16.3 A/A", LONG}
     assert {row["verdict"] for row in rows if row["subject"] == "16.3"} == {"base"}
+    assert {row["design"] for row in rows} == {"cells"}
     (slower,) = [r for r in rows if (r["subject"], r["step"], r["metric"]) == (LONG, "l.i0", "rate_per_s")]
     assert slower["verdict"] == "slower"
     assert float(slower["ratio"]) == pytest.approx(0.856, abs=0.01)
@@ -214,13 +176,6 @@ def test_json_has_each_figure_once(rich_run: Path) -> None:
         assert len(set(places)) == len(places)
     figures = {name for cell in record["cells"] for name in cell}
     assert "server_cpu_us_per_op" in figures
-
-
-def test_published_figures_are_named_as_published(rich_run: Path) -> None:
-    text = printed(compare([rich_run]), published=True)
-    assert "l.i0: the published figures" in text
-    for name in ("ips", "cpupq", "wkbpi", "maxop", "p99"):
-        assert f"\n{name} " in text
 
 
 @pytest.mark.parametrize(

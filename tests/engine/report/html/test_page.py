@@ -22,7 +22,7 @@ from engine.core.model import Cell
 from engine.journal.archive import unpack
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
-from engine.report import flame, origins, tables
+from engine.report import flame, tables
 from engine.report.html import flames, page, series
 from engine.report.journals import steps_of
 from engine.report.tables.section import Notes, bounds, number
@@ -186,12 +186,6 @@ def test_no_word_of_a_record_is_markup(tmp_path: Path) -> None:
     assert page.step_ids(["qr100", "l.i1", "a b", EVIL]) == {
         "qr100": "qr100", "l.i1": "l.i1", "a b": "step-3", EVIL: "step-4",
     }  # fmt: skip
-
-
-def command_of(run: Path) -> str:
-    """The command that repeats a run."""
-    with JournalReader(run) as reader:
-        return list(origins.commands(reader.manifest))[-1]
 
 
 def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
