@@ -21,8 +21,8 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Config
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
+from engine.plan import planfile
 from engine.plan.prepare import prepare
-from engine.plan.request import request_of
 from engine.postgres.server import Server
 from engine.report.render import to_json
 from engine.view.player import Player
@@ -338,7 +338,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
         ]
         for pg, entries, why in refused:
             with pytest.raises(UserError) as error:
-                prepare(request_of({"builds": pg.split(","), **entries}), bench.out, lambda _: None)
+                prepare(planfile.request({"builds": pg.split(","), **entries}), bench.out, lambda _: None)
             told = str(error.value)
             assert why in told and "\n" not in told and "sesame" not in told, (pg, entries, told)
         done = bench("run", "--pg", f"{prod},{label}")

@@ -42,7 +42,7 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
         made = [reader.steps(attempt.id)[0].totals for attempt in reader.attempts()]
         # Each warm-up finds something; that of the first cell holds for all.
         every = made[0].report["found"]["log_every"] if made[0] is not None else 0
-        assert len(made) == 2 and every in (1, 2, 4, 8, 16, 32, 64)
+        assert len(made) == 2 and every > 0 and every.bit_count() == 1
         assert {
             step.totals.report["log_every"]
             for attempt in reader.attempts()
