@@ -244,7 +244,7 @@ let
     );
     tests =
       tests "All other tests, against real servers" "tests"
-        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py";
+        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py --ignore=tests/test_sql_page.py";
 
     # Apart, or an edit of a page would repeat all other tests.
     documented =
@@ -264,7 +264,7 @@ let
         "documented"
         ''
           ${programs}
-          python -m pytest -p no:cacheprovider -m "" tests/test_documented_commands.py tests/test_manual.py
+          python -m pytest -p no:cacheprovider -m "" tests/test_documented_commands.py tests/test_manual.py tests/test_sql_page.py
           touch $out
         '';
 

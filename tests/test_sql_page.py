@@ -16,7 +16,7 @@ from engine.observe.stalls import Stall
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS, made_slices
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "sql.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "sql.md"
 SCHED = {"oncpu_us": 7, "off": {"disk": 3}, "runq_us": [[0, 2], [3, 8]], "text": "not a number"}
 
 
