@@ -65,9 +65,10 @@ def apply() -> None:
     except OSError:
         return
     shown = visible(str(path))
-    if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:  # it names programs to run
+    regular = stat.S_ISREG(status.st_mode)  # any other file is refused as it is opened, whoever has it
+    if regular and status.st_mode & stat.S_IWOTH:  # it names programs to run
         raise UserError(f"{shown}: anybody can change it, so it is not read: chmod o-w")
-    if status.st_uid not in (0, os.geteuid()):
+    if regular and status.st_uid not in (0, os.geteuid()):
         raise UserError(f"{shown} belongs to another user, so it is not read: set HOME or XDG_CONFIG_HOME")
     entries = parsed_toml(read_text(path, "settings"), shown)
     try:
