@@ -87,6 +87,7 @@ class _Blocked(NamedTuple):
 
     since_ns: int
     done: int
+    lasted_ns: int = 0  # in active time, at the last look
 
 
 class _Interval(NamedTuple):
@@ -182,10 +183,13 @@ class Connections:
                 self._sent_ns[slot] = max(t_ns - age_ns, self.all[slot].word(Word.STARTED_NS))
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
 
-    def seek_blocked(self, observed: Observed, is_stopped: Callable[[int], bool], t_ns: int) -> None:
+    def seek_blocked(
+        self, observed: Observed, is_stopped: Callable[[int], bool], aged: Callable[[int], int], t_ns: int
+    ) -> None:
         """Note which backends that have long been in a statement are stopped, or wait for a lock, and since when.
 
         A wait counts only while the role does nothing else: where connections take turns, it is what they usually do.
+        `aged` converts an age to active time.
         """
         ages_ns, since_ns, self._sought_ns = self.in_flight_ns(t_ns), self._sought_ns, t_ns
         old = np.flatnonzero(ages_ns > self._floor_ns // 2).tolist()
@@ -194,16 +198,17 @@ class Connections:
         waits = {slot: wait.event for slot in old if (wait := observed.waits.get(self.all[slot].backend_pid))}
         locked = {slot for slot in old if waits.get(slot, "").startswith(LOCK)} - stopped
         at_work = {self.all[slot].name for slot in old if slot not in stopped | locked}
+        done_by = {name: self._done_by(name) for name in {self.all[slot].name for slot in locked}}
         before, self._blocked = self._blocked, {}
         for slot in stopped | {slot for slot in locked if self.all[slot].name not in at_work}:
-            done = self._done_by(self.all[slot].name) if slot in locked else 0
+            done = done_by[self.all[slot].name] if slot in locked else 0
             known = before.get(slot)
             if known is None or known.done != done:
                 told_ns = observed.ages_ns.get(self.all[slot].backend_pid, t_ns - since_ns)  # of uncounted statements
                 sent_ns = t_ns - (int(ages_ns[slot]) or told_ns)
                 was_old = since_ns - sent_ns > self._floor_ns // 2  # else its state was not read at the last look
                 known = _Blocked(since_ns if was_old else sent_ns, done)
-            self._blocked[slot] = known
+            self._blocked[slot] = known._replace(lasted_ns=aged(t_ns - known.since_ns))
 
     def _long_busy(self) -> list[int]:
         """Connections that have been in an uncounted statement since the last look, as far as can be seen."""
@@ -217,7 +222,9 @@ class Connections:
         return int(self._live[[each.slot for each in self.all if each.name == name], Word.STATEMENTS].sum())
 
     def _blocked_ns(self, slot: int) -> int:
-        return self._blocked[slot].since_ns if slot in self._blocked else 0
+        """Since when a backend has been blocked, if it was seen to last: without looks it may be over."""
+        blocked = self._blocked.get(slot)
+        return blocked.since_ns if blocked is not None and blocked.lasted_ns >= self._floor_ns else 0
 
     def in_flight_ns(self, t_ns: int) -> Ints:
         """Ages of the statements in flight, by slot; 0 without one."""

@@ -71,8 +71,9 @@ class StepSampler:
         known = [(role.name, role.backend_pid) for role in self.roles if role.backend_pid]
         self._waits = WaitLooks(sources.activity, known, page)
         # If waits are sampled often, the same query also reports old statements.
+        self._least_age_s = sources.rule.in_flight_floor_s / 2
         if self._waits.often:
-            self._waits.least_age_s = sources.rule.in_flight_floor_s / 2
+            self._waits.least_age_s = self._least_age_s
         self._anchor = Anchor.now()
         self._ticked_ns = self._looked_ns = self._due_ns = self._ticked_active_ns = 0
         self.stalling = False  # whether there is a current stall
@@ -111,8 +112,8 @@ class StepSampler:
             old = self._waits.look(t_ns)
             if old is not None and self._ages_come_with_waits:
                 self._take_ages(old)
-            if old is not None:
-                self._connections.seek_blocked(old, self._is_stopped, t_ns)
+            if old is not None and self._waits.least_age_s:  # else it has no connections
+                self._seek_blocked(old)
             if old is not None and self._ages_come_with_waits:
                 self._find_stalls(t_ns)
 
@@ -241,7 +242,7 @@ class StepSampler:
         if self._page is not None and self._page.words[Control.TURNS]:
             self._observed = self._observe()  # at the tick, the server may be stopped for another's slice
         elif self._connections.asked and not self._ages_come_with_waits:
-            self._observe(self.sources.rule.in_flight_floor_s)
+            self._observe(self._least_age_s)
         self._find_stalls(t_ns)
 
     def _find_stalls(self, t_ns: int) -> None:
@@ -288,14 +289,22 @@ class StepSampler:
         except MonitorError:
             return Observed({}, ())
         self._take_ages(observed)
-        self._connections.seek_blocked(observed, self._is_stopped, time.monotonic_ns())
+        self._seek_blocked(observed)
         return observed
 
     def _take_ages(self, observed: Observed) -> None:
         now_ns = time.monotonic_ns()
+        self._connections.observe(observed, self._aged(now_ns), now_ns)
+
+    def _seek_blocked(self, observed: Observed) -> None:
+        now_ns = time.monotonic_ns()
+        self._connections.seek_blocked(observed, self._is_stopped, self._aged(now_ns), now_ns)
+
+    def _aged(self, now_ns: int) -> Callable[[int], int]:
+        """What converts an age to active time."""
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
-        self._connections.observe(observed, self._active_ages.of if active_ns != now_ns else int, now_ns)
+        return self._active_ages.of if active_ns != now_ns else int
 
     def _record_stall(self, role: Connection, change: Change) -> None:
         self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)

@@ -16,10 +16,10 @@ enter the median, or a long stall would become its own yardstick. If work resume
 first of `slower_s` consecutive seconds above `enter_fraction`. A lower level that holds steadily for a whole window is
 a new level, not an endless stall; a crawl below `crawl_fraction` is never a level.
 
-Not a stall: the first `warm_up_s` of a step; a role whose typical statement takes so long that a second counts fewer
-than `min_statements_per_tick` (its rate per second is meaningless, but the other signs still hold: the in-flight one
-scales with its own percentile); a role that has finished its work. The same calls give the same stalls, so they can be
-checked with the recorded series and the rule.
+Not a stall: the first `warm_up_s` of a step, unless something is blocked; a role whose typical statement takes so long
+that a second counts fewer than `min_statements_per_tick` (its rate per second is meaningless, but the other signs still
+hold: the in-flight one scales with its own percentile); a role that has finished its work. The same calls give the same
+stalls, so they can be checked with the recorded series and the rule.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def test_a_backend_that_is_stopped_or_waits_for_a_lock_is_blocked_whatever_its_s
     page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
 
     def look(t_s: float, observed: Observed, *stopped: int) -> list[tuple[int, str, float]]:
-        connections.seek_blocked(observed, lambda pid: pid in stopped, int(t_s * S))
+        connections.seek_blocked(observed, lambda pid: pid in stopped, int, int(t_s * S))
         return [
             (each.slot, change.kind, (change.stall.started_ns - 100 * S) / S)
             for each, change in connections.look(int(t_s * S))
@@ -197,7 +197,8 @@ def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None
     wait = Wait("Lock:transactionid", "active", (102,))
 
     def look(t_s: float) -> bool:
-        connections.seek_blocked(Observed({101: wait, 102: Wait("", "active")}, ()), lambda _: False, int(t_s * S))
+        observed = Observed({101: wait, 102: Wait("", "active")}, ())
+        connections.seek_blocked(observed, lambda _: False, int, int(t_s * S))
         return bool(connections.look(int(t_s * S)))
 
     for quarter in range(1, 12):  # its partner has a statement of its own
@@ -211,15 +212,35 @@ def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None
     assert any(look(105 + quarter / 4) for quarter in range(4)), "other roles are none of its"
 
 
+def test_a_backend_is_blocked_for_as_long_as_it_was_seen_to_be_in_its_servers_own_time(page: Page) -> None:
+    connections = Connections(STEP, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
+    locked = Observed({101: Wait("Lock:relation", "active", (9,))}, ())
+
+    def seek(t_s: float, share: float) -> None:
+        connections.seek_blocked(locked, lambda _: False, lambda age_ns: int(age_ns * share), int(t_s * S))
+
+    seek(100.9, 1.0)
+    page.set_word(0, Word.IN_FLIGHT_NS, 0)
+    assert connections.look(102 * S) == [], "it has gone on since, unseen"
+    page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
+    seek(101.9, 0.5)
+    assert connections.look(102 * S) == [], "two servers take turns"
+    seek(102.1, 0.5)
+    ((_, change),) = connections.look(int(102.1 * S))
+    assert (change.kind, change.stall.started_ns) == ("began", 100 * S)
+
+
 def test_an_uncounted_statement_may_be_blocked_too(page: Page) -> None:
     connections = Connections(STEP, page, server())
     connections.begin(lambda each: each.slot, StallRule(), 100 * S)
     page.set_word(0, Word.BUSY, 1)
     for t_s, found in ((100.2, 0), (100.4, 0), (101.0, 0), (101.3, 1)):
-        connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int(t_s * S))
+        connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int, int(t_s * S))
         assert len(connections.look(int(t_s * S))) == found
     page.set_word(0, Word.BUSY, 0)
-    connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, 102 * S)
+    connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int, 102 * S)
     connections.look(102 * S)
     ((_, change),) = connections.finish(103 * S)
     assert (change.stall.started_ns, change.stall.ended_ns) == (100 * S + S // 5, 102 * S)
