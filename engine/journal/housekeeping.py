@@ -141,7 +141,7 @@ def removable(run: Path, out: Path) -> Path:
     if not (run / "manifest.json").is_file():
         raise UserError(f"{run}: not a run directory (no manifest.json); nothing removed")
     if not (run / "cells").is_dir():
-        raise UserError(f"{run}: an export, not a run (it has no cells); nothing removed, delete it by hand")
+        raise UserError(f"{run}: not a run (it has no cells); nothing removed, delete it by hand")
     if is_locked(run):
         raise UserError(f"{run.name}: its engine is running; stop it first with `bench stop {run.name}`")
     for cell in sorted((run / "cells").iterdir()):

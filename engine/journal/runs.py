@@ -53,7 +53,7 @@ def measuring(out: Path) -> str:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run (an export has no cells). False if it cannot be read."""
+    """Whether a folder holds a run. False if it cannot be read."""
     try:
         return (folder / "manifest.json").is_file() and (folder / "cells").is_dir()
     except OSError:
