@@ -32,7 +32,7 @@ def probed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return make_run(
-        tmp_path / "run", repeats=1, failed={1: "killed"}, stalls=stalled, change=probed,
+        tmp_path / "run", repeats=1, stalls=stalled, change=probed,
         slices=lambda cell, step: made_slices(cell, step, {"16.3": 8000.0, "17.0": 7600.0}, blocks=3),
     )  # fmt: skip
 
@@ -53,16 +53,16 @@ def test_every_view_is_on_the_page_and_answers(run: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("SELECT build, state, reason FROM cells", [("16.3", "finished", None), ("17.0", "failed", "killed")]),
-        ("SELECT count(*), min(cell) FROM steps", [(4, "001-16.3-auto-r1")]),
-        ("SELECT max(t_s), sum(rows) FROM seconds WHERE step = 'qr100' AND role = 'insert'", [(12.0, 12 * 500)]),
+        ("SELECT build, state, reason FROM cells", [("16.3", "finished", None), ("17.0", "finished", None)]),
+        ("SELECT count(*), min(cell) FROM steps", [(8, "001-16.3-auto-r1")]),
+        ("SELECT max(t_s), sum(rows) FROM seconds WHERE step = 'qr100' AND role = 'insert'", [(12.0, 2 * 12 * 500)]),
         ("SELECT DISTINCT role, t_s, duration_s, missed_rows FROM stalls", [("insert", 1.0, 2.0, 9.0)]),
         ("SELECT DISTINCT at_most, count FROM probe_histograms", [(0, 2), (7, 8)]),
         ("SELECT DISTINCT figure, part, value FROM probe_counts", [("oncpu_us", None, 7.0), ("off", "disk", 3.0)]),
         ("SELECT DISTINCT source, counter, value FROM samples", [("host", "switches", 5.0)]),
         ("SELECT block, place, ops, cpu_s, stopped_processes FROM slices LIMIT 1", [(1, 0, 384, 0.0384, 1)]),
         ("SELECT view, counter, value FROM differences LIMIT 1", [("wal", "wal_records", 12.0)]),
-        ("SELECT name, value FROM settings", [("shared_buffers", "1GB")]),
+        ("SELECT name, value FROM settings", [("shared_buffers", "1GB")] * 2),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -70,12 +70,22 @@ def test_views_have_names_and_units(run: Path, query: str, found: list[tuple[obj
     assert rows(run, query) == found
 
 
+@pytest.mark.parametrize(("blocks", "state"), [(0, "finished"), (4, "alone")], ids=["cells", "slices"])
+def test_views_leave_out_the_cells_that_a_comparison_leaves_out(tmp_path: Path, blocks: int, state: str) -> None:
+    made = make_run(tmp_path / "run", repeats=2, failed={1: "killed"}, blocks=blocks)
+    whole = [("16.3", 2, "finished"), ("17.0", 2, "finished")]
+    found = rows(made, "SELECT build, repeat, state FROM cells ORDER BY repeat, build")
+    assert found == [("16.3", 1, state), ("17.0", 1, "failed"), *whole]
+    measured = rows(made, "SELECT DISTINCT build, repeat FROM steps JOIN cells USING (cell) ORDER BY repeat, build")
+    assert measured == [key[:2] for key in found if key[2] == "finished"]
+
+
 def test_the_queries_and_the_program_of_the_page_run(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = PAGE.read_text()
     queries = [query for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) for query in block.split(";\n")]
-    assert [len(rows(run, query)) for query in queries if query.strip()] == [4, 4, 2]
+    assert [len(rows(run, query)) for query in queries if query.strip()] == [8, 8, 4]
     monkeypatch.chdir(run.parent)
     exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], {})
     assert "('run', '001-16.3-auto-r1', 'qr100', " in capsys.readouterr().out

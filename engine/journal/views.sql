@@ -1,5 +1,6 @@
 -- Views of the journal for SQL: names instead of ids, and a unit in the name of whatever has one. `cells` are all that
--- were planned; all else but `events` is of cells that finished, as in `bench compare`. t_s is since the step began.
+-- were planned; all else but `events` is of cells that finished, as in `bench compare`: `alone` are those in slices of
+-- whose repeat another did not. t_s is since the step began.
 -- DuckDB runs the text of a view with its own parser: only what it and SQLite (from 3.25 on) read alike is used.
 
 CREATE VIEW cells AS                       -- each with its attempt that counts: the last that finished, else the last
@@ -13,8 +14,19 @@ WITH planned AS (
     FROM json_each((SELECT value FROM meta WHERE key = 'manifest'), '$.cells')
 ), counted AS (
     SELECT cell, coalesce(max(CASE WHEN state = 'finished' THEN id END), max(id)) AS id FROM attempt GROUP BY cell
+), sizes AS (
+    SELECT repeat, count(*) AS cells FROM planned GROUP BY repeat
+), together AS (                           -- finished in one start of the engine
+    SELECT planned.repeat FROM planned JOIN sizes ON sizes.repeat = planned.repeat
+    JOIN attempt ON attempt.cell = planned.cell AND attempt.state = 'finished'
+    GROUP BY planned.repeat, attempt.session_id, sizes.cells HAVING count(DISTINCT attempt.cell) = sizes.cells
+), interleaved AS (
+    SELECT trim(json_extract(value, '$.interleave'), '"') AS how FROM meta WHERE key = 'manifest'
 )
-SELECT planned.*, coalesce(attempt.state, 'planned') AS state, attempt.reason, attempt.id AS attempt_id
+SELECT planned.*,
+    CASE WHEN attempt.state = 'finished' AND (SELECT how FROM interleaved) = 'slices'
+              AND planned.repeat NOT IN (SELECT repeat FROM together)
+         THEN 'alone' ELSE coalesce(attempt.state, 'planned') END AS state, attempt.reason, attempt.id AS attempt_id
 FROM planned LEFT JOIN counted ON counted.cell = planned.cell LEFT JOIN attempt ON attempt.id = counted.id;
 
 CREATE VIEW finished_steps AS              -- with which other views join the tables
