@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.record import converted
@@ -341,9 +341,9 @@ def test_stalls_are_well_formed_whatever_comes(feeds: list[Feed]) -> None:
 
 
 @pytest.mark.slow
-@given(series, st.integers(0, 119))
+@given(series.filter(bool), st.integers(0, 119))
 def test_a_second_that_is_reported_twice_counts_once(feeds: list[Feed], at: int) -> None:
-    assume(at < len(feeds))
+    at %= len(feeds)
     t_ns = START_NS
     plain, doubled = (Detector(RULE, "insert", 1, START_NS) for _ in range(2))
     seen: tuple[list[Change], list[Change]] = ([], [])
