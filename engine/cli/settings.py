@@ -65,7 +65,7 @@ def apply() -> None:
     except OSError:
         return
     shown = visible(str(path))
-    regular = stat.S_ISREG(status.st_mode)  # any other file is refused as it is opened, whoever has it
+    regular = stat.S_ISREG(status.st_mode)  # any other file is refused as it is opened
     if regular and status.st_mode & stat.S_IWOTH:  # it names programs to run
         raise UserError(f"{shown}: anybody can change it, so it is not read: chmod o-w")
     if regular and status.st_uid not in (0, os.geteuid()):
