@@ -160,13 +160,13 @@ def test_what_is_no_run_is_left_alone(out: Path, tmp_path: Path) -> None:
     (out / "notes").mkdir()
     with pytest.raises(UserError, match="no manifest"):
         housekeeping.delete(out / "notes", out)
-    (out / "export").mkdir()
-    (out / "export" / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match="an export"):
-        housekeeping.delete(out / "export", out)
+    (out / "other").mkdir()
+    (out / "other" / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="it has no cells"):
+        housekeeping.delete(out / "other", out)
     with pytest.raises(UserError, match="not in"):
         housekeeping.delete(out / "one" / "..", out)
-    assert {path.name for path in out.iterdir()} == {"one", "notes", "export"}
+    assert {path.name for path in out.iterdir()} == {"one", "notes", "other"}
 
 
 def test_a_run_whose_engine_is_at_work_is_not_deleted(out: Path) -> None:
