@@ -65,12 +65,12 @@ def apply() -> None:
     except OSError:
         return
     shown = visible(str(path))
-    regular = stat.S_ISREG(status.st_mode)  # any other file is refused as it is opened
-    if regular and status.st_mode & stat.S_IWOTH:  # it names programs to run
+    text = read_text(path, "settings")  # first, as it refuses what is no regular file
+    if status.st_mode & stat.S_IWOTH:  # it names programs to run
         raise UserError(f"{shown}: anybody can change it, so it is not read: chmod o-w")
-    if regular and status.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise UserError(f"{shown} belongs to another user, so it is not read: set HOME or XDG_CONFIG_HOME")
-    entries = parsed_toml(read_text(path, "settings"), shown)
+    entries = parsed_toml(text, shown)
     try:
         settings = given(checked(Settings, entries))
     except UnknownName as error:
