@@ -5,6 +5,7 @@ Prose is cut on a narrow screen; at 200 columns no row is. Below 72x24 a screen 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_without_colour_it_says_the_same(tmp_path: Path, name: str, monkeypatch:
     async def script(pilot: Pilot[Any]) -> None:
         await open_case(pilot, case)
         await pilot.pause(0.2)
-        shown[pilot.app.theme] = text_of(pilot)
+        shown[pilot.app.theme] = re.sub(r"other work +\d+%", "other work", text_of(pilot))  # as it is at the time
 
     with run_of(case, tmp_path) as (run, clock):
         for _ in range(2):
