@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from engine.host.procfs import Task, TaskReader
 from engine.journal.totals import RoleTotals
+from engine.observe.blocked import Blocked
 from engine.observe.evidence import RoleSecond as SeenSecond
 from engine.observe.histograms import Histograms
 from engine.observe.process_usage import Tasks, Used
@@ -42,7 +43,6 @@ from workloads.counter_page import (
 )
 
 HISTORY_S = 60  # seconds kept to explain a stall
-LOCK = "Lock:"  # a heavyweight lock: the beginning of its wait events
 SATURATED = 0.9  # of one core: above this, the client may limit the rate
 TOLD = (Word.CLIENT_CPU_NS, Word.CLIENT_RUNQ_NS, Word.CLIENT_VOLUNTARY, Word.CLIENT_INVOLUNTARY, Word.CLIENT_STATE)
 
@@ -80,14 +80,6 @@ class Ticked(NamedTuple):
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
     found: list[Found]
-
-
-class _Blocked(NamedTuple):
-    """A backend that is stopped, or waits for a lock, and how many statements its role had executed by then."""
-
-    since_ns: int
-    done: int
-    lasted_ns: int = 0  # in active time, at the last look
 
 
 class _Interval(NamedTuple):
@@ -136,9 +128,6 @@ class Connections:
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
         self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
         self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
-        self._blocked: dict[int, _Blocked] = {}  # by slot
-        self._were_busy = np.zeros(len(roles), dtype=bool)  # at the last look, with uncounted statements
-        self._done: Ints = np.zeros(len(roles), dtype=np.int64)  # statements then
         self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
         self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
@@ -161,7 +150,8 @@ class Connections:
     def begin(self, add: Callable[[Connection], int], rule: StallRule, t_ns: int) -> None:
         """Start the step at `t_ns`; `add` adds a connection to the journal and returns its id."""
         self._floor_ns = int(rule.in_flight_floor_s * 1e9)
-        self._sought_ns = t_ns
+        pids, names = [each.backend_pid for each in self.all], [each.name for each in self.all]
+        self._blocked = Blocked(pids, names, self._live, self._floor_ns, t_ns)
         for each in self.all:
             each.row = add(each)
             each.detector = Detector(rule, each.name, each.client, t_ns)
@@ -186,45 +176,8 @@ class Connections:
     def seek_blocked(
         self, observed: Observed, is_stopped: Callable[[int], bool], aged: Callable[[int], int], t_ns: int
     ) -> None:
-        """Note which backends that have long been in a statement are stopped, or wait for a lock, and since when.
-
-        A wait counts only while the role does nothing else: where connections take turns, it is what they usually do.
-        `aged` converts an age to active time.
-        """
-        ages_ns, since_ns, self._sought_ns = self.in_flight_ns(t_ns), self._sought_ns, t_ns
-        old = np.flatnonzero(ages_ns > self._floor_ns // 2).tolist()
-        old += self._long_busy()
-        stopped = {slot for slot in old if is_stopped(self.all[slot].backend_pid)}
-        waits = {slot: wait.event for slot in old if (wait := observed.waits.get(self.all[slot].backend_pid))}
-        locked = {slot for slot in old if waits.get(slot, "").startswith(LOCK)} - stopped
-        at_work = {self.all[slot].name for slot in old if slot not in stopped | locked}
-        done_by = {name: self._done_by(name) for name in {self.all[slot].name for slot in locked}}
-        before, self._blocked = self._blocked, {}
-        for slot in stopped | {slot for slot in locked if self.all[slot].name not in at_work}:
-            done = done_by[self.all[slot].name] if slot in locked else 0
-            known = before.get(slot)
-            if known is None or known.done != done:
-                told_ns = observed.ages_ns.get(self.all[slot].backend_pid, t_ns - since_ns)  # of uncounted statements
-                sent_ns = t_ns - (int(ages_ns[slot]) or told_ns)
-                was_old = since_ns - sent_ns > self._floor_ns // 2  # else its state was not read at the last look
-                known = _Blocked(since_ns if was_old else sent_ns, done)
-            self._blocked[slot] = known._replace(lasted_ns=aged(t_ns - known.since_ns))
-
-    def _long_busy(self) -> list[int]:
-        """Connections that have been in an uncounted statement since the last look, as far as can be seen."""
-        busy, done = self._live[:, Word.BUSY] > 0, self._live[:, Word.STATEMENTS].copy()
-        long = busy & self._were_busy & (done == self._done)
-        self._were_busy, self._done = busy, done
-        return np.flatnonzero(long).tolist()
-
-    def _done_by(self, name: str) -> int:
-        """How many statements a role has executed."""
-        return int(self._live[[each.slot for each in self.all if each.name == name], Word.STATEMENTS].sum())
-
-    def _blocked_ns(self, slot: int) -> int:
-        """Since when a backend has been blocked, if it was seen to last: without looks it may be over."""
-        blocked = self._blocked.get(slot)
-        return blocked.since_ns if blocked is not None and blocked.lasted_ns >= self._floor_ns else 0
+        """Note which backends are stopped, or wait for a lock, and since when: see `Blocked.seek`."""
+        self._blocked.seek(self.in_flight_ns(t_ns), observed, is_stopped, aged, t_ns)
 
     def in_flight_ns(self, t_ns: int) -> Ints:
         """Ages of the statements in flight, by slot; 0 without one."""
@@ -238,13 +191,13 @@ class Connections:
     def look(self, t_ns: int) -> list[Found]:
         ages_ns = self.in_flight_ns(t_ns)
         old, before = ages_ns > self._floor_ns, self._were_old
-        old[list(self._blocked)] = True
+        old[self._blocked.slots] = True
         self._were_old = old
         return [
             (self.all[slot], change)
             for slot in np.flatnonzero(old | before).tolist()
             if (detector := self.all[slot].detector) is not None
-            for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot], self._blocked_ns(slot))
+            for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot], self._blocked.since_ns(slot))
         ]
 
     def finish(self, t_ns: int) -> list[Found]:
@@ -295,7 +248,7 @@ class Connections:
                 each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
                 if ended
                 else each.detector.tick(
-                    t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns, blocked_ns=self._blocked_ns(each.slot)
+                    t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns, blocked_ns=self._blocked.since_ns(each.slot)
                 )
             )
         ]
