@@ -41,7 +41,7 @@ CASES = {
     "live": Case("live", "qr100"),
     "live-replay": Case("live", "l.i1", at("10"), replayed=L_I1),
     "live-stalled": Case("live", "STALL", run="growing"),
-    "live-detail": Case("live", "depth", (*at("13"), ("enter", "l.i1")), replayed=L_I1),
+    "live-detail": Case("live", "n/N next", (*at("13"), ("enter", "l.i1")), replayed=L_I1),
     "live-interleaved": Case("live", "qr100", run="interleaved"),
     "compare": Case("compare", "Comparable?"),
     "compare-cells": Case("compare", "the chosen cell", (("enter", "Comparable?"),)),

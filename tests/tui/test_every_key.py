@@ -110,7 +110,8 @@ def test_each_key_of_the_last_row_does_something_on_further_screens(
     async def script(pilot: Pilot[Any]) -> None:
         await open_case(pilot, case)
         front = type(pilot.app.screen)
-        for key, binding in [each for each in shown_keys(pilot.app.screen) if each[1].action != "leave"]:
+        alone = ("leave", "stall(1)")  # the step has one stall, so that the next one is the same
+        for key, binding in [each for each in shown_keys(pilot.app.screen) if each[1].action not in alone]:
             before = pilot.app.screen, shown(pilot)
             await pilot.press(key)
             await until(pilot, lambda before=before: (pilot.app.screen, shown(pilot)) != before)  # type: ignore[misc]
