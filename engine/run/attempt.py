@@ -32,6 +32,7 @@ from engine.run.step import StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
 
 Phases = Generator[Phase, None, None]
+BLAME_S, POLL_S = 0.5, 0.02
 
 
 class Attempt:
@@ -150,9 +151,12 @@ class Attempt:
                     raise StepFailed(died)
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
-            with StepRunner(
-                manifest, cell, server, attempt, stop, commands, host, self.idle_servers, self._seconds
-            ) as runner:
+            with (
+                _blamed(server),
+                StepRunner(
+                    manifest, cell, server, attempt, stop, commands, host, self.idle_servers, self._seconds
+                ) as runner,
+            ):
                 self.runner = runner
                 origin["defaults"] = runner.defaults
                 origin["server"]["unknown"] = list(runner.unknown)
@@ -205,3 +209,17 @@ class Attempt:
                 yield external
         finally:
             self._left = external.left
+
+
+@contextmanager
+def _blamed(server: CellServer) -> Iterator[None]:
+    """Put an error down to the server if it has ended: its clients notice before it can be reaped."""
+    try:
+        yield
+    except (UserError, StepFailed, MonitorError, psycopg.Error, OSError) as error:
+        deadline = time.monotonic() + BLAME_S
+        while time.monotonic() < deadline:
+            if died := server.died_reason():
+                raise StepFailed(died) from error
+            time.sleep(POLL_S)
+        raise

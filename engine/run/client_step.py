@@ -75,13 +75,13 @@ def await_ready(
     check_clients()
 
 
-def check_clients(page: Page, launcher: Launcher, blame: Callable[[str], str]) -> None:
+def check_clients(page: Page, launcher: Launcher) -> None:
     if page.words[Control.STOP]:  # a role that fails sets it, for its partners
         errors = [page.error(slot) for slot in range(page.roles) if page.word(slot, Word.STATE) == State.FAILED]
         if errors:
-            raise StepFailed(blame(errors[0]))
+            raise StepFailed(errors[0])
     if launcher.process.poll() is not None:
-        raise StepFailed(blame(launcher.reason()))
+        raise StepFailed(launcher.reason())
 
 
 def all_done(page: Page) -> Callable[[], bool]:

@@ -25,10 +25,10 @@ Watched = TypeVar("Watched")
 
 
 class StepStatements:
-    """SQL statements on their own sessions; `waiting` may end them; `blame` attributes failures."""
+    """SQL statements on their own sessions; `waiting` may end them."""
 
-    def __init__(self, server: CellServer, waiting: Waiting, blame: Callable[[str], str], opened: ExitStack) -> None:
-        self._server, self._waiting, self._blame, self._opened = server, waiting, blame, opened
+    def __init__(self, server: CellServer, waiting: Waiting, opened: ExitStack) -> None:
+        self._server, self._waiting, self._opened = server, waiting, opened
         self._background: list[AsyncStatement] = []
 
     def do_before(self, work: Maintenance) -> None:
@@ -95,7 +95,7 @@ class StepStatements:
                     log.writelines(f"{line}\n" for line in (statement.statement, *statement.notices))
         for statement in ended:
             if statement.error:
-                raise StepFailed(self._blame(statement.error))
+                raise StepFailed(statement.error)
 
 
 def _all_done(sent: Sequence[AsyncStatement]) -> bool:

@@ -50,7 +50,6 @@ LEAST_S = 0.005
 # Least and greatest interval between checks that cost a system call (liveness).
 CHECK_NS, LATEST_CHECK_NS = 100_000_000, 300_000_000
 BETWEEN_STEPS_PATIENCE_S = patient(120.0)
-BLAME_S = 0.5
 
 
 @dataclass(eq=False)
@@ -105,18 +104,14 @@ class StepRunner:
                 self.unknown = unknown(self.monitor, tuple(filter(setting_kinds.is_unknown, dropped)))
             self.journal.add_settings(self.attempt, settings)
             self._open = opened.pop_all()
-            self._statements = StepStatements(self.server, self._waiting, self._blame, self._open)
+            self._statements = StepStatements(self.server, self._waiting, self._open)
         return self
 
     def _connect(self, host: Host | None, log: ServerLog | None) -> None:
         """Connect to the server, and attach to its processes: at first, and after it was started again."""
         opened, inside = self._connected, self.server.inside
-        try:
-            label = self.server.build.label
-            monitor = pgstat.Monitor(self.server.dsn(), server=label, waiting=self._starting)
-            self.monitor = opened.enter_context(monitor)
-        except pgstat.MonitorError as error:
-            raise StepFailed(self._blame(str(error))) from error
+        monitor = pgstat.Monitor(self.server.dsn(), server=self.server.build.label, waiting=self._starting)
+        self.monitor = opened.enter_context(monitor)
         with self.monitor.patient(BETWEEN_STEPS_PATIENCE_S, self._starting):
             activity = Activity(self.monitor)
             if self._planstats:
@@ -158,7 +153,7 @@ class StepRunner:
         )
 
     def run(self, ordinal: int, step: Step) -> Iterator[Phase]:
-        """Run one step, yielding at each phase, and record its totals. Raises StepFailed, Interrupted."""
+        """Run one step, yielding at each phase, and record its totals. Raises StepFailed, MonitorError, Interrupted."""
         try:
             work = self.workload.maintenance(self.planned, step, self.server.build.major)
             self._statements.do_before(work)
@@ -197,8 +192,6 @@ class StepRunner:
                     **reads_of(differences, self.server.build.major),
                 )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
-        except pgstat.MonitorError as error:
-            raise StepFailed(self._blame(str(error))) from error
         finally:
             self.running_cell.step = None
             if self._sampler is not None:
@@ -217,7 +210,7 @@ class StepRunner:
             relations = partial(self.workload.relations, self.planned)
             sampler = self._sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
-            raise StepFailed(self._blame("a client or server process ended before the step began")) from error
+            raise StepFailed("a client or server process ended before the step began") from error
         plan = {**step.record, "primary_metric": asdict(step.primary_metric) if step.primary_metric else None}
         if self._counters is not None:
             self._counters.start()
@@ -281,7 +274,7 @@ class StepRunner:
             step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
         )
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
-            check = partial(client_step.check_clients, page, launcher, self._blame)
+            check = partial(client_step.check_clients, page, launcher)
             sliced = server.inside if step.sliced else None
             if sliced:
                 yield Phase.LAUNCHED
@@ -359,13 +352,3 @@ class StepRunner:
             yield Phase.RUNNING
         self._watched = None
         check()
-
-    def _blame(self, reason: str) -> str:
-        """How the server ended, else `reason`: clients notice a killed server before it can be reaped."""
-        deadline = time.monotonic() + BLAME_S
-        while time.monotonic() < deadline:
-            died = self.server.died_reason()
-            if died:
-                return died
-            time.sleep(POLL_S)
-        return reason

@@ -45,7 +45,7 @@ def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(
         return psycopg.connect(server(18).dsn(), autocommit=True, options=options)
 
     with ExitStack() as opened:
-        statements = StepStatements(SimpleNamespace(connect=connected), NOBODY, str, opened)
+        statements = StepStatements(SimpleNamespace(connect=connected), NOBODY, opened)
         assert not statements.evict(sql)
         options = ""
         assert statements.evict(sql)

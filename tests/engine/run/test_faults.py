@@ -16,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
 from engine.journal.run_lock import is_locked
 from engine.journal.runs import CONTROL
+from tests.support import scripted
 from tests.support.benchcall import (
     LONG,
     SECONDS,
@@ -62,6 +64,22 @@ def test_a_server_killed_in_a_step_fails_its_cell_and_the_run_goes_on(bench: Ben
     assert finished == ["l.i0", "l.x"]
     assert not open_files_of_the_gone(bench.engine_pid()), "of the clients of the step that failed"
     bench("stop")
+    nothing_left(bench)
+
+
+def test_a_server_that_dies_at_its_first_statements_is_the_reason(
+    bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
+) -> None:
+    """An extension that each cell's database is given kills it."""
+    real = Path(build(18).prefix)
+    (extension,) = real.glob("share/**/pgstattuple--1.4.sql")
+    kill = b"COPY (SELECT 1) TO PROGRAM 'read -r pid < postmaster.pid; kill -9 $pid'; SELECT pg_sleep(60)"
+    server = Path("bin/postgres")  # a copy: it looks for its extensions beside its own file
+    files = {server: (real / server).read_bytes(), extension.relative_to(real): kill}
+    dead = scripted.changed(real, new_folder() / "dead", files)
+    assert bench("run", "--pg", f"dead={dead}", *SMALL, "--repeats", "1").returncode == 1
+    ((state, reason),) = states(bench)
+    assert state == "failed" and "server dead was killed by SIGKILL" in reason
     nothing_left(bench)
 
 
