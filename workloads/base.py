@@ -72,7 +72,8 @@ class Background:
 class Step:
     """One step as the engine sees it. Amounts are over all clients.
 
-    `kind` groups steps (load, index, write, query, pause, or a workload's own). `roles` are its connections in the
+    `kind` is load, index, write, query, pause, or a workload's own. Steps of one `group` (its kind, unless it is given)
+    do alike work: pairs of clusters are expected to scatter alike in them. `roles` are its connections in the
     order of their slots in the page; a step without roles consists of its maintenance. `connections` is the most that
     it holds open at once. `work` is the final row count of the insert role, if any (0: unknown), `rate_per_s` the limit
     of its rate, `expected_s` a rough length.
@@ -113,6 +114,10 @@ class Step:
     preparation_s: float = 0.0
     apart: bool = False
     background: tuple[Background, ...] = ()
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "group", self.group or self.kind)
 
     def watched(self, role: str) -> tuple[Ages, int]:
         """Source of the ages of a role's statements, and number of threads of its client process."""

@@ -160,6 +160,7 @@ def _cell_steps(result: CellResult, names: dict[Subject, str]) -> Iterable[CellS
             repeat=cell.repeat,
             step=step.name,
             kind=step.kind,
+            group=step.group,
             **step.figures | {"probe_notes": tuple(step.figures["probe_notes"])},
             stall_s=step.stall_s,
             stalls=step.stalls,

@@ -33,6 +33,7 @@ class StepResult:
     stalls: tuple[StallRecord, ...]
     slices: tuple[SliceRow, ...] = ()  # of interleaved cells
     planned_s: float = 0.0  # length; 0 if it is given as work
+    group: str = ""  # of steps that do alike work
 
     def figure(self, metric: str) -> float | None:
         """One of its figures; for a background workload as LOAD.FIGURE."""
@@ -207,6 +208,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
                 stalls,
                 tuple(reader.slices(row.id)),
                 planned_s,
+                row.group,
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)

@@ -60,6 +60,11 @@ class StepRow:
         return converted(recorded, PrimaryMetric, "journal.db: table step") if recorded else None
 
     @property
+    def group(self) -> str:
+        """See `workloads.base.Step`. Earlier versions recorded only that a query is one of `point` or `range`."""
+        return str(self.plan.get("group") or self.plan.get("query") or self.kind)
+
+    @property
     def planned_s(self) -> float:
         """The length that was planned; 0 if its work was instead. Raises UserError if it is damaged."""
         where = f"journal.db: step {self.name}: plan: seconds"

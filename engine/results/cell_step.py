@@ -145,9 +145,9 @@ class TransactionTimes:
 class CellStep:
     """One step of one cell. Figures are those of `engine.analysis.metrics.summary`.
 
-    `ordinal` is the cell's place in time. `ops` are rows, in query steps queries; `rows` those inserted or indexed.
-    Where each client does a fixed amount, `first_end_s` is when the first had finished, and `full_rate_per_s` the rate
-    until then, while all worked.
+    `ordinal` is the cell's place in time. Steps of one `group` do alike work. `ops` are rows, in query steps queries;
+    `rows` those inserted or indexed. Where each client does a fixed amount, `first_end_s` is when the first had
+    finished, and `full_rate_per_s` the rate until then, while all worked.
 
     `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
     peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
@@ -251,6 +251,7 @@ class CellStep:
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     counters_notes: tuple[str, ...] = ()
     executions: tuple[Execution, ...] = ()
+    group: str = ""
 
     @property
     def incidents(self) -> list[Incident]:

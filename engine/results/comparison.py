@@ -328,9 +328,9 @@ class Comparison:
     def primary_metric(self, step: str) -> str:
         return TIME if step in self._timed else RATE
 
-    def kind(self, step: str) -> str:
-        """The step's kind (load, index, write or query); empty if no cell has it."""
-        return next((cell.kind for cell in self.cells if cell.step == step), "")
+    def group(self, step: str) -> str:
+        """The group of the step (load, index, write, point, range, …); empty if no cell has it."""
+        return next((cell.group for cell in self.cells if cell.step == step), "")
 
     def answer_for(self, subject: str) -> str:
         return next((answer.text for answer in self.answer if answer.subject == subject), "")

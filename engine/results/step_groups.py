@@ -48,7 +48,7 @@ def groups(comparison: Comparison) -> list[StepGroup]:
     kinds: dict[str, list[str]] = {}
     for step in comparison.steps:
         if step in comparison.units:
-            kinds.setdefault(comparison.kind(step), []).append(step)
+            kinds.setdefault(comparison.group(step), []).append(step)
     if len(kinds) < 2 or sum(map(len, kinds.values())) <= LEAST_STEPS:
         return []
     found = []

@@ -211,7 +211,8 @@ class StepRunner:
             sampler = self._sampler = StepSampler(self.sources, self.attempt, step, page, relations)
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed("a client or server process ended before the step began") from error
-        plan = {**step.record, "primary_metric": asdict(step.primary_metric) if step.primary_metric else None}
+        primary = asdict(step.primary_metric) if step.primary_metric else None
+        plan = {**step.record, "group": step.group, "primary_metric": primary}
         if self._counters is not None:
             self._counters.start()
         self._spill_over_ns = used_ns(self.idle_servers, 0)

@@ -79,6 +79,7 @@ def _cell_step(manifest: Manifest, cell: Cell, name: str, step: StepRow) -> Cell
         repeat=cell.repeat,
         step=step.name,
         kind=step.kind,
+        group=step.group,
         seconds=step.totals.seconds,
         rows=rows(step.kind, step.totals),
         ops=ops(step.kind, step.totals),

@@ -94,6 +94,7 @@ def test_its_views_have_what_is_compared(recorded: tuple[str, Path]) -> None:
             "FROM steps JOIN cells USING (cell)"
         ).fetchall():
             known = cells.pop((cell, step))
+            assert known.group == {"qr100": "range", "qp100": "point"}.get(step, known.kind.replace("query", "range"))
             assert (build, seconds, rate_per_s, time_s) == (known.build, known.seconds, known.rate_per_s, known.time_s)
             assert known.server_cpu_us_per_op in (None, pytest.approx(1e6 * cpu_s / ops if ops else 0))
             for role, figures in known.roles.items():

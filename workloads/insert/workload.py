@@ -188,6 +188,7 @@ def _step(step: Step, options: Options) -> AnyStep:
     return AnyStep(
         name=step.name,
         kind=step.kind,
+        group=step.query or step.kind,
         record=asdict(step),
         primary_metric=PRIMARY_METRICS.get(step.kind),
         sliced="" if step.background_vacuum else SLICED.get(step.kind, ""),  # vacuums obey no gate

@@ -133,6 +133,11 @@ def test_a_spec_survives_json() -> None:
             assert msgspec.json.decode(msgspec.json.encode(spec), type=StepSpec) == spec
 
 
+def test_point_and_range_queries_are_groups_of_their_own() -> None:
+    steps = WORKLOAD.steps(WORKLOAD.plan(Options(scale="quick")).record)
+    assert [step.group for step in steps] == ["load", "index", "write", "write", "pause", *["range", "point"] * 3]
+
+
 def test_connections_per_client() -> None:
     counts = {step.name: [role.name for role in role_list(step, Options())] for step in plan_steps("g24b")}
     assert counts["l.i0"] == ["insert"]

@@ -32,7 +32,7 @@ def comparison(tmp_path: Path) -> Comparison:
     for kind, figures in FIGURES.items():
         for place, (ratio, low, high, verdict) in enumerate(figures):
             step = f"{kind}{place}"
-            cells += [replace(like_cell, subject=name, step=step, kind=kind) for name in found.names]
+            cells += [replace(like_cell, subject=name, step=step, group=kind) for name in found.names]
             ratios.append(
                 replace(like_ratio, step=step, subject=other.name, ratio=ratio, low=low, high=high, verdict=verdict)
             )
@@ -60,7 +60,7 @@ def test_a_group_has_its_mean_its_extremes_and_its_verdicts(comparison: Comparis
 
 def test_few_steps_or_steps_of_one_kind_have_no_groups(comparison: Comparison) -> None:
     assert lines(replace(comparison, steps=comparison.steps[:-1])) == []
-    one_kind = tuple(replace(cell, kind="write") for cell in comparison.cells)
+    one_kind = tuple(replace(cell, group="write") for cell in comparison.cells)
     assert lines(replace(comparison, cells=one_kind)) == []
 
 
