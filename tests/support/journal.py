@@ -6,15 +6,20 @@
 
 from __future__ import annotations
 
+import atexit
 import random
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from engine.core.clock import Clock
 from engine.core.model import Build, Cell, Config, Manifest, config_key
+from engine.journal import signature
 from engine.journal.manifest import read_manifest
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.totals import StepTotals
@@ -42,6 +47,7 @@ ENVIRONMENT: dict[str, Any] = {
 
 Change = Callable[[Cell, str, StepTotals], StepTotals]
 Slices = Callable[[Cell, str], Sequence[SliceRow]]
+P = ParamSpec("P")
 
 
 class Hand:
@@ -118,8 +124,33 @@ def keep(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
     return totals
 
 
+def made_once(write: Callable[Concatenate[Path, P], Path]) -> Callable[Concatenate[Path, P], Path]:
+    """Write each run once a session, in a folder that nothing else touches; give copies, signed where they are.
+
+    A run with values that are functions is written each time: nobody can tell whether two of them are the same.
+    """
+    written: dict[tuple[str, str], Path] = {}
+
+    @wraps(write)
+    def made(path: Path, /, *unnamed: P.args, **values: P.kwargs) -> Path:
+        if any(map(callable, values.values())):
+            return write(path, *unnamed, **values)
+        key = path.name, repr(sorted(values.items()))
+        if key not in written:
+            folder = Path(tempfile.mkdtemp(prefix="pgbed-journals-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            written[key] = write(folder / path.name, *unnamed, **values)
+        shutil.copytree(written[key], path, dirs_exist_ok=True)
+        signature.sign(path, (path / "manifest.json").read_bytes())
+        return path
+
+    return made
+
+
+@made_once
 def make_run(
     path: Path,
+    /,
     *,
     effects: Mapping[tuple[str, str], float] | None = None,
     noise: float = 0.002,
