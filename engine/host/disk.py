@@ -21,6 +21,7 @@ _ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # Where a full disk keeps SQLite from growing the memory that it shares with readers, it is an "I/O error".
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _FULL = re.compile("No space left on device|Disk quota exceeded|database or disk is full")
+_FULL_BYTES = 1 << 20  # less than that is free
 _PATH = re.compile(r"(?<![\w.])/[^\s'\":;,]+")
 _SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is no path
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -37,10 +38,13 @@ def full(path: Path) -> str:
 
 
 def with_name(text: str, path: Path) -> str:
-    """A message of any program; if it is about a full disk, with the disk's name: by the path in it, else by `path`."""
+    """A message of any program; if it is about a full disk, with the disk's name: by the path in it, else by `path`.
+
+    PostgreSQL does not always report why it could not write: any message counts while the disk of `path` is full.
+    """
     words = _FULL.search(text)
     if words is None:
-        return text
+        return text if free_bytes(path) >= _FULL_BYTES else f"{text} ({full(path)})"
     kind, shared = _SHARED_MEMORY
     before = _PATH.findall(text[: words.start()])
     named = shared if kind in text else Path(before[-1]) if before else path

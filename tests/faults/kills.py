@@ -1,4 +1,4 @@
-"""Processes of a run killed at random moments; then the run is resumed.
+"""Processes of a run killed, or its disk filled, at random moments; then the run is resumed.
 
 Nothing that was measured is lost, the run can be finished, and nothing is left behind: no process, cluster, socket or
 segment of shared memory, no traceback in any log.
@@ -50,10 +50,13 @@ HANGS: Mapping[str, tuple[str, ...]] = {
     "stop of a hanging server and its clients": ("postmaster", "backend", "client"),
 }
 
+FULL_DISK = "full disk"
+DISK_SIZE = "1g"
+
 
 def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
-    """Kills of each kind in turn, Ctrl-C, and a stop while servers hang; the moments are drawn from the seed."""
-    kinds = [*TARGETS, "Ctrl-C", *HANGS]
+    """Kills of each kind in turn, Ctrl-C, stops while servers hang, full disks; the seed gives the moments."""
+    kinds = [*TARGETS, "Ctrl-C", *HANGS, FULL_DISK]
     for turn in range(count):
         kind, chance = kinds[turn % len(kinds)], random.Random(f"{seed}-{turn}")
         after_s = chance.uniform(0, LONGEST_S)
@@ -61,6 +64,8 @@ def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
         bench = Bench(folder / f"kill-{turn}")
         if kind == "Ctrl-C":
             yield Case(name, partial(_interrupted, bench, label, after_s))
+        elif kind == FULL_DISK:
+            yield Case(name, partial(_filled, bench, label, after_s))
         elif kind in HANGS:
             yield Case(name, partial(_hung, bench, label, after_s, HANGS[kind]))
         else:
@@ -102,6 +107,36 @@ def _hung(bench: Bench, label: str, after_s: float, kinds: tuple[str, ...]) -> I
     yield from resumed(bench)
     yield from lost(bench, before)
     yield from left_behind(bench, shared)
+
+
+def _filled(bench: Bench, label: str, after_s: float) -> Iterator[str]:
+    bench.out.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE},mode=755", "tmpfs", bench.out], check=True)
+    try:
+        started = bench("run", "--pg", label, *PLAN, "--detach")
+        if started.returncode != 0:
+            yield f"does not start: {started.stderr!r}"
+            return
+        time.sleep(after_s)
+        filler, before, shared = bench.out / "filler", finished(bench), segments(bench)
+        with filler.open("wb", buffering=0) as file:
+            deadline = time.monotonic() + PATIENCE_S
+            while is_locked(bench.run) and time.monotonic() < deadline:
+                with suppress(OSError):  # takes the space again that the end of a cell sets free
+                    file.write(bytes(1 << 20))
+                    continue
+                time.sleep(0.1)
+        yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
+        filler.unlink()
+        with JournalReader(bench.run) as reader:
+            reasons = [str(attempt.reason) for attempt in reader.attempts() if attempt.state == "failed"]
+        yield from (f"a failure does not name the disk: {reason}" for reason in reasons if "is full" not in reason)
+        yield from resumed(bench)
+        yield from lost(bench, before)
+        yield from left_behind(bench, shared)
+    finally:
+        bench("stop")
+        subprocess.run(["umount", "-l", bench.out], check=True)
 
 
 def _interrupted(bench: Bench, label: str, after_s: float) -> Iterator[str]:

@@ -6,8 +6,9 @@ import errno
 import os
 import re
 import sqlite3
+import subprocess
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,20 @@ def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="/dev/shm/x: cannot be written") as raised, disk.named_when_full(tmp_path):
         raise OSError(errno.ENOSPC, without_room, "/dev/shm/x")
     assert not isinstance(raised.value, disk.DiskFull)
+
+
+@pytest.mark.outside
+def test_a_message_without_its_cause_names_the_disk_that_is_full(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", tmp_path], check=True)
+    try:
+        text = "FATAL: could not write init file"
+        assert disk.with_name(text, tmp_path) == text
+        with suppress(OSError), (tmp_path / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(1 << 20))
+        assert disk.with_name(text, tmp_path) == f"{text} (the disk mounted at {tmp_path} (tmpfs) is full)"
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_a_link_stays_one_and_an_open_file_keeps_its_place(tmp_path: Path) -> None:
