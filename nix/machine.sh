@@ -13,6 +13,7 @@ system=$(uname -m)-linux
 flake=$root
 
 . "$root/nix/packages.sh"
+. "$root/nix/why.sh"
 
 need_nix() {
   need nix=nix-bin git=git
@@ -104,9 +105,6 @@ source_key() {
   } | sha256sum | cut -c 1-16
 }
 
-# How Nix, pip, npm and Maven say that there is no network.
-unreachable='name resolution|could not resolve|unknown host|EAI_AGAIN|network is unreachable|unable to download'
-
 # built ATTRIBUTE: its store path. Built once per state of the source; a link keeps it from garbage collection and
 # spares the next call an evaluation. In a clone of somebody else's it is what was built there, or what this user builds.
 built() {
@@ -134,7 +132,7 @@ built() {
     # Thrice quiet: nothing about the lock file, which is not written with another package set; errors are still printed.
     nix build "${nix_options[@]}" --quiet --quiet --quiet --out-link "$link" "$from#$1" > "$place/$state/$1.log" 2>&1 || {
       cat "$place/$state/$1.log" >&2
-      ! grep -qiE "$unreachable" "$place/$state/$1.log" || say "$1 is not built: what it is made of cannot be fetched without network"
+      say "$1 is not built: $(why_not_built "$place/$state/$1.log")"
       exit 2
     }
   fi

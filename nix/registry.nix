@@ -56,7 +56,7 @@ in
       tool = nodejs;
       command = ''
         mkdir fetched
-        npm pack --silent --cache "$HOME/cache" --pack-destination fetched ${package}@${version}
+        npm pack --loglevel=error --cache "$HOME/cache" --pack-destination fetched ${package}@${version}
       '';
     };
 }
