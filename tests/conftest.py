@@ -28,9 +28,7 @@ from engine.host.account import Account, unprivileged
 from engine.postgres import configs
 from engine.postgres.server import Server
 from tests.support import templates
-from tests.support.second_try import pytest_runtest_protocol, pytest_runtestloop, pytest_terminal_summary
-
-__all__ = ["pytest_runtest_protocol", "pytest_runtestloop", "pytest_terminal_summary"]  # hooks
+from tests.support.second_try import *  # noqa: F403
 
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
 hypothesis.settings.register_profile("pgbed", deadline=None, max_examples=int(os.environ.get("PGBED_EXAMPLES", 25)))

@@ -15,7 +15,7 @@ HOME = Path(__file__).parents[2]
 CONFTEST = """
 from pathlib import Path
 import pytest
-from tests.support.second_try import pytest_runtest_protocol, pytest_runtestloop, pytest_terminal_summary
+from tests.support.second_try import *
 
 @pytest.fixture(scope="session")
 def servers():
@@ -50,10 +50,10 @@ def test_other():
     ("failing", "passes", "options", "code", "counts", "named"),
     [
         (0, True, (), 0, "1 passed", 0),
-        (1, True, (), 0, "2 passed", 1),
-        (MOST, True, (), 0, f"{MOST + 1} passed", MOST),
-        (1, False, (), 1, "1 failed, 1 passed", 0),
-        (MOST + 1, True, (), 1, f"{MOST + 1} failed, 1 passed", 0),
+        (MOST, True, (), 0, f"{MOST + 1} passed in", MOST),
+        (MOST, True, ("-n2",), 0, f"{MOST + 1} passed in", MOST),
+        (1, False, ("-n2",), 1, "1 failed, 1 passed in", 0),
+        (MOST + 1, True, ("-n2",), 1, f"{MOST + 1} failed, 1 passed in", 0),
         (2, True, ("--maxfail=1",), 1, "1 failed in", 0),
     ],
 )
