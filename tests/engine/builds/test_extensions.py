@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -62,6 +61,7 @@ def test_what_is_no_extension_is_one_line(tmp_path: Path, word: str, message: st
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.usefixtures("servers")
 def test_an_extension_of_a_tree_needs_a_server_that_is_compiled_here(tmp_path: Path) -> None:
     word = f"own={make_extension(tmp_path / 'own')}"
     extensions.check("b", word, 18, compiled=True)
@@ -69,11 +69,11 @@ def test_an_extension_of_a_tree_needs_a_server_that_is_compiled_here(tmp_path: P
         resolve.check([f"16.3-prebuilt+{word}"])
 
 
-def test_contrib_comes_with_every_server() -> None:
+def test_contrib_comes_with_every_server(servers: dict[str, Build]) -> None:
     (build,) = resolve.resolve(["16.3-prebuilt+pg_trgm+auto_explain"], lambda _: None)
     assert build.label == "16.3-prebuilt-pg_trgm-auto_explain"
     assert build.extensions == (Extension("pg_trgm", "pg_trgm of contrib"), Extension("", "auto_explain of contrib"))
-    assert build.prefix == str((Path(os.environ["PGBED_SERVERS"]) / "16.3-prebuilt").resolve())
+    assert build.prefix == servers["16.3-prebuilt"].prefix
     with pytest.raises(UserError, match="went with PostgreSQL 17, and this is 18"):
         resolve.check(["18.6-prebuilt+adminpack"])
     with pytest.raises(UserError, match="extension pg_trgm given twice"):

@@ -41,6 +41,7 @@ def complete(tmp_path: Path) -> Complete:
     return run
 
 
+@pytest.mark.slow
 def test_bash_completes_a_label(complete: Complete) -> None:
     label = next(entry.label for entry in catalog())
     assert label in complete("--pg", label[:2])

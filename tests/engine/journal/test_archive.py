@@ -6,6 +6,7 @@ import io
 import lzma
 import sqlite3
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -58,25 +59,28 @@ def packed_of(*members: tuple[str, bytes, bytes], comment: int = 0, sparse: bool
     return made.getvalue()
 
 
+ONE = ("manifest.json", b"{}", tarfile.REGTYPE)
+
+
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("made", "said"),
     [
-        (b"", "no packed run"),
-        (lzma.compress(b"x" * 2000), "no packed run"),
-        (packed_of(("../manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
-        (packed_of(("/manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
-        (packed_of(("manifest.json", b"", tarfile.SYMTYPE)), "is no file of a run"),
-        (packed_of(("cells/../stacks/x.folded", b"", tarfile.REGTYPE)), "is no file of a run"),
-        (packed_of(("cells/a/stacks/.folded", b"", tarfile.FIFOTYPE)), "is no file of a run"),
-        (packed_of(*[("manifest.json", b"{}", tarfile.REGTYPE)] * 2), "is no file of a run"),
-        (packed_of(("journal.db", bytes(65 << 20), tarfile.REGTYPE)), "more than 64 MiB"),
-        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), comment=65 << 20), "more than 64 MiB"),
-        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE), sparse=True), "is no file of a run"),
-        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE))[:-40], "it ends too early"),
-        (packed_of(("manifest.json", b"{}", tarfile.REGTYPE)), "journal.db is missing"),
+        (lambda: b"", "no packed run"),
+        (lambda: lzma.compress(b"x" * 2000), "no packed run"),
+        (lambda: packed_of(("../manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
+        (lambda: packed_of(("/manifest.json", b"{}", tarfile.REGTYPE)), "is no file of a run"),
+        (lambda: packed_of(("manifest.json", b"", tarfile.SYMTYPE)), "is no file of a run"),
+        (lambda: packed_of(("cells/../stacks/x.folded", b"", tarfile.REGTYPE)), "is no file of a run"),
+        (lambda: packed_of(("cells/a/stacks/.folded", b"", tarfile.FIFOTYPE)), "is no file of a run"),
+        (lambda: packed_of(ONE, ONE), "is no file of a run"),
+        (lambda: packed_of(("journal.db", bytes(65 << 20), tarfile.REGTYPE)), "more than 64 MiB"),
+        (lambda: packed_of(ONE, comment=65 << 20), "more than 64 MiB"),
+        (lambda: packed_of(ONE, sparse=True), "is no file of a run"),
+        (lambda: packed_of(ONE)[:-40], "it ends too early"),
+        (lambda: packed_of(ONE), "journal.db is missing"),
     ],
 )
-def test_what_is_no_run_is_one_line_and_leaves_nothing(tmp_path: Path, data: bytes, said: str) -> None:
+def test_what_is_no_run_is_one_line_and_leaves_nothing(tmp_path: Path, made: Callable[[], bytes], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        unpack(data, "it", tmp_path)
+        unpack(made(), "it", tmp_path)
     assert list(tmp_path.iterdir()) == []
