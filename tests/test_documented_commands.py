@@ -79,6 +79,10 @@ NOT_PLANNED = {
 OTHER_PROGRAMS = {
     "./check": "runs this test",
     "taskset -c 2-5 ./bench --pg 16.3,18.6": "needs four CPUs; what it binds is run",
+    "tar -czf run.tar.gz -C ~/.local/state/pgbed RUN": "packs a folder",
+    "python3 -m venv ~/pgbed": "a wheel is installed by tests/engine/test_wheel.py",
+    "~/pgbed/bin/pip install .": "a wheel is installed by tests/engine/test_wheel.py",
+    "~/pgbed/bin/bench --pg old=/usr/lib/postgresql/16,new=/usr/lib/postgresql/18": "needs Debian's servers",
     "nix develop": "evaluated by `nix flake check`",
     "nix build .#postgresql-16_3": "evaluated by `nix flake check`",
     "nix build .#kernel-6_12": "evaluated by `nix flake check`",
@@ -213,6 +217,7 @@ def test_a_documented_command_line_runs(
     shutil.copytree(place / "runs", folder / "runs")
     monkeypatch.setenv("PGBED_OUT", str(folder / "runs"))
     monkeypatch.setenv("PGBED_BUILDS", str(place / "builds.json"))
+    monkeypatch.setenv("PGBED_WORKLOADS", "toy=tests.support.toy")
     words = [STANDS_FOR.get(word, word) for word in shlex.split(arguments)]
     if of_run(words) and "--help-all" not in words:
         words.append("--dry-run")
