@@ -160,13 +160,23 @@ def available(label: str) -> str | None:
 
 def newest(majors: int) -> tuple[str, ...]:
     """Labels of the newest available release, or release candidate, of each of the newest majors, oldest first."""
-    labels: dict[int, str] = {}
-    for entry in catalog():  # the oldest version first
-        release = re.fullmatch(r"(\d+)(\.|rc)\d+", entry.version)
-        plain = not entry.initdb_args and not entry.patches and entry.provenance == "source"
-        if release and plain and (label := available(entry.label)):
-            labels[int(release[1])] = label
+    labels = {age(release)[0]: label for release in _releases() if (label := available(release))}
     return tuple(labels[major] for major in sorted(labels)[-majors:])
+
+
+def newest_of(major: int) -> str | None:
+    """The label of the newest release of a major version, or of its release candidate; an available one if there is."""
+    releases = [release for release in _releases() if age(release)[0] == major]
+    return next(filter(available, reversed(releases)), releases[-1] if releases else None)
+
+
+def _releases() -> list[str]:
+    """Labels of all releases and release candidates, the oldest first."""
+    return [
+        entry.label
+        for entry in catalog()
+        if re.fullmatch(r"\d+(\.|rc)\d+", entry.version) and entry.label == entry.version
+    ]
 
 
 def usable_entry(

@@ -1,4 +1,6 @@
-"""The one hint for a release that was typed as elsewhere: `v16.3`, `REL_16_3`, `postgres:16.3`, `master`, `latest`."""
+"""Releases that are no labels: `16` stands for its newest minor; `v16.3`, `REL_16_3`, `postgres:16.3`, `master` and
+`latest` get the one hint that helps.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from bisect import bisect
 from collections.abc import Sequence
 
-from engine.builds.catalog import CatalogEntry, age
+from engine.builds.catalog import CatalogEntry, age, newest_of
 from engine.builds.user_builds import RELEASE
 
 _BRANCH = re.compile(r"(master|main|trunk|head|devel)|(?:postgresql-?)?(\d\d)[-_.]?(?:devel|dev|snapshot)", re.I)
@@ -22,6 +24,15 @@ _TYPED = re.compile(
     r"(?:-(?:(?:alpine|bookworm|bullseye|trixie|slim)|\d+[.+~])[\w.+~-]*|\s+(?:on\s|\().*)?",
     re.I | re.ASCII,
 )
+# A bare major version, alone or after NAME=, and what is added to it: a patch, an extension, a variant.
+_MAJOR = re.compile(r"(?P<name>[^=/]*=)?(?P<major>\d{2})(?P<added>[+:].*)?", re.DOTALL)
+
+
+def with_minor(text: str) -> str:
+    """An item of `--pg`; a bare major version in it is replaced by the newest release of it, if one is known."""
+    match = _MAJOR.fullmatch(text)
+    release = newest_of(int(match["major"])) if match else None
+    return f"{match['name'] or ''}{release}{match['added'] or ''}" if match and release else text
 
 
 def hint(text: str, entries: Sequence[CatalogEntry]) -> str:

@@ -18,7 +18,7 @@ from engine.cli import interface, settings, standard_streams
 from engine.cli.commands import COMMANDS, EXIT_CODES, GROUPS, HIDDEN, loaded
 from engine.cli.grouped_options import FULL, help_text, show_all
 from engine.cli.options import console
-from engine.core.errors import UserError
+from engine.core.errors import UserError, unknown
 from engine.host.address_space import check_address_space
 from engine.report.console import complain, echo
 from workloads.names import NotRegistered
@@ -85,6 +85,14 @@ class Bench(click.Group):
             return COMMANDS[cmd_name].load()
         hidden = HIDDEN | ({INTERFACE: "watch:open_interface"} if INTERFACE in ctx.meta else {})
         return loaded(hidden[cmd_name]) if cmd_name in hidden else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a name. Raises UserError, with the nearest names, if it is unknown."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))

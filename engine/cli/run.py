@@ -66,6 +66,16 @@ class RunCommand(GroupedCommand):
             if isinstance(own, Grouped) and own.name in refused:
                 own.hidden, own.brief = True, ""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options. Raises UsageError for what stands between them."""
+        ctx.allow_extra_args = True
+        super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"'{ctx.args[0]}' belongs to no option: a list has commas, as in --pg 16.3,18.6", ctx
+            )
+        return ctx.args
+
     def sections(self, ctx: click.Context) -> list[Section]:
         flags = {own.flag for own in workload_options()}
         records = {own.opts[0]: own.get_help_record(ctx) for own in self.params if own.opts[0] in flags}

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from engine.builds import label
+from engine.builds import label, typed_release
 from engine.builds.label import name_of
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed_toml
@@ -99,8 +99,15 @@ def _checked(entries: Mapping[str, Any]) -> Request:
         # Slices may replace only values that were not given: one that is given stays, even if it is the default.
         also = () if request.interleave == "cells" else request.options
         options = given(checked(chosen.options, request.options), also)
-        builds, kernels = label.joined(request.builds), command_lines.joined(request.kernels)
-        return msgspec.structs.replace(request, options=options, builds=builds, kernels=kernels)
+        typed = label.joined(request.builds)
+        builds = tuple(map(typed_release.with_minor, typed))
+        return msgspec.structs.replace(
+            request,
+            options=options,
+            builds=builds,
+            base=dict(zip(typed, builds, strict=True)).get(request.base or "", request.base),
+            kernels=command_lines.joined(request.kernels),
+        )
     except (UnknownName, ValueError) as error:
         raise refused(error) from None
 

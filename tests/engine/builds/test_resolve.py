@@ -126,6 +126,16 @@ def test_a_release_typed_as_elsewhere_gets_one_hint(text: str, said: str) -> Non
     assert typed_release.hint(text, entries) == said
 
 
+@pytest.mark.parametrize(("text", "label"), [
+    ("16", "16.3"), ("17", "17.0"), ("new=17", "new=17.0"), ("17:O3", "17.0:O3"), ("a=16+my.patch", "a=16.3+my.patch"),
+    ("15", "15"), ("17beta1", "17beta1"), ("a=./17", "a=./17"), ("p=postgresql://h/17", "p=postgresql://h/17"),
+])  # fmt: skip
+def test_a_major_version_is_its_newest_release(text: str, label: str) -> None:
+    assert typed_release.with_minor(text) == label
+    planned = planfile.request({"builds": [text, "16.3-prebuilt"], "base": text})
+    assert planned.builds == (label, "16.3-prebuilt") and planned.base == label
+
+
 def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
     entries = [CatalogEntry("16.3", "16.3", "", "source")]
     for text in (

@@ -94,6 +94,8 @@ ROWS = """
 --workload micro --interleave slices => one-shot timings cannot be interleaved
 --workload oltp --tests hot-point => unknown test 'hot-point' (nearest: hot-points
 --workload oltp --rows 0 => 0 is too small: give at least 1,000
+--margin 5 => '--margin': 5.0 is too large: give at most 0.5, such as 5%;
+--clients 4 18.6 => '18.6' belongs to no option: a list has commas, as in --pg 16.3,18.6; see bench run --help
 --workload oltp --tables 65 => 65 is too large: give at most 64
 --workload oltp --placement free --interleave slices => --placement free
 """
