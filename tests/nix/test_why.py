@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.outside  # reads a script of nix/, which no check of Nix has
 SCRIPT = Path(__file__).parents[2] / "nix/why.sh"
 NO_NETWORK = "what it is made of cannot be fetched without network"
 HINT = "(use '--show-trace' to show detailed location information)"
