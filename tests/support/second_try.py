@@ -103,7 +103,7 @@ def try_again(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for name in FAILED.keys() & SAVED:
+    for name in sorted(FAILED.keys() & SAVED):
         terminalreporter.write_line(f"{SAID}{name}: {cause(FAILED[name])}")
         for report in FAILED[name]:
             terminalreporter.write_line(re.sub("^", "  | ", report.longreprtext, flags=re.MULTILINE))
