@@ -67,7 +67,7 @@ class RunCommand(GroupedCommand):
                 own.hidden, own.brief = True, ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options. Raises UsageError for what stands between them."""
+        """Parse the options. Raises UsageError for a word that belongs to none."""
         ctx.allow_extra_args = True
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
