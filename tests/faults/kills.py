@@ -72,12 +72,14 @@ def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
             yield Case(name, partial(_killed, bench, label, after_s, TARGETS[kind], chance))
 
 
-def _killed(bench: Bench, label: str, after_s: float, chosen: Chosen, chance: random.Random) -> Iterator[str]:
-    started = bench("run", "--pg", label, *PLAN, "--detach")
-    if started.returncode != 0:
-        yield f"does not start: {started.stderr!r}"
-        return
+def begun(bench: Bench, label: str, after_s: float) -> None:
+    """Start a run, and let it get so far. AssertionError, with what it printed, if it does not start."""
+    bench.detached("--pg", label, *PLAN)
     time.sleep(after_s)
+
+
+def _killed(bench: Bench, label: str, after_s: float, chosen: Chosen, chance: random.Random) -> Iterator[str]:
+    begun(bench, label, after_s)
     before, shared = finished(bench), segments(bench)
     for process in chosen(_processes(bench), chance):
         with suppress(ProcessLookupError):
@@ -89,11 +91,7 @@ def _killed(bench: Bench, label: str, after_s: float, chosen: Chosen, chance: ra
 
 
 def _hung(bench: Bench, label: str, after_s: float, kinds: tuple[str, ...]) -> Iterator[str]:
-    started = bench("run", "--pg", label, *PLAN, "--detach")
-    if started.returncode != 0:
-        yield f"does not start: {started.stderr!r}"
-        return
-    time.sleep(after_s)
+    begun(bench, label, after_s)
     before, shared, there = finished(bench), segments(bench), _processes(bench)
     for process in (process for kind in kinds for process in there[kind]):
         with suppress(ProcessLookupError):
@@ -113,11 +111,7 @@ def _filled(bench: Bench, label: str, after_s: float) -> Iterator[str]:
     bench.out.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE},mode=755", "tmpfs", bench.out], check=True)
     try:
-        started = bench("run", "--pg", label, *PLAN, "--detach")
-        if started.returncode != 0:
-            yield f"does not start: {started.stderr!r}"
-            return
-        time.sleep(after_s)
+        begun(bench, label, after_s)
         filler, before, shared = bench.out / "filler", finished(bench), segments(bench)
         with filler.open("wb", buffering=0) as file:
             deadline = time.monotonic() + PATIENCE_S
