@@ -29,16 +29,16 @@ def why(folder: Path, log: str) -> str:
     [
         "ConnectionError: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/click/",
         "after connection broken by 'ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed'))'",
-        "'ConnectTimeoutError(<HTTPSConnection object>, 'Connection to packages.example timed out. (connect timeout=15)')'",
-        "npm error request to https://packages.example/left-pad failed, reason: getaddrinfo EAI_AGAIN packages",
-        "npm error request to https://packages.example/left-pad failed, reason: connect ECONNREFUSED 127.0.0.1:9",
+        "'ConnectTimeoutError(<HTTPSConnection object>, 'Connection to host.example timed out. (connect timeout=15)')'",
+        "npm error request to https://host.example/left-pad failed, reason: getaddrinfo EAI_AGAIN packages",
+        "npm error request to https://host.example/left-pad failed, reason: connect ECONNREFUSED 127.0.0.1:9",
         "[ERROR] Plugin maven-dependency-plugin:3.8.1 or one of its dependencies could not be resolved: Could not "
-        "transfer artifact p:pom:3.8.1 from/to central (https://packages.example/maven2): Connect to 127.0.0.1:9 "
+        "transfer artifact p:pom:3.8.1 from/to central (https://host.example/maven2): Connect to 127.0.0.1:9 "
         "failed: Connection refused (Connection refused)",
-        "W: Failed to fetch http://packages.example/debian/dists/sid/InRelease  Could not connect to packages.example:80 "
+        "W: Failed to fetch http://host.example/debian/dists/sid/InRelease  Could not connect to host.example:80 "
         "(192.0.2.1). - connect (111: Connection refused)",
-        "E: Failed to fetch http://packages.example/x.deb  Temporary failure resolving: name resolution",
-        "error: unable to download 'https://packages.example/flake-registry.json': Couldn't resolve host name (6)",
+        "E: Failed to fetch http://host.example/x.deb  Temporary failure resolving: name resolution",
+        "error: unable to download 'https://host.example/flake-registry.json': Couldn't resolve host name (6)",
     ],
 )
 def test_what_no_host_answers_is_a_lack_of_network(tmp_path: Path, line: str) -> None:
