@@ -212,8 +212,8 @@ def postmaster(bench: Bench) -> int:
 
 
 def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
-    """A session of its own on the running cell's server; of several abreast on the last one's."""
-    *_, socket = sorted(bench.run.glob("cells/*/socket"))
+    """A session of its own on the running cell's server; of several abreast on that of the last attempt."""
+    socket = bench.run / "cells" / bench.attempts()[-1].cell / "socket"
     return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
 
 

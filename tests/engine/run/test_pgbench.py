@@ -124,19 +124,20 @@ def test_bulk_loads_of_a_preset_are_timed_one_by_one(bench: Bench) -> None:
     words = ("--pg", f"{OLD},{NEW}", "--repeats", "1", "--set", "shared_buffers=32MB", "--plain")
     done = bench("run", "--preset", "copy-ring", *words, "-D", "rows=50000", "--transactions", "5")
     assert done.returncode == 0, done.stderr + done.stdout
+    timed = []
     with JournalReader(bench.run) as reader:
         for attempt in reader.attempts():
             _, step = reader.steps(attempt.id)
             totals = step.totals
             assert totals is not None and totals.report["pgbench"]["processed"] == 5
-            # The first is under way when the step begins; one that ended before is not counted either.
-            assert 4 <= totals.roles["pgbench"].statements <= 5 and len(totals.report["times_ms"]) == 4
+            timed.append(len(totals.report["times_ms"]))
+            # One that ended before the step began does not count; one that was under way then counts without its time.
+            assert 4 <= totals.roles["pgbench"].statements <= 5
+            assert 0 <= totals.roles["pgbench"].statements - timed[-1] <= 1
             assert sum(totals.report["times_ms"]) < totals.seconds * 1000
             assert {name for name, _, bytes in reader.sizes(step.id) if bytes > 100_000} == {"loaded"}
     record: Any = bench.comparison()
-    assert {cell["subject"]: cell["transactions"]["count"] for cell in record["cells"] if cell["step"] != "init"} == {
-        OLD: 4, NEW: 4
-    }  # fmt: skip
+    assert [cell["transactions"]["count"] for cell in record["cells"] if cell["step"] != "init"] == timed
     assert "Time of each transaction (ms" in bench("compare").stdout
     (table,) = record["published"]
     assert [line["figure"] for line in table["lines"]] == [

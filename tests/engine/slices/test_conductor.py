@@ -123,7 +123,7 @@ def pair(server: Callable[[int | str], Server]) -> list[Server]:
 
 def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Server], account: Account) -> None:
     with driven(pair, account) as (_, conductor):
-        found = collected(conductor, 80)
+        found = collected(conductor, 240)  # or others' use of the processors hinders one of the servers throughout
         for earlier, later in itertools.pairwise(found):
             assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
     for block in range(1, found[-1].block):
