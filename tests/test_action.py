@@ -1,6 +1,6 @@
 """The script of action.yml, as a job runs it: without privilege, network or a home to write in, from a shallow clone.
 
-Needs root, Nix, git, setpriv and unshare. `python -m tests.perf.ci_jobs` has it judge the real source.
+Needs root, Nix, git, setpriv and unshare.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from typing import Any
 
 from engine.builds import resolve
 from engine.core.model import Build
-from tests.perf.slices_planted import Planted
 from tests.support import scripted
+from tests.support.planted import Planted
 
 STEPS = ("--rows", "100000", "--rows-written", "20000", "--steps", "l.i0,l.x,qr100,qp100")
 MESSAGES, PROBED = 20_000, 20_000  # messages received, iterations after each, to see how long one takes
@@ -47,7 +47,7 @@ def iteration_ns(library: Path, folder: Path) -> float:
     buffer = ctypes.create_string_buffer(1)
 
     def received_ns(iterations: int) -> int:
-        planted.set(iterations, 0)
+        planted.set(iterations)
         used_ns = 0
         for _ in range(MESSAGES):
             theirs.send(b"x")
@@ -64,7 +64,7 @@ def install(real: Build, folder: Path, library: Path, iterations: int) -> Path:
     words = f"LD_PRELOAD={library} PGBED_PLANTED={folder / 'planted'}"
     script = f'#!/bin/sh\nexport {words}\nexec {real.bin / "postgres"} "$@"\n'
     scripted.install(Path(real.prefix), folder, "postgres", script)
-    Planted(folder / "planted").set(iterations, 0)
+    Planted(folder / "planted").set(iterations)
     return folder
 
 

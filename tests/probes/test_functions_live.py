@@ -20,9 +20,9 @@ from engine.slices.conductor import Slice
 from engine.tracing.step_frames import LEAF_HZ, ProbedStep
 from probes import folding
 from probes.session import ProbeSession, State, Target
-from tests.perf.slices_planted import preloaded
 from tests.support.interleaved_servers import interleaved, query_step, servers_up
 from tests.support.observing import Helper
+from tests.support.planted import preloaded
 
 pytestmark = pytest.mark.outside
 
@@ -52,7 +52,7 @@ def test_a_function_planted_in_a_real_server_is_named_and_no_other_costs_as_much
     library, source = folder / "planted.so", Path(__file__).parents[1] / "perf" / "planted.c"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     sides = [preloaded(build(16), folder / name, library) for name in ("plain", "slowed")]
-    sides[1][1].set(LOOP, 0)
+    sides[1][1].set(LOOP)
     with ExitStack() as stack:
         servers = stack.enter_context(servers_up([each for each, _ in sides], ROWS))
         spaces = [folding.space(Path(f"/proc/{each.pid}/maps").read_text(), complete=False) for each in servers]

@@ -7,7 +7,6 @@ tracefs nor a PMU. What a real runner keeps between jobs, or may keep, is in the
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ PASSED = ("PIP_", "NPM_", "MAVEN_", "SSL_", "NODE_", "HTTP", "http", "LANG", "LC
 # As root within the new namespaces; the job's own command follows.
 SETUP = """
 set -e
-runner=$1 nix=$2 disk=$3; shift 3
+runner=$1 nix=$2; shift 2
 mount --make-rprivate /
-[ -z "$disk" ] || mount -o loop "$disk" "$runner/disk"
 install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
 printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" | cat /etc/passwd - > "$runner/passwd"
 mount --bind "$runner/passwd" /etc/passwd
@@ -61,10 +59,6 @@ class Runner:
 
     folder: Path
     nix: str = "own"
-    network: bool = False
-    cpus: str = ""
-    disk: Path | None = None  # an image, which is not seen from outside
-    memory_group: Path | None = None
 
     @property
     def work(self) -> Path:
@@ -85,13 +79,9 @@ class Runner:
             "RUNNER_TEMP": f"{self.folder}/disk/temp",
             "TMPDIR": f"{self.folder}/disk/temp",
         }
-        net = () if self.network else ("--net",)
-        joined = f"echo $$ > {shlex.quote(str(self.memory_group))}/cgroup.procs; " if self.memory_group else ""
-        pinned = ("taskset", "--cpu-list", self.cpus) if self.cpus else ()
-        setup = ("setup", str(self.folder), self.nix, str(self.disk or ""))
         return subprocess.run(
-            ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", *net, "--fork", "--kill-child",
-             "bash", "-c", f"{joined}{SETUP}", *setup, *pinned, *command],
+            ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", "--net", "--fork", "--kill-child",
+             "bash", "-c", SETUP, "setup", str(self.folder), self.nix, *command],
             env={**kept, **own, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
