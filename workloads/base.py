@@ -147,12 +147,14 @@ class Maintenance:
 
     A step without roles consists of `groups` and lasts at least `least_s`. `before` runs unmeasured before a step;
     `evict` then evicts its relations from shared buffers, `cold` the cluster's files from the page cache. `background`
-    groups are started before a step, `gap_s` apart; the step does not wait for them.
+    groups are started before a step, `gap_s` apart; the step does not wait for them. `after` runs unmeasured once all
+    interleaved servers have done the step, on all at the same moment.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     least_s: float = 0.0
     before: tuple[tuple[str, ...], ...] = ()
+    after: tuple[tuple[str, ...], ...] = ()
     evict: bool = False
     cold: bool = False
     background: tuple[tuple[str, ...], ...] = ()

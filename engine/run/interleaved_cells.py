@@ -18,6 +18,8 @@ from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.hold import held
 from engine.slices.meter import Meter
 
+MEETINGS = (Phase.LAUNCHED, Phase.TOGETHER, Phase.FINISHED)
+
 
 def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
     """Run the cells of a repeat side by side: sliced steps in slices, others one cell after the other.
@@ -30,16 +32,18 @@ def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Ac
         # would be vacuumed and analyzed in different steps, and a step may take twice as long with other statistics.
         for phase in (Phase.PREPARED, Phase.STARTED, Phase.CONNECTED):
             left = [attempt for attempt in left if alone(attempt, phase)]
-        while left := [attempt for attempt in left if alone(attempt, Phase.LAUNCHED, Phase.FINISHED)]:
+        while left := [attempt for attempt in left if alone(attempt, *MEETINGS)]:
             # The launchers load their modules at the same time; their clients then connect one server after the other.
-            left = [attempt for attempt in left if attempt.phase is Phase.FINISHED or alone(attempt, Phase.READY)]
+            left = [attempt for attempt in left if attempt.phase is not Phase.LAUNCHED or alone(attempt, Phase.READY)]
             ready = [attempt for attempt in left if attempt.phase is Phase.READY]
             if ready and len(ready) == len(attempts):
                 _drive(ready, manifest, account)
             else:
-                ready = [attempt for attempt in ready if alone(attempt, Phase.DONE)]
-            for attempt in ready:
-                alone(attempt, Phase.FINISHED)
+                for attempt in ready:
+                    alone(attempt, Phase.DONE)
+            at_once = [attempt for attempt in left if attempt.phase is Phase.TOGETHER]
+            while at_once := [each for each in at_once if each.advance() and each.phase is Phase.RUNNING]:
+                time.sleep(POLL_S)
             left = [attempt for attempt in left if attempt.phase is not None]
     except Exception as error:  # of the conductor or the journal: each cell records it
         for attempt in attempts:

@@ -14,5 +14,6 @@ class Phase(Enum):
     LAUNCHED = 4  # a step that may be sliced: the process that will fork its clients has been started
     READY = 5  # such a step's clients stand at the barrier
     RUNNING = 6
-    DONE = 7  # all clients have done their work, and are still connected
-    FINISHED = 8  # its totals are recorded
+    TOGETHER = 7  # what follows is done on all servers at the same time
+    DONE = 8  # nothing is left to do; clients are still connected
+    FINISHED = 9  # its totals are recorded

@@ -31,8 +31,9 @@ class StepStatements:
         self._server, self._waiting, self._opened = server, waiting, opened
         self._background: list[AsyncStatement] = []
 
-    def do_before(self, work: Maintenance) -> None:
-        for statements in work.before:
+    def do(self, groups: Sequence[Sequence[str]]) -> None:
+        """Run statements outside measurement: those of a group at once, groups one after another."""
+        for statements in groups:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)
                 what = f"waiting for {abridged(', '.join(statements))} on {self._server.build.label}"

@@ -156,7 +156,7 @@ class StepRunner:
         """Run one step, yielding at each phase, and record its totals. Raises StepFailed, MonitorError, Interrupted."""
         try:
             work = self.workload.maintenance(self.planned, step, self.server.build.major)
-            self._statements.do_before(work)
+            self._statements.do(work.before)
             if work.evict and not self._statements.evict(pgstat.question("evict", self.monitor.version)):
                 self._connected.close()
                 self.server.restart()
@@ -198,6 +198,9 @@ class StepRunner:
                 self._sampler.close()
             if self._counters is not None:
                 self._counters.close()
+        if work.after:
+            yield Phase.TOGETHER
+            self._statements.do(work.after)
         yield Phase.FINISHED
 
     def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
@@ -314,17 +317,25 @@ class StepRunner:
     # -- a step without clients
 
     def _maintain(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
-        """Run a step that consists of SQL: its groups one after another, then the rest of its time."""
+        """Run a step that consists of SQL: its groups one after another, then the rest of its time.
+
+        Interleaved servers rest at once, each as long as it would alone.
+        """
         self._report = {}
         sampler = self._begin(ordinal, step)
         self._begin_probing(step, sampler)
         self.journal.commit()
-        until_ns = sampler.started_ns + round(work.least_s * 1e9)
         for statements in work.groups:
             yield from self._statements.side_by_side(statements, partial(self._watch, sampler))
-        yield from self._watch(sampler, lambda: time.monotonic_ns() >= until_ns)
         self._spill_over_ns = used_ns(self.idle_servers, self._spill_over_ns)
-        self._finish(sampler, time.monotonic_ns())
+        ended_ns = time.monotonic_ns()
+        left_ns = sampler.started_ns + round(work.least_s * 1e9) - ended_ns
+        if left_ns > 0:
+            yield Phase.TOGETHER
+            ended_ns = time.monotonic_ns() + left_ns
+            yield from self._watch(sampler, lambda: time.monotonic_ns() >= ended_ns)
+            yield Phase.DONE
+        self._finish(sampler, ended_ns)
         return sampler
 
     # -- watching

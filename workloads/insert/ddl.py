@@ -6,6 +6,7 @@ from workloads.insert.steps import Generation
 
 SEQUENCE_CACHE = 1000
 QUERY_ROWS = 10
+AUTOVACUUM = "autovacuum_enabled"
 INSERT_COLUMNS = ("dateandtime", "cashregisterid", "customerid", "productid", "price", "data")
 
 

@@ -19,7 +19,6 @@ from workloads.insert.roles import RoleContext
 from workloads.process import active, check_stop, clock, recorder, untimed, wait_for
 
 CHECKPOINT = "CHECKPOINT"
-SETTING = "autovacuum_enabled"
 
 
 def index(context: RoleContext) -> None:
@@ -49,8 +48,6 @@ def index(context: RoleContext) -> None:
             # Counted once although several indexes are built; in parts, to show progress.
             context.set(Word.ROWS, step.rows_indexed * (build * len(statements) + number) // len(statements))
         times_s.append(took_ns / 1e9)
-    if builds > 1:
-        _untimed(context, [f"ALTER TABLE {context.table} RESET ({SETTING})"])
     if builds > 1 or (builds and page.words[Control.PAUSED_NS]):  # else the step lasts as long as the reference's
         os.write(context.report_fd, msgspec.json.encode(times_s) + b"\n")
 
@@ -58,10 +55,10 @@ def index(context: RoleContext) -> None:
 def _without_indexes(context: RoleContext) -> Iterable[str]:
     """Statements for the same state before each build: no index, and nothing to be written.
 
-    Autovacuum leaves the table alone until the last build is done: a build would have to wait for it, for a second or
-    more, or until it has been cancelled.
+    Autovacuum leaves the table alone until all servers have done their builds: a build would have to wait for it, for a
+    second or more, or until it has been cancelled; and it would come only to the server that is faster.
     """
-    yield f"ALTER TABLE {context.table} SET ({SETTING} = off)"
+    yield f"ALTER TABLE {context.table} SET ({ddl.AUTOVACUUM} = off)"
     yield ddl.drop_indexes(context.form, context.table, context.options.indexes)
     if context.spec.checkpoint:
         yield CHECKPOINT

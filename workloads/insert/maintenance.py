@@ -1,10 +1,11 @@
-"""Maintenance around the steps: the pause between load and queries, g22's background vacuums. Text only."""
+"""Maintenance around the steps: before writes, the pause between load and queries, background vacuums. Text only."""
 
 from __future__ import annotations
 
 from workloads.base import Maintenance
-from workloads.insert.ddl import table_name
-from workloads.insert.steps import Generation, Step
+from workloads.insert.ddl import AUTOVACUUM, table_name
+from workloads.insert.options import Options
+from workloads.insert.steps import G24B, Generation, Step
 
 FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM has the option
 
@@ -16,12 +17,18 @@ BACKGROUND_VACUUM_GAP_S = 5.0
 CHECKPOINT = "CHECKPOINT"
 
 
-def maintenance(form: Generation, clients: int, step: Step, server_major: int) -> Maintenance:
-    vacuums = tuple(vacuum_statement(form, table_name(client), server_major) for client in range(1, clients + 1))
+def maintenance(options: Options, step: Step, server_major: int) -> Maintenance:
+    form, tables = options.form, [table_name(client) for client in range(1, options.clients + 1)]
+    vacuums = tuple(vacuum_statement(form, table, server_major) for table in tables)
     if step.background_vacuum:
         return Maintenance(background=(vacuums,) * BACKGROUND_VACUUMS, gap_s=BACKGROUND_VACUUM_GAP_S)
     if step.kind == "pause":
         return Maintenance((vacuums, (CHECKPOINT,)) if form.checkpoint_and_sleep else (vacuums,), least_s=step.seconds)
+    if step.builds > 1:
+        return Maintenance(after=(tuple(f"ALTER TABLE {table} RESET ({AUTOVACUUM})" for table in tables),))
+    if step.kind == "write" and options.before_writes == "vacuum":
+        # In all generations with ANALYZE and without dead index entries: on both depends how long a DELETE is planned.
+        return Maintenance(before=(tuple(vacuum_statement(G24B, table, server_major) for table in tables),))
     return Maintenance()
 
 

@@ -101,15 +101,20 @@ class InsertBenchmark:
         sized = scale not in (None, "quick") or any(entries.get(name) is not None for name in ("rows", "preset"))
         usual = {} if sized else {"query_seconds": SLICED_QUICK_S}
         chosen = {name: value for name, value in entries.items() if value is not None}
-        return {**usual, "index_builds": _sliced_builds(chosen), **chosen, "placement": "paired"}
+        return {
+            **usual,
+            "index_builds": _sliced_builds(chosen),
+            "before_writes": "vacuum",
+            **chosen,
+            "placement": "paired",
+        }
 
     def steps(self, record: Record) -> tuple[AnyStep, ...]:
         options = recorded(record)
         return tuple(_step(_own(step), options) for step in record["steps"])
 
     def maintenance(self, record: Record, step: AnyStep, server_major: int) -> Maintenance:
-        options = recorded(record)
-        return maintenance(options.form, options.clients, _own(step.record), server_major)
+        return maintenance(recorded(record), _own(step.record), server_major)
 
     def launch(self, record: Record, step: AnyStep, place: Place) -> Launch:
         options, own = recorded(record), _own(step.record)

@@ -107,6 +107,25 @@ def test_servers_of_a_pair_start_once_both_clusters_are_there(bench: Bench, pair
     assert len(started_s) == 2 and max(made_s) < min(started_s)
 
 
+def test_writes_begin_alike_on_all_servers_and_they_rest_at_once(bench: Bench, pair: str) -> None:
+    """Autovacuum comes back once all have built their indexes, to tables without dead rows."""
+    steps = ("--set", "log_statement=all", "--steps", "l.i0,l.x,l.i1,pause", "--repeats", "1", "--keep")
+    done = bench("--pg", pair, *SMALL, *steps)
+    assert done.returncode == 0, done.stderr
+    form = re.compile(rb"^([0-9.]+)\|.* statement: (CREATE INDEX|ALTER TABLE pi1 RESET|VACUUM|DELETE)", re.MULTILINE)
+    logs = [form.findall((cell / "server.log").read_bytes()) for cell in (bench.run / "cells").iterdir()]
+    times_s = [{kind: float(at_s) for at_s, kind in reversed(log)} for log in logs]
+    last_build_s = max(float(at_s) for log in logs for at_s, kind in log if kind == b"CREATE INDEX")
+    back_s = [log[b"ALTER TABLE pi1 RESET"] for log in times_s]
+    assert last_build_s < min(back_s) and max(back_s) - min(back_s) < 0.25
+    assert all(log[b"ALTER TABLE pi1 RESET"] < log[b"VACUUM"] < log[b"DELETE"] for log in times_s)
+    with JournalReader(bench.run) as reader:
+        rests = [row for attempt in reader.attempts() for row in reader.steps(attempt.id) if row.name == "pause"]
+    ends_ns = [row.ended_ns or 0 for row in rests]
+    assert abs(ends_ns[0] - ends_ns[1]) < 0.25e9
+    assert min(ends_ns) - max(row.started_ns for row in rests) > 2.5e9, "the last to rest does so for as long as alone"
+
+
 def written(bench: Bench) -> set[tuple[str, int, int]]:
     """What the newest run's servers say that was written: step, rows inserted, rows deleted. Of all cells, one each."""
     found = set()

@@ -12,7 +12,7 @@ from tests.support.steprun import StepResult, run_step, running
 from workloads.counter_page import State, Word
 from workloads.insert import maintenance
 from workloads.insert.options import Options
-from workloads.insert.steps import GENERATIONS, Step, plan_steps
+from workloads.insert.steps import Step, plan_steps
 
 Databases = Callable[[int | str], Database]
 LOADED = 3000
@@ -35,9 +35,8 @@ def run(
 
 
 def pause(database: Database, generation: str, clients: int) -> None:
-    found = maintenance.maintenance(
-        GENERATIONS[generation], clients, Step("pause", "pause"), database.server.build.major
-    )
+    options = Options(generation=generation, clients=clients)  # type: ignore[arg-type]
+    found = maintenance.maintenance(options, Step("pause", "pause"), database.server.build.major)
     for group in found.groups:
         for statement in group:
             database.run(statement)

@@ -164,7 +164,7 @@ def test_a_rate_below_the_rows_of_a_statement_lowers_them() -> None:
 
 
 def sql(form: str, clients: int, step: Step, major: int = 12) -> Maintenance:
-    return maintenance.maintenance(GENERATIONS[form], clients, step, major)
+    return maintenance.maintenance(Options(generation=form, clients=clients), step, major)  # type: ignore[arg-type]
 
 
 def test_vacuum_of_the_pause() -> None:
@@ -178,6 +178,17 @@ def test_vacuum_of_the_pause() -> None:
     assert sql("g24b", 1, pause, 11).groups == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
     assert sql("g24a", 1, pause).groups == (("VACUUM (VERBOSE, ANALYZE) pi1",), ("CHECKPOINT",))
     assert sql("g22", 1, pause).groups == (("VACUUM (VERBOSE) pi1",),)
+
+
+def test_writes_begin_on_vacuumed_tables_where_that_is_chosen() -> None:
+    for step in plan_steps("g22", "quick"):
+        chosen = maintenance.maintenance(Options(generation="g22", before_writes="vacuum"), step, 16)
+        assert chosen.before == (
+            (("VACUUM (VERBOSE, ANALYZE, INDEX_CLEANUP ON) pi1",),) if step.kind == "write" else ()
+        )
+        assert not maintenance.maintenance(Options(generation="g22"), step, 16).before
+    assert WORKLOAD.sliced_options({})["before_writes"] == "vacuum"
+    assert WORKLOAD.sliced_options({"before_writes": "nothing"})["before_writes"] == "nothing"
 
 
 def test_vacuums_beside_the_query_steps_of_g22() -> None:
