@@ -16,7 +16,8 @@ from engine.host.files import read_plain
 
 SHM = Path("/dev/shm")
 _MAGIC, _CONTROL_MAGIC = 679834894, 0x9A503D32
-_HEADER = struct.Struct("@iiNNIPQQ")  # magic, creator, total, used, control segment, index, device, inode
+# Magic, creator, total, used, control segment, index (before version 19), device, inode.
+_HEADER, _OLD_HEADER = struct.Struct("@iiNNIQQ"), struct.Struct("@iiNNIPQQ")
 _CONTROL = struct.Struct("=III")  # magic, items, most items
 _ITEMS_AT = 16
 _ITEM_BYTES = {True: 24, False: 40}  # before version 14, and since
@@ -27,20 +28,20 @@ _LIBC.shmat.restype = ctypes.c_void_p
 
 def is_of(segment: int, data_dir: Path, uid: int) -> bool:
     """Whether a System V segment was made for the cluster in `data_dir` by the user `uid`."""
-    header = _header(segment) if segment in _attached(uid) else None
+    header = _header(segment, data_dir) if segment in _attached(uid) else None
     try:
         folder = data_dir.stat()
     except OSError:
         return False
-    return header is not None and header[0] == _MAGIC and header[6:] == (folder.st_dev, folder.st_ino)
+    return header is not None and header[0] == _MAGIC and header[-2:] == (folder.st_dev, folder.st_ino)
 
 
 def remove_segments(segment: int, data_dir: Path, uid: int) -> None:
     """Remove the System V segment of the cluster in `data_dir` and its dynamic segments, unless still attached."""
     if is_attached(segment, uid) or not is_of(segment, data_dir, uid):
         return
-    header = _header(segment)
-    for handle in _dynamic(header[4], _is_old(data_dir)) if header else ():
+    header = _header(segment, data_dir)
+    for handle in _dynamic(header[4], _major(data_dir) < 14) if header else ():
         with suppress(OSError):
             if _path(handle).lstat().st_uid == uid:
                 _path(handle).unlink()
@@ -62,12 +63,13 @@ def _attached(uid: int) -> dict[int, int]:
     return {int(row["shmid"]): int(row["nattch"]) for row in rows if row["uid"] == str(uid)}
 
 
-def _header(segment: int) -> tuple[int, ...] | None:
+def _header(segment: int, data_dir: Path) -> tuple[int, ...] | None:
+    layout = _HEADER if _major(data_dir) >= 19 else _OLD_HEADER
     address = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if address in (None, ctypes.c_void_p(-1).value):
         return None
     try:
-        return _HEADER.unpack(ctypes.string_at(address, _HEADER.size))
+        return layout.unpack(ctypes.string_at(address, layout.size))
     finally:
         _LIBC.shmdt(ctypes.c_void_p(address))
 
@@ -90,8 +92,9 @@ def _path(handle: int) -> Path:
     return SHM / f"PostgreSQL.{handle}"
 
 
-def _is_old(data_dir: Path) -> bool:
+def _major(data_dir: Path) -> int:
+    """The version of a cluster, or that of most if its file cannot be read."""
     try:
-        return int(read_plain(data_dir / "PG_VERSION", 16)) < 14
+        return int(read_plain(data_dir / "PG_VERSION", 16))
     except (OSError, ValueError):
-        return False
+        return 18
