@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RECORDINGS = Path(__file__).parent / "tui" / "recordings"
-MAJORS = (12, 14, 16, 17)
+MAJORS = (12, 14, 16, 17, 18)
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")

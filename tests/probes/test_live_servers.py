@@ -22,7 +22,7 @@ from probes.attach_points import keeps_frame_pointers
 from probes.frames import Frame
 from probes.session import ProbeSession, Target
 from probes.table import PHASES
-from tests.support.compiled import compiled_here, major_at_hand
+from tests.support.compiled import at_night, compiled_here
 from tests.support.observing import Helper, frames_to_now, total
 
 pytestmark = pytest.mark.outside
@@ -36,9 +36,9 @@ STACK_SQL = "select count(*) from generate_series(1, 400000) as a(x) where x % 7
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Prebuilt servers by major version, those that were compiled here by label."""
     if "which" in metafunc.fixturenames:
-        metafunc.parametrize("which", [12, 14, 16, 17, *compiled_here()], scope="module")
+        metafunc.parametrize("which", [12, 16, 18, *compiled_here(), *at_night(14, 17)], scope="module")
     if "which_end" in metafunc.fixturenames:
-        metafunc.parametrize("which_end", [12, major_at_hand(13), 14, 16])
+        metafunc.parametrize("which_end", [12, 18, *at_night(14, 16)])
 
 
 def target_of(server: Server) -> Target:
@@ -306,7 +306,7 @@ def test_servers_compiled_here_keep_frame_pointers_and_prebuilt_ones_do_not(whic
     assert keeps_frame_pointers(file) == isinstance(which, str)
 
 
-@pytest.mark.parametrize("which_stats", [14, 16, 17])
+@pytest.mark.parametrize("which_stats", [14, 18, *at_night(16, 17)])
 def test_planstats_reads_what_was_planned(
     which_stats: int,
     build: Callable[[int | str], Build],

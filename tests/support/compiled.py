@@ -27,6 +27,12 @@ def major_at_hand(major: int) -> object:
     return pytest.param(major, marks=pytest.mark.skip(reason=f"no server {major} in PGBED_SERVERS"))
 
 
+def at_night(*majors: int) -> list[object]:
+    """Major versions as parameters that the nightly tests have besides."""
+    why = "each time the oldest version is tried, one between, and the newest"
+    return [pytest.param(major, marks=pytest.mark.nightly(why)) for major in majors]
+
+
 def from_major(first: int) -> list[str]:
     """The labels of a major version and later ones."""
     return sorted(one.name for one in _FOLDER.glob("*") if _major(one.name) >= first)
@@ -35,3 +41,7 @@ def from_major(first: int) -> list[str]:
 def _major(label: str) -> int:
     match = re.match(r"\d+", label)
     return int(match[0]) if match else 0
+
+
+# As parameters of a test.
+MAJORS = (12, 16, 18, major_at_hand(19), *at_night(14, 17))

@@ -23,6 +23,7 @@ from engine.postgres import server_processes
 from engine.postgres.server import Server
 from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title, process_kind
 from tests.support.benchcall import wait_for
+from tests.support.compiled import MAJORS
 
 Servers = Callable[[int | str], Server]
 SPIN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
@@ -206,7 +207,7 @@ def test_parallel_workers_of_autovacuum_are_its_own(leader: str) -> None:
         wait_for(lambda: process_kind(worker) == expected, expected)
 
 
-@pytest.mark.parametrize("major", (12, 14, 16, 17))
+@pytest.mark.parametrize("major", MAJORS)
 def test_all_processes_of_a_server_are_found_by_kind(major: int, server: Servers) -> None:
     with ServerProcesses(server(major).pid) as every, server(major).connect() as connection:
         sample = every.sample()

@@ -31,6 +31,7 @@ from engine.postgres.configs import (
 )
 from engine.postgres.server import Server
 from engine.postgres.serverlog import log_settings
+from tests.support.compiled import MAJORS
 
 MACHINE = Machine(memory_bytes=24 * GIB, free_disk_bytes=75 * GIB)
 Builds = Callable[[int | str], Build]
@@ -171,7 +172,7 @@ def test_a_config_of_another_machine_runs_without_what_reaches_out_of_the_cluste
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("major", [12, 14, 16, 17])
+@pytest.mark.parametrize("major", MAJORS)
 def test_unknown_settings_are_left_out_and_the_server_starts(major: int, build: Builds, cell_dir: Path) -> None:
     fragment = cell_dir / "mine.conf"
     fragment.write_text(

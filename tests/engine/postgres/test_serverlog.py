@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from engine.postgres.server import Server
 from engine.postgres.serverlog import LogEvent, ServerLog, log_settings, relation_name
 from tests.support.benchcall import wait_for
-from tests.support.compiled import major_at_hand
+from tests.support.compiled import MAJORS
 
 Servers = Callable[[int | str], Server]
 RECORDED = Path(__file__).parent / "serverlogs"
@@ -254,7 +254,7 @@ def test_analyzes_are_logged_where_vacuums_are_also_by_versions_that_ask_for_the
     assert log_settings(20, {}, tuple) == usual, "a later version may have another name for it"
 
 
-@pytest.mark.parametrize("major", (12, 14, 16, 17, major_at_hand(19)))
+@pytest.mark.parametrize("major", MAJORS)
 def test_a_running_server_is_followed(
     major: int, talkative: Callable[[int], tuple[Server, psycopg.Connection[object]]]
 ) -> None:
