@@ -160,6 +160,11 @@ class Maintenance:
     background: tuple[tuple[str, ...], ...] = ()
     gap_s: float = 0.0
 
+    @property
+    def vacuums(self) -> bool:
+        """Whether tables are vacuumed before the step's clients begin, or by the step."""
+        return any(sql.startswith("VACUUM") for group in (*self.before, *self.groups) for sql in group)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -32,6 +32,7 @@ SHOWN: dict[tuple[str, str], tuple[str, str]] = {  # gauge -> its name, its unit
 }
 DIFFERENT_PROBES = "different probes"
 UNEQUAL = 0.05  # largest difference between amounts of work
+UNLIKE_VACUUMS = 0.2  # largest difference between numbers of vacuums
 T = TypeVar("T")
 
 
@@ -110,9 +111,26 @@ def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
     return list(moved)
 
 
-def steady(pairs: Iterable[Pair], step: str) -> list[Pair]:
-    """The pairs between whose cells the machine did not change; others are not used at all."""
-    return [pair for pair in pairs if not pair_drift(*pair, step)]
+def left_out(pairs: Sequence[Pair], step: str) -> list[str]:
+    """Why each of a subject's pairs is not used for a step; empty if it is.
+
+    Either the machine changed between its cells, or autovacuum came to its servers unlike often, in slices: what a
+    statement costs goes with the rows that are dead. Where that is so in most pairs, it is what the builds do.
+    """
+    found = ["; ".join(pair_drift(*pair, step)) for pair in pairs]
+    sides = [[cell.steps[step] for cell in pair] for pair in pairs]
+    sliced = [place for place, both in enumerate(sides) if not found[place] and all(each.slices for each in both)]
+    counts = {place: [each.vacuums for each in sides[place]] for place in sliced}
+    unlike = {place: both for place, both in counts.items() if max(both) - min(both) > UNLIKE_VACUUMS * max(both)}
+    if 2 * len(unlike) < len(sliced):
+        for place, (ours, theirs) in unlike.items():
+            found[place] = f"unlike work: autovacuum came to the tables {ours} and {theirs} times"
+    return found
+
+
+def steady(pairs: Sequence[Pair], step: str) -> list[Pair]:
+    """The pairs that are used for a step."""
+    return [pair for pair, why in zip(pairs, left_out(pairs, step), strict=True) if not why]
 
 
 def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:

@@ -1,7 +1,8 @@
 """The ratios of pairs of cells before they are judged: which pairs count, and what stands against a verdict.
 
-A pair between whose cells the machine changed is left out of every ratio, also one without slices where others were
-sliced; one in which a cell lacks a figure is left out of that figure's. A verdict is withheld, with the reason, when
+A pair between whose cells the machine changed is left out of every ratio of a step, also one without slices where
+others were sliced, and one whose servers were vacuumed unlike often; one in which a cell lacks a figure is left out of
+that figure's. A verdict is withheld, with the reason, when
 - no pair is left, or the cells are not comparable otherwise (`engine.analysis.comparability`);
 - a cell of either side failed its SLA: the rate was bought with inserts that were not made;
 - the client was CPU-bound (rates and response times only: the figures per op are still the server's);
@@ -84,13 +85,9 @@ def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pai
 def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     base = cells.baseline_of(subject)
     everything = cells.pairs(subject, step)
-    kept, left = [], []
-    for pair in everything:
-        moved = comparability.pair_drift(*pair, step)
-        if moved:
-            left.append(f"{_named(cells, pair)}: {'; '.join(moved)}")
-        else:
-            kept.append(pair)
+    why = comparability.left_out(everything, step)
+    left = [f"{_named(cells, pair)}: {each}" for pair, each in zip(everything, why, strict=True) if each]
+    kept = [pair for pair, each in zip(everything, why, strict=True) if not each]
     if kept:
         kept, unlike = slice_verdicts.alike(kept, step)
         left += [f"{_named(cells, pair)}: it was not interleaved as others were" for pair in unlike]

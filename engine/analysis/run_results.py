@@ -34,6 +34,7 @@ class StepResult:
     slices: tuple[SliceRow, ...] = ()  # of interleaved cells
     planned_s: float = 0.0  # length; 0 if it is given as work
     group: str = ""  # of steps that do alike work
+    vacuums: int = 0  # by autovacuum, of the workload's tables: up to its end, since the workload itself vacuumed them
 
     def figure(self, metric: str) -> float | None:
         """One of its figures; for a background workload as LOAD.FIGURE."""
@@ -187,8 +188,12 @@ def _is_plausible(value: float) -> bool:
 def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> CellResult:
     events = reader.events(attempt=attempt.id)
     steps: dict[str, StepResult] = {}
+    vacuumed_ns = [event.ended_ns or 0 for event in events if _is_vacuum(event)]
+    since_ns = attempt.started_ns
     for row in reader.steps(attempt.id) if attempt.state == "finished" else ():
         if row.totals is not None:
+            # Earlier versions did not record whether the workload itself vacuumed: there no vacuum counts.
+            since_ns = {True: row.started_ns, False: since_ns}.get(row.plan.get("vacuumed", ""), row.ended_ns or 0)
             stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
             figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals)}
@@ -209,6 +214,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
                 tuple(reader.slices(row.id)),
                 planned_s,
                 row.group,
+                sum(since_ns < ended_ns <= (row.ended_ns or 0) for ended_ns in vacuumed_ns),
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)
@@ -240,6 +246,12 @@ def _settings(reader: JournalReader, attempt: int, defaults: dict[str, str]) -> 
     rows = reader.settings(attempt)
     values = {name: value for name, value, _ in rows}
     return ServerSettings(defaults | values, {name: source for name, _, source in rows}, defaults)
+
+
+def _is_vacuum(event: EventRow) -> bool:
+    """Whether autovacuum vacuumed a table that is not the system's."""
+    of_system = str(event.data.get("relation", "")).startswith("pg_")
+    return event.kind == "autovacuum" and event.data.get("operation") == "vacuum" and not of_system
 
 
 def _stall(event: EventRow, step: StepRow) -> StallRecord:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from engine.analysis import repetitions, slice_verdicts
 from engine.analysis.cells import ComparedCells, Pair
-from engine.analysis.comparability import pair_drift
+from engine.analysis.comparability import left_out, steady
 from engine.analysis.compare import compared_cells
 from engine.analysis.foreign_load import MachineInterval, machine, mean
 from engine.analysis.interference import StepRatios
@@ -61,9 +61,10 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
             SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()
         ),
         pairs=tuple(
-            _pair(cells, subject, pair, step, checks[subject], adjusted[subject].get(_key(pair)), in_rows=in_rows)
+            _pair(cells, subject, pair, step, checks[subject], adjusted[subject].get(_key(pair)), why, in_rows=in_rows)
             for subject in cells.others
-            for pair in cells.pairs(subject, step)
+            for every in [cells.pairs(subject, step)]
+            for pair, why in zip(every, left_out(every, step), strict=True)
             if slice_verdicts.whole_blocks(pair, step)
         ),
         adjustments=tuple(
@@ -96,7 +97,7 @@ def _key(pair: Pair) -> tuple[str, int]:
 def _ratios(cells: ComparedCells, subject: Subject, step: str) -> dict[tuple[str, int], _PairRatio]:
     """The ratios of a subject's pairs: those that count adjusted together, others alone."""
     known = [pair for pair in cells.pairs(subject, step) if slice_verdicts.whole_blocks(pair, step)]
-    counted = [pair for pair in known if not pair_drift(*pair, step)]
+    counted = steady(known, step)
     metric = _metric(known[0], step) if known else RATE
     ratios = slice_verdicts.step_ratios(counted, step, metric) if counted else None
     groups: list[tuple[list[Pair], StepRatios | None]] = [(counted, ratios)] if ratios is not None else []
@@ -125,6 +126,7 @@ def _pair(
     step: str,
     check: SelfCheck,
     found: _PairRatio | None,
+    why: str,
     *,
     in_rows: bool,
 ) -> SlicedPair:
@@ -157,7 +159,7 @@ def _pair(
         typical=ratio_of(typical.log_ratio) if typical else None,
         base_spill_over_share=spill_over_share(base.steps[step].slices),
         other_spill_over_share=spill_over_share(other.steps[step].slices),
-        left_out="; ".join(pair_drift(*pair, step)),
+        left_out=why,
         cpus=threads if isinstance(threads, int) else None,
         blocks=_blocks(
             slice_verdicts.whole_blocks(pair, step),

@@ -41,7 +41,8 @@ CREATE TABLE step (
     started_ns INTEGER NOT NULL,
     ended_ns INTEGER,
     work INTEGER NOT NULL,                 -- what progress counts up to: rows inserted or indexed; 0 unknown
-    plan TEXT NOT NULL,                    -- JSON: the step as planned; `primary_metric`: its role and unit
+    plan TEXT NOT NULL,                    -- JSON: the step as planned; `primary_metric`: its role and unit; `vacuumed`:
+                                           -- whether the workload vacuumed its tables before or in it
     totals TEXT                            -- JSON: engine.journal.totals.StepTotals, once it is finished
 );
 

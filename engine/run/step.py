@@ -164,7 +164,7 @@ class StepRunner:
             if work.cold:
                 forget_cached(self.server.cell_dir)
             self._statements.start_background(work)
-            sampler = yield from self._load(ordinal, step) if step.roles else self._maintain(ordinal, step, work)
+            sampler = yield from self._load(ordinal, step, work) if step.roles else self._maintain(ordinal, step, work)
             with self._patient_monitor() as monitor:
                 pgstat.settle(monitor)
                 differences = pgstat.difference(self._before, pgstat.snapshot(monitor, self._views))
@@ -203,7 +203,7 @@ class StepRunner:
             self._statements.do(work.after)
         yield Phase.FINISHED
 
-    def _begin(self, ordinal: int, step: Step, page: Page | None = None) -> StepSampler:
+    def _begin(self, ordinal: int, step: Step, work: Maintenance, page: Page | None = None) -> StepSampler:
         """Take the first snapshots, with all clients connected and idle, then record the step. The clock runs."""
         with self._patient_monitor() as monitor:
             self._counters = self._attached_counters(step, page)
@@ -215,7 +215,7 @@ class StepRunner:
         except (FileNotFoundError, ProcessLookupError) as error:
             raise StepFailed("a client or server process ended before the step began") from error
         primary = asdict(step.primary_metric) if step.primary_metric else None
-        plan = {**step.record, "group": step.group, "primary_metric": primary}
+        plan = {**step.record, "group": step.group, "primary_metric": primary, "vacuumed": work.vacuums}
         if self._counters is not None:
             self._counters.start()
         self._spill_over_ns = used_ns(self.idle_servers, 0)
@@ -272,7 +272,7 @@ class StepRunner:
 
     # -- a step with clients
 
-    def _load(self, ordinal: int, step: Step) -> Generator[Phase, None, StepSampler]:
+    def _load(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
         server, host = self.server, self.host
         launch = client_step.launch_of(
             step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
@@ -288,7 +288,7 @@ class StepRunner:
                 side = client_step.side_of(step, page, self.cell.subject, sliced.pid, self.monitor.backend_pid)
                 self.sliced = (step, side)
                 yield Phase.READY
-            sampler = self._begin(ordinal, step, page)
+            sampler = self._begin(ordinal, step, work, page)
             self.slices = SliceRecord(self.journal, sampler.step, page)
             ends.callback(setattr, self, "slices", None)  # its page goes
             page.words[Control.START_NS] = sampler.started_ns
@@ -322,7 +322,7 @@ class StepRunner:
         Interleaved servers rest at once, each as long as it would alone.
         """
         self._report = {}
-        sampler = self._begin(ordinal, step)
+        sampler = self._begin(ordinal, step, work)
         self._begin_probing(step, sampler)
         self.journal.commit()
         for statements in work.groups:

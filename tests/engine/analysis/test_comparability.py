@@ -121,6 +121,38 @@ def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
     assert [check.ok for check in found if check.what == "binaries"] == [False]
 
 
+def test_a_pair_is_left_out_in_slices_if_autovacuum_came_to_one_server_only(tmp_path: Path) -> None:
+    def left_out(
+        name: str, pairs: tuple[int, ...], relation: str = "pi1", anew: str = "", *, earlier: bool = False
+    ) -> list[str]:
+        """Autovacuum comes to the second server of these pairs before qr100; at `anew` the workload vacuums itself."""
+        path = make_run(tmp_path / name, repeats=5, blocks=30)
+        with sqlite3.connect(path / "journal.db") as connection:
+            for pair in pairs:
+                connection.execute(
+                    "INSERT INTO event (attempt_id, kind, started_ns, ended_ns, data)"
+                    " SELECT attempt.id, 'autovacuum', step.ended_ns, step.ended_ns, ? FROM attempt JOIN step"
+                    " ON attempt_id = attempt.id WHERE cell LIKE ? AND name = 'l.x'",
+                    (json.dumps({"operation": "vacuum", "relation": relation}), f"%-17.0-%-r{pair}"),
+                )
+            for value, names in () if earlier else (("true", "name = ?"), ("false", "name <> ?")):
+                sql = f"UPDATE step SET plan = json_set(plan, '$.vacuumed', json('{value}')) WHERE {names}"
+                connection.execute(sql, (anew,))
+        found = compare([path])
+        whole, sliced = (found.ratio("17.0", step, "rate_per_s") for step in ("l.x", "qr100"))
+        assert whole is not None and sliced is not None
+        assert whole.pairs == 5 and sliced.pairs == 5 - len(sliced.left_out)
+        return list(sliced.left_out)
+
+    reason = "left out: pair 2: unlike work: autovacuum came to the tables 0 and 1 times"
+    assert left_out("one", (2,)) == [reason]
+    assert left_out("system", (2,), "pg_catalog.pg_class") == []
+    assert left_out("before", (2,), anew="qr100") == []
+    assert left_out("since", (2,), anew="l.i0") == [reason]
+    assert left_out("earlier", (2,), earlier=True) == [], "it is not known when the workload vacuumed"
+    assert left_out("most", (1, 2, 3)) == [], "the builds do so"
+
+
 def test_a_pair_in_which_the_machine_was_suspended_is_left_out_by_its_sentence(tmp_path: Path) -> None:
     path, text = make_run(tmp_path / "r"), "the machine was suspended for 40.0 s"
     with sqlite3.connect(path / "journal.db") as connection:
