@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.core.text import visible
-from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.observe.stalls import Stall
@@ -84,36 +82,19 @@ def test_absurd_figures_are_left_out_or_give_an_absurd_interval(run: Path, key: 
     read_all(run)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (b'{"schema": [1', "manifest.json: cannot be read: Input data was truncated"),
-        (b'{"run": "\xff"}', "manifest.json: cannot be read: 'utf-8'"),
-        (b"[" * 100_000, "manifest.json: cannot be read: maximum recursion"),
-        (b"[1]", "manifest.json is invalid: Expected `object`, got `array`"),
-        (b'{"schema": "2.0"}', "schema 2.0, this pgbed reads 1.0; use the pgbed that made it"),
-        (b'{"schema": [1, 7]}', "schema [1, 7], this pgbed reads 1.0"),
-        (b"{}", "schema none, this pgbed reads 1.0"),
-    ],
-)
-def test_a_manifest_that_is_none_is_one_line_with_file_and_place(run: Path, text: bytes, told: str) -> None:
-    (run / "manifest.json").write_bytes(text)
-    with pytest.raises(UserError) as error:
+def test_a_manifest_of_another_schema_is_one_line(run: Path) -> None:
+    (run / "manifest.json").write_text('{"schema": "2.0"}')
+    with pytest.raises(UserError, match=r"schema 2.0, this pgbed reads 1.0; use the pgbed that made it"):
         compare([run])
-    assert told in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
         (("cells", 2, "ordinal"), "two", "Expected `int`, got `str` - at `$.cells[2].ordinal`"),
-        (("builds", 0, "patches"), 3, "Expected `array`, got `int` - at `$.builds[0].patches`"),
         (("workload", "steps"), {}, "workload is invalid"),
-        (("environment", "cpu"), "fast", "environment is invalid"),
         (("cells", 0, "subject", "build"), "18.0", "names a build or config that is not in it"),
-        (("workload", "identity"), 3, "workload: identity is invalid"),
         (("minutes",), 1e300, "minutes: 1e+300 is not above 0 and at most 100000"),
-        (("minutes",), -1.0, "minutes: -1 is not above 0"),
         (("slice_ms",), 1e-300, "slice_ms: 1e-300 is not 20 to 1000"),
         (
             ("interim_analyses",),
@@ -134,30 +115,6 @@ def test_a_value_of_the_wrong_type_in_a_manifest_is_named_by_its_path(
     with pytest.raises(UserError) as error:
         compare([run, make_run(run.parent / "other")])
     assert told in str(error.value) and "manifest.json" in str(error.value)
-
-
-def test_a_fifo_in_place_of_a_manifest_hangs_nobody(run: Path) -> None:
-    (run / "manifest.json").unlink()
-    os.mkfifo(run / "manifest.json")
-    with pytest.raises(UserError, match="not a regular file"):
-        read_manifest(run)
-
-
-@pytest.mark.parametrize("text", [b"{", b"[" * 100_000, b'{"tags": {"a": 1}}', b'{"tags": 3}', b"\xff", b"[]"])
-def test_damaged_tags_are_none(run: Path, text: bytes) -> None:
-    (run / "tags.json").write_bytes(text)
-    assert read_tags(run) == ()
-
-
-def test_what_sqlite_says_of_a_damaged_schema_is_one_line(run: Path) -> None:
-    with closing(sqlite3.connect(run / "journal.db")) as journal:
-        journal.execute("PRAGMA writable_schema = ON")
-        nonsense = "CREATE TABLE event (\n\n\x1b[2J nonsense"
-        journal.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'event'", (nonsense,))
-        journal.commit()
-    with pytest.raises(UserError) as error, JournalReader(run) as reader:
-        reader.events()
-    assert "journal.db: damaged" in str(error.value)
 
 
 @pytest.mark.parametrize("blob", [b"\xff" * 8, b"12345"])

@@ -158,25 +158,6 @@ def test_a_failed_write_gives_up_its_second_and_no_more(tmp_path: Path) -> None:
         assert reader.events() == []
 
 
-@pytest.mark.parametrize("kept_bytes", [0, 100, 5000, 20000])
-def test_a_truncated_journal_is_one_clear_line(tmp_path: Path, kept_bytes: int) -> None:
-    written(tmp_path / "run").close()
-    database = tmp_path / "run" / "journal.db"
-    with sqlite3.connect(database) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-    connection.close()
-    os.truncate(database, kept_bytes)
-
-    def read() -> None:
-        with JournalReader(tmp_path / "run") as reader:
-            for attempt in reader.attempts():
-                for step in reader.steps(attempt.id):
-                    reader.events(step.id)
-
-    with pytest.raises(UserError, match="damaged or truncated"):
-        read()
-
-
 @pytest.mark.parametrize("schema", ["0.9", "1.1", "2.0", ""])
 def test_a_journal_of_another_schema_is_refused_in_one_clear_line(tmp_path: Path, schema: str) -> None:
     run = tmp_path / "run"
@@ -359,23 +340,6 @@ def test_a_run_may_have_any_name(tmp_path: Path, name: str) -> None:
     written(tmp_path / name).close()
     with JournalReader(tmp_path / name) as reader:
         assert len(reader.attempts()) == 2
-
-
-def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(UserError, match=r"manifest.json: cannot be read: not a regular file"):
-        read_manifest(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["engine.lock", "journal.db"])
-def test_a_symlink_in_a_run_does_not_make_the_engine_write_elsewhere(tmp_path: Path, name: str) -> None:
-    create_run(tmp_path / "run", MANIFEST)
-    target = tmp_path / "precious"
-    target.write_text("precious")
-    (tmp_path / "run" / name).symlink_to(target)
-    with pytest.raises(UserError, match=name):
-        JournalWriter.open(tmp_path / "run")
-    assert target.read_text() == "precious"
 
 
 def test_the_writer_knows_what_it_recorded_of_an_attempt(tmp_path: Path) -> None:

@@ -64,17 +64,6 @@ def test_a_name_that_is_no_files_is_refused_before_anything_is_done(out: Path, n
         planned(out / "one")
 
 
-def test_a_cell_that_names_a_folder_elsewhere_touches_nothing_there(out: Path) -> None:
-    precious = out / "precious"
-    (precious / "data").mkdir(parents=True)
-    (precious / "socket").symlink_to(precious / "data")
-    with edited(out / "one") as record:
-        record["cells"][0]["id"] = "../../precious"
-    told = refused(Bench(out), "resume")
-    assert "cannot be the name of a cell" in told or "you did not begin this run here" in told
-    assert (precious / "data").is_dir() and (precious / "socket").is_symlink()
-
-
 def test_two_cells_of_one_name_are_refused(out: Path) -> None:
     with edited(out / "one") as record:
         record["cells"][1]["id"] = record["cells"][0]["id"]
@@ -118,12 +107,6 @@ def test_a_manifest_is_a_plan_that_is_shown_and_asked_about(out: Path, new_folde
     assert (strange / "started").exists(), done.stderr
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "9.0"}', "\x00"])
-def test_a_manifest_that_is_damaged_is_no_plan(out: Path, text: str) -> None:
-    (out / "one" / "manifest.json").write_text(text)
-    refused(Bench(out), "run", "--plan", str(out / "one" / "manifest.json"))
-
-
 def test_a_finished_run_needs_no_builds(new_folder: Callable[[], Path]) -> None:
     folder = new_folder()
     make_run(folder / "one", builds=("16.3-nowhere",), repeats=1, allow_concurrent=True)  # other tests measure, too
@@ -151,7 +134,7 @@ def test_a_run_of_an_install_is_continued_unless_that_has_changed(
     nothing_left(bench)
 
 
-@pytest.mark.parametrize("place", ["engine.log", "engine.lock", "cells/x", "cells/x/server.log", "journal.db-wal"])
+@pytest.mark.parametrize("place", ["engine.log", "engine.lock", "cells/x", "journal.db", "journal.db-wal"])
 def test_a_symlink_or_fifo_in_a_record_is_not_written_through(out: Path, place: str) -> None:
     path = out / "one" / place
     path.parent.mkdir(parents=True, exist_ok=True)
