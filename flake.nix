@@ -22,7 +22,6 @@
           inherit
             ((import ./nix {
               inherit
-                module
                 pkgs
                 revision
                 versions
@@ -40,16 +39,13 @@
       perSystem = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
         system:
         import ./nix {
-          inherit module revision;
+          inherit revision;
           pkgs = nixpkgs.legacyPackages.${system};
           versions = defaultVersions;
         }
       );
       output =
         name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
-
-      # Its default package is the one of `nix run`, whatever nixpkgs the system is made of.
-      module = import ./nix/module.nix { benchOf = system: perSystem.${system}.packages.bench; };
     in
     lib.genAttrs [ "packages" "legacyPackages" "apps" "checks" "devShells" "formatter" ] output
     // {
@@ -59,7 +55,6 @@
         versions = defaultVersions;
       };
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
-      nixosModules.default = module;
       templates.patched = {
         path = ./nix/templates/patched;
         description = "bench with PostgreSQL servers that have patches and flags of your own";

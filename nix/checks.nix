@@ -8,7 +8,6 @@
   nixfmt ? null,
   stdenv,
   bench,
-  module,
   packages,
   pgbench,
   postgres,
@@ -310,7 +309,6 @@ let
           HOME=$PWD ${bench.selfContained}/bin/bench list builds | grep -F 18.6 > $out
         '';
 
-    module = callPackage ./module-check.nix { inherit bench module; };
     bench = bench.tests.start;
   }
   # The recipe for servers from source, which no other check needs.

@@ -2,7 +2,6 @@
 {
   pkgs,
   versions,
-  module,
   revision ? "",
 }:
 let
@@ -29,7 +28,6 @@ let
       bench
       hyperfine
       manual
-      module
       packages
       pgbench
       postgres

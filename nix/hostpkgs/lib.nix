@@ -56,4 +56,3 @@ rec {
   };
   sourceTypes.binaryNativeCode.isSource = false;
 }
-// import ./modules.nix
