@@ -45,7 +45,6 @@ CASES = {
     "live-interleaved": Case("live", "qr100", run="interleaved"),
     "compare": Case("compare", "Comparable?"),
     "compare-cells": Case("compare", "the chosen cell", (("enter", "Comparable?"),)),
-    "compare-overlay": Case("compare", "time", (("o", "Comparable?"),)),
     "compare-slices": Case("compare", "blocks", (("end", "Comparable?"), ("l", "qr100")), run="in-slices"),
     "flame": Case("compare", "ExecDelete", (("end", "Comparable?"), ("f", "qr100"), ("enter", "role"))),
     "history": Case("history", "finished"),

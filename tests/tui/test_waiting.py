@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tests.support.screens import drive, folder_of_runs, show_launch, until
 from tui import bench
-from tui.compare.overlay_screen import OverlayScreen
+from tui.compare.cells_screen import CellsScreen
 from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.launch.item_panel import Panel
@@ -31,8 +31,8 @@ def test_history_moves_once_it_has_read(recording: Path) -> None:
 
 def test_compare_moves_and_opens_once_it_has_compared(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "down", "down", "o")
-        await until(pilot, lambda: isinstance(pilot.app.screen, OverlayScreen))
+        await pilot.press("3", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, CellsScreen))
         compare = pilot.app.screen_stack[0]
         assert isinstance(compare, CompareScreen) and compare._cursor == (2, 0)
 
@@ -43,7 +43,7 @@ def test_who_leaves_meanwhile_wants_nothing_any_more(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("3", "ctrl+c")
         assert "q quits, the run continues" in pilot.app.screen_text()  # type: ignore[attr-defined]
-        await pilot.press("o", "2")
+        await pilot.press("enter", "2")
         await pilot.press("3")
         screen = pilot.app.screen
         assert isinstance(screen, CompareScreen)
@@ -71,8 +71,8 @@ def test_a_screen_that_failed_to_read_answers_its_keys(recording: Path, monkeypa
     monkeypatch.setattr(bench, "run", run)
 
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("3", "o")
+        await pilot.press("3", "enter")
         await until(pilot, lambda: "no such luck" in pilot.app.screen_text())  # type: ignore[attr-defined]
-        await until(pilot, lambda: "no two cells" in pilot.app.screen_text())  # type: ignore[attr-defined]
+        await until(pilot, lambda: "no ratio to open" in pilot.app.screen_text())  # type: ignore[attr-defined]
 
     drive(script, recording, recording.parent)

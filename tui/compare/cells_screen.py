@@ -11,7 +11,6 @@ from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from tui.compare import cells_text, explanation
 from tui.compare.comparison_table import Row
-from tui.compare.overlay_screen import OverlayScreen
 from tui.keys import key
 from tui.marks import Line, line
 from tui.screens.bench_screen import BenchScreen
@@ -27,7 +26,6 @@ class CellsScreen(BenchScreen):
         key("up,k", "move(-1)", "cell above", "cells.up", show=False),
         key("down,j", "move(1)", "cell below", "cells.down", show=False),
         key("enter", "replay", "replay in Live", "cells.replay"),
-        key("o", "overlay", "overlay", "cells.overlay"),
         key("pagedown,space", "page(1)", "further", "cells.further", shown="pgdn"),
         key("pageup", "page(-1)", "back up", "cells.back_up", show=False),
         key("escape", "app.leave", "back", "cells.back"),
@@ -65,14 +63,6 @@ class CellsScreen(BenchScreen):
 
     def action_replay(self) -> None:
         self.bench.replay(Path(self._comparison.folders[self.cell.run]), self.cell.cell, self._row.step)
-
-    def action_overlay(self) -> None:
-        pairs = self._comparison.in_pairs(self._subject.name, self._row.step)
-        if not pairs:
-            self.bench.say("no cells in the same repeat of a run: nothing to overlay", "warning")
-            return
-        at = next((place for place, pair in enumerate(pairs) if self.cell in pair), 0)
-        self.app.push_screen(OverlayScreen(self._comparison, pairs, at))
 
     def draw(self) -> None:
         comparison, row, columns = self._comparison, self._row, self.size.width

@@ -19,7 +19,6 @@ from tui.compare.cells_screen import CellsScreen
 from tui.compare.comparison_table import Row, Sort
 from tui.compare.dot_plot import strips
 from tui.compare.meanings import label
-from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.plans_screen import PlansScreen
 from tui.compare.slices_screen import SlicesScreen
 from tui.flame.screen import Asked, FlameScreen
@@ -56,7 +55,6 @@ class CompareScreen(BenchScreen):
         key("s", "sort", "sort", "compare.sort"),
         key("slash", "filter", "find", "compare.filter"),
         key("enter", "cells", "cells", "compare.cells"),
-        key("o", "overlay", "chart", "compare.overlay"),
         key("l", "slices", "slices", "compare.slices"),
         key("p", "plans", "plans", "compare.plans"),
         key("f", "flame", "flame", "compare.flame"),
@@ -208,17 +206,6 @@ class CompareScreen(BenchScreen):
             self.bench.say("there is no ratio to open", "warning")
         else:
             self.app.push_screen(CellsScreen(*self.chosen))
-
-    def action_overlay(self) -> None:
-        if self.chosen is None:
-            self.bench.say("there are no two cells to overlay", "warning")
-            return
-        found, row, subject = self.chosen
-        pairs = found.in_pairs(subject.name, row.step)
-        if pairs:
-            self.app.push_screen(OverlayScreen(found, pairs))
-        else:
-            self.bench.say(f"{subject.name} has no cell in the same repeat of a run as the base", "warning")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return {"slices": self._in_slices, "plans": self._replanned}.get(action, True)

@@ -35,7 +35,7 @@ def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Pa
         screen = await compared(pilot)
         assert "no cell has finished yet: nothing to compare" in text_of(pilot)
         assert f"left out: {OLD} repeat 1" in text_of(pilot)
-        await pilot.press("enter", "o", "f", "b", "down", "escape", "s", "c", "escape")
+        await pilot.press("enter", "f", "b", "down", "escape", "s", "c", "escape")
         for cells, pairs in ((2, "1 pair, no verdicts"), (4, "2 pairs ABBA"), (6, "3 pairs ABBA")):
             finish(recording, cells)
             await until(pilot, lambda pairs=pairs: pairs in text_of(pilot))  # type: ignore[misc]
@@ -99,7 +99,7 @@ def test_a_run_that_cannot_be_read_is_one_clear_line(recording: Path, spoil: Cal
 
     async def script(pilot: Pilot[Any]) -> None:
         await compared(pilot)
-        await pilot.press("b", "enter", "o", "f", "s", "r")
+        await pilot.press("b", "enter", "f", "s", "r")
         await compared(pilot)
 
     shown = show_compare(recording, script, size=(130, 30))
@@ -115,7 +115,7 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
         await pilot.pause()
         assert ">l.i0  rows/s" in text_of(pilot)
         assert "not a run directory" in text_of(pilot)
-        await pilot.press("o")
+        await pilot.press("f")
         await until(pilot, lambda: "not a run directory" in " ".join(text_of(pilot).split()))
 
     show_compare(recording, script)
@@ -123,7 +123,7 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
 
 def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("b", "enter", "o", "f", "H", "r", "s", "down")
+        await pilot.press("b", "enter", "f", "H", "r", "s", "down")
         assert "No run selected: choose one in History (5)" in text_of(pilot) and "bench demo" in text_of(pilot)
 
     drive(script, None, tmp_path, screen="compare")

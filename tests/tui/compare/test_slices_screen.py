@@ -14,7 +14,6 @@ from textual.pilot import Pilot
 
 from tests.conftest import RECORDINGS
 from tests.support.screens import compared, on_line, printed, show_compare, text_of, until
-from tui.compare.overlay_screen import OverlayScreen
 from tui.compare.screen import CompareScreen
 from tui.compare.slices_screen import SlicesScreen
 
@@ -92,21 +91,6 @@ def test_the_key_is_there_where_a_step_was_sliced(in_slices: Path, recording: Pa
 
     assert "l slices" not in show_compare(recording, whole)
 
-
-def test_rates_lie_over_each_other_in_the_time_of_each_servers_own_slices(in_slices: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await on_line(pilot, STEP, "rate_per_s")
-        await pilot.press("o")
-        front = pilot.app.screen
-        assert isinstance(front, OverlayScreen)
-        await until(pilot, lambda: front._sides is not None)
-
-    rows = show_compare(in_slices, script, glyphs="ascii").splitlines()
-    axis = next(row for row in rows if row.strip().startswith("0 ") and "own slices" in row)
-    assert re.search(r" 6\.\d+ s in its own slices$", axis), "half of the clock's 12 s"
-    chart = [row[6:] for row in rows[1 : rows.index(axis) - 2]]
-    empty = [x for x in range(74) if not any(row[x : x + 1].strip() for row in chart)]
-    assert empty == [], "a pause is no gap in the record"
 
 
 def test_the_title_of_compare_says_what_took_turns(in_slices: Path) -> None:
