@@ -26,7 +26,6 @@ VOCABULARY = (
     Entry("config", "a named set of server settings, such as cx9a2_c8r32", r"\bconfigs?\b"),
     Entry("kernel", "a pinned Linux kernel, or host: the one that is running", r"\bkernels?\b"),
     Entry("workload", "a named list of steps"),
-    Entry("background workload", "a workload that runs at the same time as the one that is measured first"),
     Entry("step", "one part of a workload: l.i0 loads, l.x builds indexes, l.i1 writes, qr100 queries while 100 rows/s "
           "are written", r"\bstep\b|\bl\.(i0|x|i1|i2)\b|\bq[rp]\d+\b"),
     Entry("role", "what a connection does: insert, delete or query", r"\brole\b"),
@@ -42,7 +41,6 @@ VOCABULARY = (
     Entry("block", "a few slices in which every server has had its turn; each block gives one ratio", r"\bblocks?\b"),
     Entry("A/A control", "the baseline compared with itself: the noise of this machine, below which nothing shows",
           r"\bA/A\b"),
-    Entry("variant", "one of several workloads that are compared", r"\bvariants?\b"),
     Entry("primary metric", "the metric of a step that verdicts are first given for"),
     Entry("flagged", "a figure without a verdict that differs by more than chance would explain"),
     Entry("interim analysis", "an analysis of the data before the end of a run, at a level that counts towards 5 %",

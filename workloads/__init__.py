@@ -6,8 +6,7 @@ import os
 from functools import cache
 from importlib import import_module
 
-from workloads.base import BackgroundWorkload, Workload
-from workloads.combined.names import Part, parts_of
+from workloads.base import Workload
 from workloads.names import NotRegistered, pick
 from workloads.presets import preset
 
@@ -33,17 +32,7 @@ def modules() -> dict[str, str]:
 
 @cache
 def workload(name: str) -> Workload:
-    """Look up a workload by its name, possibly with background workloads: `insert+pgbench-select`.
-
-    Raises UnknownName for an unknown name, NotRegistered if its module holds no workload, ValueError for one that
-    cannot run in the background.
-    """
-    if "+" in name and name not in modules():
-        first, *others = name.split("+")
-        combined: Workload = import_module("workloads.combined.workload").Combined(
-            workload(first), tuple(workload(other) for other in others)
-        )
-        return combined
+    """Look up a workload by its name. Raises UnknownName, or NotRegistered if its module holds no workload."""
     module, _, attribute = pick("workload", name, modules()).partition(":")
     try:
         found: Workload = getattr(import_module(module), attribute or "WORKLOAD")
@@ -60,11 +49,3 @@ def workloads() -> tuple[Workload, ...]:
 
 def of_preset(name: str) -> str:
     return preset(name).workload
-
-
-def background_of(name: str) -> tuple[Part, ...]:
-    return parts_of(name, modules())[1:]
-
-
-def joining() -> tuple[str, ...]:
-    return tuple(each.name for each in workloads() if isinstance(each, BackgroundWorkload))

@@ -10,7 +10,7 @@ client is a foreign program, the launcher reads its output and fills the page: t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -59,16 +59,6 @@ class PrimaryMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
-    """A background workload: verdict on its rate in `unit`, a `role` of its own with its `ages` and `threads`."""
-
-    role: str
-    unit: str
-    ages: Ages = "page"
-    threads: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One step as the engine sees it. Amounts are over all clients.
 
@@ -85,7 +75,6 @@ class Step:
     not `gated` ignore the gate: they and their server processes are stopped between slices, and their launcher reports
     the work of each slice later (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
     other repeat, so that drift within cells cancels out. A client process that serves several roles has `threads`.
-    Roles of `background` workloads follow those of the step itself.
 
     `needs` name build features (`engine.builds.features`) or programs of the plan: the step is left out of the cells
     of builds that lack them, and refused if it was `named` and no build has them. Work before its clients are ready
@@ -113,16 +102,10 @@ class Step:
     named: bool = False
     preparation_s: float = 0.0
     apart: bool = False
-    background: tuple[Background, ...] = ()
     group: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "group", self.group or self.kind)
-
-    def watched(self, role: str) -> tuple[Ages, int]:
-        """Source of the ages of a role's statements, and number of threads of its client process."""
-        found = next((each for each in self.background if each.role == role), None)
-        return (found.ages, found.threads) if found else (self.ages, self.threads)
 
 
 def planned_seconds(step: Step) -> int:
@@ -212,8 +195,7 @@ class Place:
     `folder` is private and writable, removed with the cell; so is `data_folder`, on the disk of the database, for files
     that the server reads or keeps: empty on an external server. `found` comes from the report of the first step of the
     run that has it (see `Launch`): the same for all cells. `checkpoint`: the role may do one. `kit` is set for a step
-    that is `apart`. A background workload has its slots from `first` on; its step ends when the roles of the slots
-    below `until` are done, and its relations are in a `schema` of its own.
+    that is `apart`.
     """
 
     dsn: str
@@ -225,14 +207,11 @@ class Place:
     found: Record = field(default_factory=dict)
     checkpoint: bool = True
     kit: Kit | None = None
-    first: int = 0
-    until: int = 0
-    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The launcher of a step's clients: its command line, standard input, and further launchers that it `starts`.
+    """The launcher of a step's clients: its command line and standard input.
 
     It ends with code 0 if all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
     may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
@@ -258,11 +237,6 @@ class Launch:
 
     command: tuple[str, ...]
     stdin: str
-    starts: tuple[tuple[str, ...], ...] = ()
-
-
-# Comment of schemas that a background load makes in somebody's database, which marks them as safe to drop.
-SCHEMA_MARK = "pgbed: tables of a load beside another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +244,6 @@ class Written:
     """User-written scripts that a plan executes, by file name."""
 
     scripts: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def together(cls, parts: Iterable[Written]) -> Written:
-        """Merge all parts. Raises ValueError if one name stands for two texts."""
-        scripts: dict[str, str] = {}
-        for each in parts:
-            for name, text in each.scripts.items():
-                if scripts.setdefault(name, text) != text:
-                    raise ValueError(f"two different scripts are called {name}")
-        return cls(scripts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,15 +308,6 @@ class Workload(Protocol):
         ...
 
     def sizes(self) -> Listing: ...
-
-
-@runtime_checkable
-class BackgroundWorkload(Protocol):
-    """A workload that can run in the background of another's steps: see `workloads.combined`."""
-
-    def background_plan(self, entries: Record) -> Plan:
-        """Plan it from texts or values; the last step is the load, without an end. Raises UnknownName or ValueError."""
-        ...
 
 
 UNBEGUN = "unbegun"  # a file beside data that are made for a run which has not begun

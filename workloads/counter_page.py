@@ -128,16 +128,12 @@ OUTCOMES = {
 
 
 class Page:
-    """A mapped counters page. `words` is a memoryview of signed 64-bit words.
+    """A mapped counters page. `words` is a memoryview of signed 64-bit words."""
 
-    On a page shared by launchers, each sees its own slots only, from `first` on, and counts them from 0.
-    """
-
-    def __init__(self, fd: int, roles: int, first: int = 0) -> None:
+    def __init__(self, fd: int, roles: int) -> None:
         self.fd = fd
         self.roles = roles
-        self._first = first
-        self._map = mmap.mmap(fd, page_bytes(first + roles))
+        self._map = mmap.mmap(fd, page_bytes(roles))
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("q")
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -157,7 +153,7 @@ class Page:
         return self._address + 8 * index
 
     def slot(self, role: int) -> int:
-        return CONTROL_WORDS + (self._first + role) * SLOT_WORDS
+        return CONTROL_WORDS + role * SLOT_WORDS
 
     @property
     def turns(self) -> int:

@@ -22,7 +22,7 @@ Figure = Annotated[float, Meta(gt=0)]
 Name = Annotated[str, Meta(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, Meta(max_length=600, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
 Scale = Literal["quick", "cached", "io", "slow"]
-ELSEWHERE = ("preset", "scale", "builds", "base", "workload", "variants")  # no entries of `plan`: they are fields
+ELSEWHERE = ("preset", "scale", "builds", "base", "workload")  # no entries of `plan`: they are fields
 FIXED = ("overrides", "probes")  # the same at each scale
 FOLDER = "presets"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from engine.analysis import external_servers
 from engine.analysis.cells import ComparedCells
-from engine.core.model import PAIRS, Subject, subject_names
+from engine.core.model import PAIRS, Subject
 from engine.results.comparison import (
     CHANGED,
     CPU,
@@ -22,13 +22,11 @@ from engine.results.comparison import (
     LATENCIES,
     MIN_PAIRS,
     PRIMARY_METRICS,
-    RATE,
     TIME,
     Answer,
     Ratio,
     Verdict,
 )
-from workloads import background_of
 
 NAMED = 3  # steps that are named with their figures; others are counted
 
@@ -41,10 +39,8 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             name = cells.names[subject]
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
-            further = _of_further(cells, subject, own)
             sentences = (
                 _of_rates(cells, subject, rates),
-                *further,
                 *_of_cpu(rates, costs),
                 *_of_latencies(own),
                 *_of_planning(own),
@@ -63,22 +59,8 @@ class _Words:
 
 
 def _words(cells: ComparedCells, subject: Subject) -> _Words:
-    """A build is slower than the base; a workload is slower with another in the background."""
-    base = cells.baseline_of(subject)
-    if subject.workload == base.workload:
-        return _Words(f"{cells.names[subject]} is", f"than {cells.names[base]}", f"as {cells.names[base]}")
-    ours, theirs = (background_of(each.workload) for each in (subject, base))
-    more, less = (
-        ", ".join(part.text for part in one if part not in other) for one, other in ((ours, theirs), (theirs, ours))
-    )
-    background = " and ".join(filter(None, (f"with {more}" if more else "", f"without {less}" if less else "")))
-    servers = subject_names(list(dict.fromkeys(replace(other, workload="") for other in cells.names)))
-    of = f" on {servers[replace(subject, workload='')]}" if len(servers) > 1 else ""
-    return _Words(
-        f"{subject.workload.partition('+')[0]}{of} is",
-        f"{background} in the background",
-        f"{background} in the background",
-    )
+    base = cells.names[cells.baseline_of(subject)]
+    return _Words(f"{cells.names[subject]} is", f"than {base}", f"as {base}")
 
 
 def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> str:
@@ -129,22 +111,6 @@ def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int)
         where = f"in {same}" if parts else f"in all {steps} steps" if same == steps else f"in {same} of {steps} steps"
         parts.append(f"the same {within} {where}" if parts else f"{of.begin} the same {of.same} {within} {where}")
     return parts
-
-
-def _of_further(cells: ComparedCells, subject: Subject, ratios: Sequence[Ratio]) -> list[str]:
-    found, base = [], cells.names[cells.baseline_of(subject)]
-    loads = dict.fromkeys(load for ratio in ratios if (load := ratio.metric.removesuffix(f".{RATE}")) != ratio.metric)
-    for load in loads:
-        rates = [ratio for ratio in ratios if ratio.metric == f"{load}.{RATE}"]
-        if known := [ratio for ratio in rates if ratio.verdict in KNOWN]:
-            parts = _known(
-                cells,
-                _Words(f"In the background, {load} is", f"than with {base}", f"as with {base}"),
-                known,
-                len(rates),
-            )
-            found.append(f"{'; '.join(parts)}.")
-    return found
 
 
 def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:

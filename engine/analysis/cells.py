@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.analysis.run_results import CellResult, RunResult, StepResult
 from engine.core.model import Subject, baseline
-from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, P99, RATE, Metric
+from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, Metric
 
 if TYPE_CHECKING:
     from engine.analysis.alpha_spending import Levels
@@ -79,19 +79,8 @@ class ComparedCells:
     def others(self) -> list[Subject]:
         return [subject for subject in self.names if subject != self.base]
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """The compared figures: those of all steps, then rate and response time of each background workload."""
-        units = {name: unit for cell in self.cells for step in cell.steps.values()
-                 for name, unit in step.totals.background.items()}  # fmt: skip
-        further = (
-            (Metric(f"{name}.{RATE}", f"{name} {unit}"), Metric(f"{name}.{P99}", f"{name} p99 us", "less"))
-            for name, unit in units.items()
-        )
-        return (*METRICS, *(metric for both in further for metric in both))
-
     def baseline_of(self, subject: Subject) -> Subject:
-        return baseline(subject, self.base, self.names)
+        return baseline(subject, self.base)
 
     def run_of(self, cell: CellResult) -> RunResult:
         return next(run for run in self.runs if run.name == cell.run)

@@ -52,17 +52,10 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
                 f"{first.name} and {run.name} cannot be compared: clients connect over {ours} in the one and over "
                 f"{theirs} in the other"
             )
-        ours, theirs = (", ".join(results.manifest.variants) or "one workload" for results in (first, run))
-        if ours != theirs:
+        for name, ours, theirs in _unlike(first.manifest.workload, run.manifest.workload):
             raise UserError(
-                f"{first.name} and {run.name} cannot be compared: the one compares {ours}, the other {theirs}"
+                f"{first.name} and {run.name} cannot be compared: {name} is {ours} in the one and {theirs} in the other"
             )
-        for one, other in zip(first.manifest.workloads, run.manifest.workloads, strict=True):
-            for name, ours, theirs in _unlike(one, other):
-                raise UserError(
-                    f"{first.name} and {run.name} cannot be compared: {name} is {ours} in the one and {theirs} in the "
-                    "other"
-                )
 
 
 def measured_in(run: RunResult) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.analysis import comparability, cpu_wait, publication, statement_plans
 from engine.analysis.answer import answer
-from engine.analysis.cells import ComparedCells
+from engine.analysis.cells import METRICS, ComparedCells
 from engine.analysis.run_results import CellResult, RunResult, load
 from engine.analysis.setting_differences import differences
 from engine.analysis.sweeps import findings as sweep_findings
@@ -52,7 +52,7 @@ def compare(
         margin=cells.margin,
         subjects=tuple(ComparedSubject(name, **asdict(subject)) for subject, name in cells.names.items()),
         steps=cells.steps,
-        metrics=cells.metrics,
+        metrics=METRICS,
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
         left_out=tuple(_left_out(cells)),
@@ -114,10 +114,10 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
 def _base(wanted: str, names: dict[Subject, str]) -> Subject:
     def calls(subject: Subject) -> tuple[str, ...]:
         both = f"{subject.build}/{subject.config}"
-        return (names[subject], subject.build, subject.config, both, subject.kernel, subject.workload)
+        return (names[subject], subject.build, subject.config, both, subject.kernel)
 
     # A full name wins over a label that several subjects share; among those the first planned is meant.
-    for place in range(6):
+    for place in range(5):
         for subject in names:
             if subject.control == "" and calls(subject)[place] == wanted:
                 return subject
@@ -144,7 +144,6 @@ def _with_kernel(run: RunResult) -> RunResult:
 def _workload(run: RunResult) -> WorkloadSummary:
     workload = run.manifest.workload
     found = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
-    found = replace(found, variants=tuple(run.manifest.variants))
     return replace(found, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
 
 

@@ -305,7 +305,7 @@ def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSa
         rows = [row for row in reader.probe_frames(step.id) if row.probe == PROBE]
         row_of_step = reader.step(step.id)
     where = f"{run.path / 'journal.db'}: step {step.name}: frame"
-    frames = frames_of(rows, (*NOT_OF_THE_STEP, *step.totals.background), where)
+    frames = frames_of(rows, NOT_OF_THE_STEP, where)
     rates = {converted(row.quality, Quality, where).leaf_hz for row in rows}
     if not frames or len(rates) != 1 or 0 in rates:  # a run of a version that did not sample functions
         return None

@@ -18,15 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.analysis import comparability, kernel_differences, pooling, slice_estimates, slice_verdicts, statistics
-from engine.analysis.cells import NEGLIGIBLE, ComparedCells, Pair
+from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells, Pair
 from engine.analysis.interference import StepRatios
-from engine.analysis.run_results import StepResult
 from engine.core.model import PROBED, Subject
 from engine.results.averages import mean
-from engine.results.comparison import FAMILIES, LATENCIES, P99, PRIMARY_METRICS, RATE, Metric, Ratio
+from engine.results.comparison import FAMILIES, LATENCIES, PRIMARY_METRICS, RATE, Metric, Ratio
 from engine.results.slice_ratio import ratio_of
 
-BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES, P99})  # what clients measure
+BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES})  # what clients measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +59,18 @@ class MeasuredRatio:
     @property
     def family(self) -> tuple[str, str]:
         """Ratios judged together: a figure's of all steps, or all causes' (empty); controls separately."""
-        figure = _figure(self.metric)
-        return RATE if figure in PRIMARY_METRICS else FAMILIES.get(figure, ""), self.blank.control
+        name = self.metric.name
+        return RATE if name in PRIMARY_METRICS else FAMILIES.get(name, ""), self.blank.control
 
 
 def measured(cells: ComparedCells) -> list[MeasuredRatio]:
     """The ratios of all subjects in all steps and metrics."""
-    metrics = cells.metrics
     found = [
         each
         for step in cells.steps
         for subject in cells.others
         for sides in [_sides(cells, step, subject)]
-        for metric in metrics
+        for metric in METRICS
         if (each := _measured(cells, sides, metric)) is not None
     ]
     return _over_units(cells, _with_slices(found))
@@ -110,10 +108,10 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
     base_values, values = (cells.values(side, step, metric.name) for side in (sides.base, subject))
     if not base_values or not values:
         return None
-    reasons = (*sides.reasons, *(_saturation(cells, sides, metric) if _figure(metric) in BY_CLIENTS else ()))
+    reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name in BY_CLIENTS else ()))
     blank = Ratio(
         step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
-        config=subject.config, kernel=subject.kernel, control=subject.control, workload=subject.workload,
+        config=subject.config, kernel=subject.kernel, control=subject.control,
         reasons=reasons, left_out=sides.left_out,
     )  # fmt: skip
     negligible = NEGLIGIBLE.get(metric.name, 0.0)
@@ -200,24 +198,15 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
     return list(dict.fromkeys(reasons))
 
 
-def _figure(metric: Metric) -> str:
-    return metric.name.rpartition(".")[2]
-
-
-def _saturation(cells: ComparedCells, sides: _Sides, metric: Metric) -> list[str]:
-    reasons, load = [], metric.name.rpartition(".")[0]
+def _saturation(cells: ComparedCells, sides: _Sides) -> list[str]:
+    reasons = []
     for side in (sides.base, sides.subject):
         found = cells.of(side, sides.step)
         roles = {role for result in found for role in result.figures["saturated"]}
-        roles = {role for role in roles if load in (role, "") and (load or not _is_further(found, role))}
         if roles:
             bound = ", ".join(sorted(roles))
             reasons.append(f"client CPU-bound (≥ 90 % of a core) with {cells.names[side]}: {bound}")
     return reasons
-
-
-def _is_further(results: Sequence[StepResult], role: str) -> bool:
-    return any(role in result.totals.background for result in results)
 
 
 def _values(pair: Pair, step: str, metric: Metric) -> tuple[float, float] | None:

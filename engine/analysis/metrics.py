@@ -41,32 +41,23 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     before it was written: the device sees it later, once for many changes. device_written_kb is what the database's
     device wrote, for any process; None when interleaved, as it then includes others' work. plan_*, phases, coverage and
     notes are the probes', for the roles' own server processes: see `probes.figures.step_figures`.
-
-    Backends and clients of background workloads are left out and have their own figures in `background`; what server
-    processes do for all, such as writing WAL, and what the device does, cannot be split and is all in these figures.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
     primary = totals.primary_metric
-    others = [totals.roles[name] for name in totals.background if name in totals.roles]
-
-    def own(of_all: int | None, of_role: str) -> int | None:
-        used = [getattr(other, of_role) for other in others]
-        return None if of_all is None or None in used else max(0, of_all - sum(used))
-
     return {
         "rate_per_s": per(count, totals.seconds) if primary and primary.by == "rate" else None,
         **_first_end(totals),
         "instructions_per_op": _instructions(totals, count),
-        "server_cpu_us_per_op": _part(own(totals.server_cpu_ns, "backend_cpu_ns"), 1000, count),
-        "client_cpu_us_per_op": _part(own(totals.client_cpu_ns, "client_cpu_ns"), 1000, count),
-        "ctx_switches_per_op": _part(own(totals.server_switches, "backend_switches"), 1, count),
-        "runq_us_per_op": _part(own(totals.server_runq_ns, "backend_runq_ns"), 1000, count),
+        "server_cpu_us_per_op": _part(totals.server_cpu_ns, 1000, count),
+        "client_cpu_us_per_op": _part(totals.client_cpu_ns, 1000, count),
+        "ctx_switches_per_op": _part(totals.server_switches, 1, count),
+        "runq_us_per_op": _part(totals.server_runq_ns, 1000, count),
         "wal_bytes_per_op": _part(totals.wal_bytes, 1, count),
-        "read_kb_per_op": _part(own(totals.server_read_bytes, "backend_read_bytes"), 1024, count),
+        "read_kb_per_op": _part(totals.server_read_bytes, 1024, count),
         "reads_per_op": _part(totals.reads, 1, count),
         "pages_read_per_op": _part(totals.pages_read, 1, count),
         "read_us_per_op": None if totals.read_ms is None else per(totals.read_ms * 1000, count),
-        "written_kb_per_op": _part(own(totals.server_write_bytes, "backend_write_bytes"), 1024, count),
+        "written_kb_per_op": _written_kb(totals, count),
         "device_written_kb_per_op": counter_per(device, "written_kb", count),
         "heap_bytes": totals.heap_bytes or None,
         "index_bytes": totals.index_bytes or None,
@@ -75,12 +66,11 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         **_timed(kind, totals),
         **figures.step_figures(
             totals.probes,
-            [name for name in totals.roles if name not in totals.background],
+            list(totals.roles),
             count,
             totals.wall_seconds or totals.seconds,
         ),
         "delete_plan_us": _planning_us(totals, "delete"),
-        "background": {name: background_figures(totals, name) for name in totals.background if name in totals.roles},
     }
 
 
@@ -104,7 +94,7 @@ def _latencies(totals: StepTotals) -> dict[str, float | None]:
 
 def _planning_us(totals: StepTotals, kind: str) -> float | None:
     """Planning time per statement in the roles of a kind; None unless counted for all of the step."""
-    names = [name for name in totals.roles if role_kind(name) == kind and name not in totals.background]
+    names = [name for name in totals.roles if role_kind(name) == kind]
     seconds = totals.wall_seconds or totals.seconds
     plans = [figures.planning(totals.probes.get(name, {}), seconds) for name in names]
     if any(plan is None or plan["withheld"] for plan in plans):
@@ -114,22 +104,8 @@ def _planning_us(totals: StepTotals, kind: str) -> float | None:
 
 def _instructions(totals: StepTotals, count: float) -> float | None:
     """Instructions per operation over the same processes as server CPU."""
-    found = [counts["instructions"].count for role, counts in totals.counters.items()
-             if role not in totals.background and "instructions" in counts]  # fmt: skip
+    found = [counts["instructions"].count for counts in totals.counters.values() if "instructions" in counts]
     return per(sum(found), count) if found else None
-
-
-def background_figures(totals: StepTotals, name: str) -> dict[str, float | None]:
-    """Figures of a background workload. Under a rate limit, times run from when a transaction was due."""
-    role = totals.roles[name]
-    counts = dict(role.response or role.histogram)
-    return {
-        "rate_per_s": per(role.statements, totals.seconds),
-        "p50_us": histogram.quantile_us(counts, 0.5) if counts else None,
-        "p99_us": histogram.quantile_us(counts, 0.99) if counts else None,
-        "max_s": (role.late_max_ns or role.max_ns) / 1e9,
-        "backend_cpu_us": _part(role.backend_cpu_ns, 1000, role.statements),
-    }
 
 
 def _first_end(totals: StepTotals) -> dict[str, float | None]:
@@ -186,7 +162,7 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     which `paired` are bound to their backend's CPU. Transactions are counted by `workloads.counter_page.OUTCOMES`.
     """
     role = totals.roles[name]
-    count = role.statements if name in totals.background else ops(kind, totals)
+    count = ops(kind, totals)
     figures: dict[str, float | None] = {
         "statements": role.statements,
         "rows": role.rows,
@@ -265,10 +241,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
             for role, record in totals.probes.items()
         },
         "observers": totals.observers,
-        "counters": {
-            name: per_op(counts, totals.roles[name].statements if name in totals.background else ops(kind, totals))
-            for name, counts in totals.counters.items()
-        },
+        "counters": {name: per_op(counts, ops(kind, totals)) for name, counts in totals.counters.items()},
         "counters_notes": (totals.counters_note,) if totals.counters_note else (),
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
@@ -311,6 +284,12 @@ def _executions(totals: StepTotals) -> tuple[Execution, ...]:
 
 def per(value: float, divisor: float) -> float | None:
     return value / divisor if divisor > 0 else None
+
+
+def _written_kb(totals: StepTotals, count: float) -> float | None:
+    """kB that server processes made dirty; the kernel takes back what is truncated, which a step may not have made."""
+    written = totals.server_write_bytes
+    return None if written is None else per(max(0, written) / 1024, count)
 
 
 def _part(value: int | None, unit: float, count: float) -> float | None:

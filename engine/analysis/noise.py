@@ -157,10 +157,10 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) ->
     from engine.analysis.run_results import load
 
     run = load(folder)
-    ratios: dict[tuple[str, str, str], list[float]] = {}  # by step, config, workload: each has a scatter of its own
+    ratios: dict[tuple[str, str], list[float]] = {}  # by step and config: each has a scatter of its own
     for double, found in _pairs(run):
         for step in _steps(found) if double.control == "aa" else ():
-            ratios.setdefault((step, double.config, double.workload), []).extend(_quotients(steady(found, step), step))
+            ratios.setdefault((step, double.config), []).extend(_quotients(steady(found, step), step))
     known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
     wanted = {key: values for key, values in known.items() if key[0] in steps} or known
     effects: dict[str, float] = {}

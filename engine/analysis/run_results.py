@@ -37,9 +37,7 @@ class StepResult:
     vacuums: int = 0  # by autovacuum, of the workload's tables: up to its end, since the workload itself vacuumed them
 
     def figure(self, metric: str) -> float | None:
-        """One of its figures; for a background workload as LOAD.FIGURE."""
-        load, _, name = metric.rpartition(".")
-        value: float | None = self.figures["background"].get(load, {}).get(name) if load else self.figures[name]
+        value: float | None = self.figures[metric]
         return value
 
     @property
@@ -197,8 +195,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
             figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals)}
-            every = [figures, *figures["background"].values()]
-            invalid = [k for own in every for k, v in own.items() if isinstance(v, float) and not _is_plausible(v)]
+            invalid = [k for k, v in figures.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
             planned_s = row.planned_s

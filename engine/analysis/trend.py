@@ -243,15 +243,15 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
     builds = {build.label: build for build in manifest.builds}
     found = []
     places = {label: place for place, label in enumerate(dict.fromkeys((manifest.base, *versions)))}
-    cells: dict[tuple[str, str, bool, str, str], list[CellResult]] = {}
+    workload = str(manifest.workload.get("name", ""))
+    cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
     for cell in result.cells:
         subject = cell.cell.subject
         base = subject.build == manifest.base
-        workload = str(manifest.workload_of(subject).get("name", ""))
-        place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""), workload)
+        place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""))
         if cell.state == "finished" and not subject.control:
             cells.setdefault(place, []).append(cell)
-    for (name, build, base, version, workload), own in cells.items():
+    for (name, build, base, version), own in cells.items():
         for step in own[0].steps:
             steps = [cell.steps[step] for cell in own if step in cell.steps]
             values = {
@@ -280,7 +280,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
 def _series(result: RunResult, cell: CellResult) -> str:
     """What was measured, in words that end with a digest of everything the words omit."""
     manifest, subject = result.manifest, cell.cell.subject
-    workload = manifest.workload_of(subject)
+    workload = manifest.workload
     cpu = value(manifest.environment, "cpu", "model"), value(manifest.environment, "cpu", "threads")
     alike = (
         comparability.of_workload(workload, "identity", dict[str, Any]),

@@ -3,11 +3,9 @@
 Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
 Each names a difference that does not exist in at most 5 % of comparisons, and calls something the same that differs by
 the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
-`engine.analysis.alpha_spending`). Rates of background workloads belong to the first family: a reader of any rate that
-differs may be wrong that often, whichever workload it is of; the p99 of their transactions are a family of their own,
-and so are instructions per operation, the time that planning a DELETE takes, and all quantiles of response times. All
-other metrics are causes: they have no verdict, and those that differ by the margin or more are marked (by Benjamini and
-Hochberg's procedure, 5 %).
+`engine.analysis.alpha_spending`). Instructions per operation, the time that planning a DELETE takes, and all quantiles
+of response times are families of their own. All other metrics are causes: they have no verdict, and those that differ
+by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
 
 An interval that is printed with a verdict is a 95 % interval on its own. Those of the differences that are named also
 have joint bounds: of R named among m, at the level of a share R / m of the error, so that of the bounds that are quoted
@@ -24,7 +22,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from engine.analysis import external_servers, measured_ratios, statistics
-from engine.analysis.cells import NEGLIGIBLE, ComparedCells
+from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.averages import mean
 from engine.results.comparison import CHANGED, KNOWN, MIN_PAIRS, Ratio, Spread
@@ -71,16 +69,15 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
 
 
 def _of(ratio: Ratio) -> tuple[str, ...]:
-    return ratio.step, ratio.metric, ratio.config, ratio.kernel, ratio.workload
+    return ratio.step, ratio.metric, ratio.config, ratio.kernel
 
 
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
-    metrics = cells.metrics
     return tuple(
         Spread(step, name, metric.name, **asdict(scatter))
         for step in cells.steps
         for subject, name in cells.names.items()
-        for metric in metrics
+        for metric in METRICS
         for values in [cells.values(subject, step, metric.name)]
         if (mean(values) or 0.0) > NEGLIGIBLE.get(metric.name, -1.0)  # nothing scatters by nothing
         if (scatter := statistics.scatter(values, cells.margin)) is not None

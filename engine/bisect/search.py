@@ -31,7 +31,7 @@ from engine.core.text import visible
 from engine.host import disk
 from engine.plan import planfile
 from engine.plan.request import Request
-from engine.plan.workload_plans import loads
+from engine.plan.workload_plans import load_of
 from engine.results.comparison import Comparison
 from workloads import workload
 from workloads.names import UnknownName
@@ -281,7 +281,7 @@ class _Bisection:
 
 def _step_names(request: Request) -> list[str]:
     try:
-        return [step.name for load in loads(request, request.options) for step in load.steps]
+        return [step.name for step in load_of(request, request.options).steps]
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
 

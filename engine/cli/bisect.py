@@ -19,7 +19,7 @@ from engine.report.console import echo, echo_json
 
 SEARCH = "Search"
 EXAMPLES = (("bench bisect --repo ~/pg --good REL_16_3 --bad REL_17_0", "two tags"),)
-REFUSED = ("builds", "base", "kernels", "variants", "preset")  # a search compares commits under one workload
+REFUSED = ("builds", "base", "kernels", "preset")  # a search compares commits under one workload
 _option = partial(option, group=SEARCH)
 
 
@@ -84,10 +84,8 @@ def bisect(
     request = take(values)
     if request.builds:
         raise UserError("--pg: a search builds commits; name the first and last with --good and --bad")
-    if len(request.variants) > 1 or request.options.get("preset"):
-        raise UserError(
-            "a search runs one workload: give no --variants and no --preset, but their --workload and its options"
-        )
+    if request.options.get("preset"):
+        raise UserError("a search runs one workload: give no --preset, but its --workload and options")
     if request.base or request.kernels != type(request)().kernels or request.config_count > 1:
         raise UserError("a search compares commits only: give no --base, no --kernel and one --config")
 

@@ -87,7 +87,6 @@ NAMES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     "configs": _configs,
     "kernels": _kernels,
     "workload": _workloads,
-    "variants": _workloads,
     "steps": _steps,
     "preset": _presets,
 }

@@ -92,8 +92,6 @@ def workloads() -> Listing:
     columns = tuple(dict.fromkeys(column for sizes in listed for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in listed for note in sizes.notes)
     notes += ("complete plans, and publications to compare with: bench list presets",)
-    joining = registry.joining()
-    notes += (f"in the background of another, as insert+{joining[0]}: {', '.join(joining)}",) if joining else ()
     return Listing([row for sizes in listed for row in sizes.rows], columns, columns, notes)
 
 

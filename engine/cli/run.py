@@ -24,11 +24,9 @@ from engine.host.account import own_folder
 from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
-from engine.plan.request import Request
-from engine.plan.variants import named_workloads
+from engine.plan.request import Request, workload_argument
 from engine.report.console import PlainConsole, echo, echo_json
-from workloads import modules, of_preset, workload, workloads
-from workloads.combined.names import variants_of
+from workloads import of_preset, workload, workloads
 from workloads.lists import comma_list
 from workloads.names import UnknownName
 from workloads.options import COMPARE, WORKLOAD, Option, checked, given, options_of
@@ -121,23 +119,18 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
     request = read(plan) if plan else Request()
     argument: dict[str, Any] = {}
     try:
-        name, variants = request.workload, request.variants
-        if typed.keys() & {"workload", "variants"}:  # replaces both of the file
-            if len(single := variants_of(typed.get("variants", ()), modules())) == 1:
-                raise ValueError(
-                    f"--variants {single[0]}: nothing to compare it with; name two or more, or use --workload"
-                )
-            name, argument, variants = named_workloads(typed.get("workload"), typed.get("variants", ()))
-            request = msgspec.structs.replace(request, with_options=())
+        name = request.workload
+        if "workload" in typed:
+            name, argument = workload_argument(typed["workload"])
         elif "preset" in typed:
-            name, variants = of_preset(typed["preset"]), ()
+            name = of_preset(typed["preset"])
         if name != request.workload:  # the file's options are another workload's
             request = msgspec.structs.replace(request, options={})
         cls = workload(name).options
         own = {**_parsed(cls, typed), **_named(cls, named)}
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    return planfile.request({**request.entries(), **typed, "workload": name, "variants": variants, **argument, **own})
+    return planfile.request({**request.entries(), **typed, "workload": name, **argument, **own})
 
 
 def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, Any]:

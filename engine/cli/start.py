@@ -61,10 +61,10 @@ def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospec
 
 def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None:
     manifest = prospect.manifest
-    for workload in manifest.workloads:
-        steps = " ".join(step["name"] for step in workload["steps"])
-        clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
-        console.say(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}")
+    workload = manifest.workload
+    steps = " ".join(step["name"] for step in workload["steps"])
+    clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
+    console.say(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}")
     if manifest.route.tcp:
         console.say(f"clients connect over {manifest.route.words}")
     if manifest.interleave_reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -96,34 +96,25 @@ CONTROLS = {"": "", "aa": " A/A", PROBED: " probed"}  # suffixes of controls in 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: one build under one config, kernel and workload.
+    """What is compared: one build under one config and kernel.
 
     `control` is `aa` for the A/A control of the base, `probed` for the control with the probes whose cost is measured.
-    `workload` is one of `Manifest.variants`; empty if all subjects have the same.
     """
 
     build: str
     config: str
     kernel: str = HOST
     control: str = ""
-    workload: str = ""
 
     @property
     def name(self) -> str:
         """The name of its build where its config and kernel stand beside it: `16.3 A/A` for the control."""
-        return " ".join(filter(None, (self.build, self.workload))) + CONTROLS.get(self.control, f" {self.control}")
+        return self.build + CONTROLS.get(self.control, f" {self.control}")
 
 
-def baseline(subject: Subject, base: Subject, subjects: Iterable[Subject]) -> Subject:
-    """The subject to compare with: one that differs in one thing, or the base.
-
-    A control (A/A, probed) is compared with its original; a subject under another workload than the base's with its own
-    build under the base's workload, if among the `subjects`.
-    """
-    if subject.control:
-        return replace(subject, control="")
-    under = replace(subject, workload=base.workload)
-    return under if subject.workload != base.workload and under in subjects else base
+def baseline(subject: Subject, base: Subject) -> Subject:
+    """The subject to compare with: the base; a control (A/A, probed) is compared with its original."""
+    return replace(subject, control="") if subject.control else base
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +147,7 @@ MOST_MINUTES = 100_000.0  # maximum time limit of a run
 
 def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
     """The shortest names that tell the subjects apart: only what differs between them."""
-    parts = ("build", "config", "kernel", "workload")
+    parts = ("build", "config", "kernel")
     differing = [part for part in parts if len({getattr(subject, part) for subject in subjects}) > 1] or ["build"]
     return {
         subject: "/".join(getattr(subject, part) for part in differing)
@@ -183,9 +174,8 @@ class ExternalServers:
 class Manifest:
     """Everything decided before the first cell, and its basis: `manifest.json`.
 
-    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, options). If
-    workloads are compared, `variants` has all of them by name, and `workload` is the first. `configs` maps
-    "config/build" to the settings as applied to that build.
+    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, options).
+    `configs` maps "config/build" to the settings as applied to that build.
     """
 
     run: str
@@ -219,7 +209,6 @@ class Manifest:
     route: Route = SOCKET  # how clients reach their server
     probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
     external: ExternalServers | None = None  # if all builds are external servers
-    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     tolerated: dict[str, float] = field(default_factory=dict)  # slowdowns that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as in a plan file, without connection strings
     revision: str = ""  # of the flake that measured; empty without one, or if modified
@@ -245,13 +234,6 @@ class Manifest:
 
     def build(self, label: str) -> Build:
         return next(build for build in self.builds if build.label == label)
-
-    def workload_of(self, subject: Subject) -> dict[str, Any]:
-        return self.variants.get(subject.workload, self.workload)
-
-    @property
-    def workloads(self) -> tuple[dict[str, Any], ...]:
-        return tuple(self.variants.values()) or (self.workload,)
 
     def config(self, subject: Subject) -> Config:
         return self.configs[config_key(subject.config, subject.build)]

@@ -27,7 +27,7 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.plan import planfile
 from engine.plan.request import Request
-from engine.plan.workload_plans import loads
+from engine.plan.workload_plans import load_of
 from engine.postgres import configs
 from workloads import workload
 from workloads.names import UnknownName
@@ -155,16 +155,13 @@ def _files(request: Request) -> Iterable[tuple[str, str]]:
     for option in options_of(workload(request.workload).options):
         if "FILE" in (option.metavar or "") and (value := request.options.get(option.name)):
             yield option.name, value[0] if isinstance(value, tuple | list) else str(value)
-    yield from (("workload", variant) for variant in request.variants if "/" in variant)
-    yield from (("with", path) for path in request.with_options if "/" in path)
 
 
 def _programs(request: Request) -> tuple[str, ...]:
     try:
-        planned = loads(request, request.options)
+        return load_of(request, request.options).plan.programs
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    return tuple(dict.fromkeys(program for load in planned for program in load.plan.programs))
 
 
 def _stored(label: str, path: str) -> str:

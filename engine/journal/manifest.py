@@ -66,8 +66,6 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     path = run / "manifest.json"
     manifest = converted(record, Manifest, str(path))
     converted(manifest.workload, _Workload, f"{path}: workload")
-    for name, workload in manifest.variants.items():
-        converted(workload, _Workload, f"{path}: variants: {name}")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
     for look in manifest.interim_analyses:
         if not (look.pairs > 0 and 0 < look.level <= LEVEL):
@@ -102,6 +100,4 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
             raise UserError(f"{path}: cell {cell.id!r} names a build or config that is not in it")
         if subject.kernel != HOST and manifest.kernel(subject.kernel) is None:
             raise UserError(f"{path}: cell {cell.id!r} names a kernel that is not in it")
-        if subject.workload not in (manifest.variants or ("",)):
-            raise UserError(f"{path}: cell {cell.id!r} names a workload that is not in it")
     return manifest

@@ -71,12 +71,6 @@ class StepRow:
         return converted(self.plan.get("seconds") or 0, Seconds, where)
 
     @property
-    def further(self) -> tuple[str, ...]:
-        """Roles of background workloads."""
-        found = self.plan.get("background")
-        return tuple(map(str, found)) if isinstance(found, list) else ()
-
-    @property
     def rate_per_s(self) -> float | None:
         """Operations per second over the whole step; None before its end, or if a time is the primary metric."""
         totals = self.totals

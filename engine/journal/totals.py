@@ -88,7 +88,7 @@ class StepTotals:
     of the step, `probes` their counts by role, see `probes.figures`. `seconds` excludes the pauses of a sliced step,
     and whatever is between statements that its clients timed one by one; `wall_seconds` includes pauses: 0 for a step
     without any. In a step `apart` the server took no part. An external server has no `server_*`, host, device, cluster
-    or memory. `background` maps the roles of background workloads to what their rates count. `counters` are perf events
+    or memory. `counters` are perf events
     by role, where `server` is all server processes without a connection, see `engine.core.perf_events`;
     `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time used in the step by servers up
     beside this one, 0 if they stood still; None if there are no others, or in
@@ -123,7 +123,6 @@ class StepTotals:
     report: dict[str, Any] = field(default_factory=dict)  # the clients' own report at the end
     wall_seconds: float = 0.0
     apart: bool = False
-    background: dict[str, str] = field(default_factory=dict)
     counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     counters_note: str = ""
     spill_over_ns: int | None = None

@@ -9,7 +9,6 @@ WITH planned AS (
         trim(json_extract(value, '$.subject.config'), '"') AS config,
         trim(json_extract(value, '$.subject.kernel'), '"') AS kernel,
         trim(json_extract(value, '$.subject.control'), '"') AS control,
-        trim(json_extract(value, '$.subject.workload'), '"') AS workload,
         CAST(json_extract(value, '$.repeat') AS BIGINT) AS repeat
     FROM json_each((SELECT value FROM meta WHERE key = 'manifest'), '$.cells')
 ), counted AS (
@@ -47,7 +46,7 @@ SELECT cell, step, each.key AS role, rtrim(each.key, '0123456789') AS role_kind,
 FROM finished_steps, json_each(totals, '$.roles') AS each;
 
 CREATE VIEW steps AS                       -- operations, rate and time as in `bench compare`; the rest is of all server
-WITH figures AS (                          -- processes and all clients, also of background workloads
+WITH figures AS (                          -- processes and all clients
     SELECT *, trim(json_extract(totals, '$.primary_metric.role'), '"') AS judged,
         trim(json_extract(totals, '$.primary_metric.by'), '"') AS judged_by,
         trim(json_extract(totals, '$.primary_metric.unit'), '"') AS unit,

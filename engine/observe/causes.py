@@ -25,7 +25,6 @@ DIRECT = 0.9  # maximum score of a wait that may have a deeper cause
 ENOUGH = 0.3  # below this the stall counts as not explained
 LEAST = 0.1  # causes that explain less are not named
 MOST_CAUSES = 5
-BUSY_CPUS = 0.25  # CPUs that a background workload must use to be named
 NEAR_NS = 2 * SECOND_NS  # a cancelled vacuum or an error this long before a stall may have caused it
 
 
@@ -169,22 +168,11 @@ def _io(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> li
 
 
 def _cpu(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    queued = f"ready to run, but waited for a CPU for {shares.run_queue:.0%} of the stall{_meanwhile(evidence)}"
+    queued = f"ready to run, but waited for a CPU for {shares.run_queue:.0%} of the stall"
     return [
         _cause("run_queue", shares.run_queue, queued),
         _cause("cpu", shares.cpu, f"backend on CPU for {shares.cpu:.0%} of the stall"),
     ]
-
-
-def _meanwhile(evidence: Evidence) -> str:
-    used: dict[str, float] = {}
-    length_ns = max(1, evidence.ended_ns - evidence.started_ns)
-    for other in evidence.others:
-        own = _overlapping(other.seconds, evidence)
-        total_ns = max(length_ns, sum(second.dt_ns for second in own))
-        used[other.role] = used.get(other.role, 0.0) + sum(second.backend_cpu_ns for second in own) / total_ns
-    role, cpus = max(used.items(), key=lambda each: each[1], default=("", 0.0))
-    return f"; the {role} role used {cpus:.1f} CPUs meanwhile" if cpus >= BUSY_CPUS else ""
 
 
 def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:

@@ -120,11 +120,9 @@ class Connections:
         self._known: Ints = np.zeros_like(self._live)  # counters at the last tick
         self._service, self._response = map(Histograms, self._counts())
         self._quantiles = [partial(self._service.quantile_us, each.slot) for each in self.all]
-        ages = [step.watched(name)[0] for _, name in step.roles]
-        self.asked = any(age != "page" for age in ages)  # whether the server is asked for ages
-        self._on_page = np.array([age == "page" for age in ages[: len(roles)]], dtype=bool)
-        self.on_page = bool(self._on_page.any())  # whether any age is on the page
-        self._of_session = [age == "session" for age in ages]
+        self.asked = bool(step.roles) and step.ages != "page"  # whether the server is asked for ages
+        self.on_page = bool(roles) and step.ages == "page"
+        self._of_session = step.ages == "session"
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
         self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
         self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
@@ -168,7 +166,7 @@ class Connections:
         self._sent_ns = [0] * len(self._sent_ns)
         for pid, age_ns in observed.ages_ns.items():
             slot = self._slot_of.get(pid)
-            if slot is not None and (self._of_session[slot] or observed.waits[pid].state == "active"):
+            if slot is not None and (self._of_session or observed.waits[pid].state == "active"):
                 self._ages_ns[slot] = aged(age_ns)
                 self._sent_ns[slot] = max(t_ns - age_ns, self.all[slot].word(Word.STARTED_NS))
         self._ages_ns[self._live[:, Word.STATE] >= State.DONE] = 0
@@ -184,8 +182,7 @@ class Connections:
         sent_ns = self._live[:, Word.IN_FLIGHT_NS].copy()
         ages_ns = np.where(sent_ns > 0, t_ns - sent_ns, 0)
         if self.asked:  # at first, a session has been idle since before the step
-            since_ns = t_ns - self._live[:, Word.STARTED_NS]
-            ages_ns = np.where(self._on_page, ages_ns, np.minimum(self._ages_ns, since_ns))
+            ages_ns = np.minimum(self._ages_ns, t_ns - self._live[:, Word.STARTED_NS])
         return np.maximum(ages_ns, 0)
 
     def look(self, t_ns: int) -> list[Found]:

@@ -55,8 +55,8 @@ class Evidence:
     """What is known about one stall. Histories may be longer: only what overlaps the stall is used.
 
     `ended_ns` is now while it lasts (see `Stall.until_ns`). `names` labels pids ("delete role", "autovacuum worker").
-    `partners` are other connections of the same client, `others` those of concurrent background workloads. `vacuums`
-    are running now, `relations` are the stalled role's tables (a vacuum of another is not a cause).
+    `partners` are other connections of the same client. `vacuums` are running now, `relations` are the stalled role's
+    tables (a vacuum of another is not a cause).
     """
 
     role: str
@@ -66,7 +66,6 @@ class Evidence:
     ended_ns: int
     seconds: Sequence[RoleSecond] = ()
     partners: Sequence[Partner] = ()
-    others: Sequence[Partner] = ()
     host: Sequence[HostSecond] = ()
     events: Sequence[LogEvent] = ()
     vacuums: Sequence[Vacuum] = ()

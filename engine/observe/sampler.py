@@ -154,7 +154,7 @@ class StepSampler:
     def add_up(self) -> None:
         """Add up the roles of an ended step, including corrections that clients made after its end."""
         for name in dict.fromkeys(role.name for role in self.roles):
-            found = self._connections.totals(name, self.seconds, self._watched.watched(name)[1])
+            found = self._connections.totals(name, self.seconds, self._watched.threads)
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
             self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_samples=looks)
 
@@ -342,12 +342,7 @@ class StepSampler:
             started_ns=change.stall.started_ns,
             ended_ns=change.stall.until_ns(now_ns),
             seconds=connections.seconds(role),
-            partners=[
-                partner(other)
-                for other in self.roles
-                if other.client == role.client and other is not role and self._load(other) == self._load(role)
-            ],
-            others=[partner(other) for other in self.roles if self._load(other) != self._load(role)],
+            partners=[partner(other) for other in self.roles if other.client == role.client and other is not role],
             host=tuple(self._host_seconds),
             events=tuple(self.sources.recent),
             vacuums=self._observed.vacuums,
@@ -355,9 +350,6 @@ class StepSampler:
             names={pid: doing.who for pid, doing in blockers if doing.who} | self._names(),
         )
         return tuple(cause.record() for cause in causes(evidence))
-
-    def _load(self, role: Connection) -> str:
-        return role.name if any(each.role == role.name for each in self._watched.background) else ""
 
     def _watch_clock(self, t_ns: int) -> None:
         before, self._anchor = self._anchor, Anchor.now()

@@ -65,10 +65,7 @@ class Rest:
 
 
 def planned_lengths(manifest: Manifest) -> dict[str, int]:
-    """Steps whose length may differ from pair to pair, with the planned seconds of active time on each server.
-
-    Slices compare servers under one workload: there are no variants.
-    """
+    """Steps whose length may differ from pair to pair, with the planned seconds of active time on each server."""
     steps = workload(manifest.workload["name"]).steps(manifest.workload)
     return {step.name: seconds for step in steps if (seconds := planned_seconds(step))}
 

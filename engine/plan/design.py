@@ -25,10 +25,10 @@ from engine.host.environment import Machine
 from engine.plan import external_servers, guests, interleaving, planfile, routes
 from engine.plan.interleaving import CannotBeSliced, Change
 from engine.plan.request import CELLS, MOST_REPEATS, Request
-from engine.plan.workload_plans import Load, loads
+from engine.plan.workload_plans import Load, load_of
 from engine.postgres import configs
 from engine.tracing import planstats, selection
-from workloads import background_of, workload
+from workloads import workload
 from workloads.base import Step
 from workloads.names import UnknownName
 
@@ -80,20 +80,16 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What a request comes to before its builds exist. `changes` are settings on top of each config.
+    """What a request comes to before its builds exist. `changes` are settings on top of each config."""
 
-    `loads` are the workloads of all variants, the base first; `steps` are all their steps, each name once.
-    """
-
-    loads: tuple[Load, ...]
+    load: Load
     steps: tuple[Step, ...]
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
     @property
     def cell_s(self) -> float:
-        steps = [step for load in self.loads for step in load.steps]
-        return SERVER_S + sum(step.expected_s + STEP_S for step in steps) / len(self.loads)
+        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
 
     def fitting(self, request: Request) -> int:
         assert request.minutes is not None
@@ -101,15 +97,15 @@ class Design:
 
     def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
         """Space of the largest cell; `settings` are those of each config."""
-        limits = [max_wal_bytes(each) for each in settings]
-        return max(load.workload.expected_bytes(load.plan.record, limit) for load in self.loads for limit in limits)
+        record = self.load.plan.record
+        return max(self.load.workload.expected_bytes(record, max_wal_bytes(each)) for each in settings)
 
     def estimate(
         self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, interim: Sequence[InterimAnalysis]
     ) -> Estimate:
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
-        controls = request.aa * request.config_count * len(request.kernels) * len(self.loads)
+        controls = request.aa * request.config_count * len(request.kernels)
         judged, repeats = request.subjects - controls, request.planned_repeats
         repeats = min(repeats, self.fitting(request)) if request.minutes else repeats
         tell: Callable[..., Noise | None] = noise.smallest_effects
@@ -203,7 +199,7 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
         raise UserError(f"--until-known analyses pairs of slices{because}")
     if request.minutes and request.repeats is None:
         request = msgspec.structs.replace(request, repeats=_most_in_time(request, design))
-    pairs = max(load.plan.pairs for load in design.loads)
+    pairs = design.load.plan.pairs
     if pairs and request.sliced and request.repeats is None and not request.until_known:
         request = msgspec.structs.replace(request, repeats=pairs)
     return request, design, reason
@@ -235,27 +231,24 @@ def _look_up(request: Request, machine: Machine) -> Design:
     if sliced and request.external:
         raise CannotBeSliced("external servers cannot be paused")
     try:
-        planned = loads(request, _options(request))
+        load = load_of(request, _options(request))
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    every = [step for load in sorted(planned, key=lambda load: -len(load.steps)) for step in load.steps]
-    steps = tuple({step.name: step for step in every}.values())
-    roles = max((len(step.roles) for step in every), default=0)
+    steps = load.steps
+    roles = max((len(step.roles) for step in steps), default=0)
     if roles > MAX_ROLES:
         raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
-    _check_open_files(max((step.connections for step in every), default=0), request.subjects if sliced else 1)
+    _check_open_files(max((step.connections for step in steps), default=0), request.subjects if sliced else 1)
     if request.external:
-        for load in planned:
-            external_servers.check_plan(load.plan)
+        external_servers.check_plan(load.plan)
     if sliced:
         interleaving.check(request, steps)
-    probes = selection.select(request.probes or planned[0].plan.probes)
+    probes = selection.select(request.probes or load.plan.probes)
     specs = configs.each_value(configs.resolve(request.configs), request.set_each)
-    settings = dict.fromkeys(setting for load in planned for setting in load.plan.settings)
-    changes = configs.overrides((*settings, *request.overrides))
+    changes = configs.overrides((*load.plan.settings, *request.overrides))
     if planstats.PROBE in probes.names:
         changes = planstats.settings(changes)
-    with_connections = {spec: (*changes, *_connections(spec, changes, every)) for spec in specs}
+    with_connections = {spec: (*changes, *_connections(spec, changes, steps)) for spec in specs}
     if sliced:
         interleaving.check_configs(with_connections)
         with_connections = {
@@ -265,9 +258,9 @@ def _look_up(request: Request, machine: Machine) -> Design:
     if not request.external:
         check_address_space(map(interleaving.buffer_bytes, rough))
     if sliced:
-        data_bytes = planned[0].workload.expected_bytes(planned[0].plan.record, 0)
+        data_bytes = load.workload.expected_bytes(load.plan.record, 0)
         interleaving.check_memory(rough, data_bytes, request, machine.memory_bytes)
-    return Design(planned, steps, probes, with_connections)
+    return Design(load, steps, probes, with_connections)
 
 
 def _check_open_files(connections: int, servers: int) -> None:
@@ -286,7 +279,6 @@ def _options(request: Request) -> Mapping[str, Any]:
     if not request.sliced:
         return request.options
     try:
-        names = [part.name for variant in request.variants for part in background_of(variant)]
-        return workload("+".join((request.workload, *dict.fromkeys(names)))).sliced_options(request.options)
+        return workload(request.workload).sliced_options(request.options)
     except ValueError as error:
         raise CannotBeSliced(str(error)) from None

@@ -79,11 +79,7 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
         connections={server.name: external_server.without_password(server.conninfo) for server in found},
     )
     for server in found:
-        server.check(
-            use,
-            max((step.connections for step in steps), default=0),
-            schemas=any(step.background for step in steps),
-        )
+        server.check(use, max((step.connections for step in steps), default=0))
     return Servers(
         builds=tuple(server.build for server in found),
         configs={config_key(external_server.CONFIG, server.name): server.config for server in found},

@@ -26,7 +26,7 @@ from engine.journal.manifest import read_manifest
 from engine.plan import presets
 from engine.plan.request import Request, request_of
 from engine.postgres import configs
-from workloads import background_of, workload, workloads
+from workloads import workload, workloads
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of
 
@@ -113,12 +113,6 @@ def _checked(entries: Mapping[str, Any]) -> Request:
 
 
 def _not_its_option(name: str, request: Request, names: set[str]) -> UserError:
-    for part in (part for variant in request.variants for part in background_of(variant)):
-        if name in (option.name for option in options_of(workload(part.name).options)):
-            return UserError(
-                f"{name} is no option of {request.workload}, but of its background workload {part.name}: give "
-                f"--with {name}=VALUE"
-            )
     for option in (option for known in workloads() for option in options_of(known.options)):
         if option.name == name:
             return UserError(f"workload {request.workload} has no option {option.flag or name}")

@@ -89,15 +89,14 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     asked, unavailable = presets.fetched(request, out / ".builds", progress)
     request, design, reason = decide(asked, out)
     tolerated = tolerances(request.tolerate, [step.name for step in design.steps])
-    every = [step for load in design.loads for step in load.steps]
     kept = [chosen[text] for text in request.builds]
-    servers = external_servers.look_up(request, kept, every) if request.external else None
+    servers = external_servers.look_up(request, kept, design.steps) if request.external else None
     builds = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
     notices = (*restored, *unavailable, *presets.notices(request))
     if HOST in request.kernels:
         notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
     if planstats.PROBE in design.probes.names:
-        notices += planstats.contention(int(design.loads[0].plan.record["clients"]))
+        notices += planstats.contention(int(design.load.plan.record["clients"]))
     notices += servers.notices if servers else tuple(twins(builds))
     labels = tuple(build.label for build in builds)
     base = labels[request.builds.index(request.base_build or request.builds[0])]
@@ -129,7 +128,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     perf = counter_check.prepare(request, progress, out / ".builds")
     notices += perf.notices
     created = datetime.now().astimezone()
-    program_names = tuple(dict.fromkeys(program for load in design.loads for program in load.plan.programs))
+    program_names = design.load.plan.programs
     optional = {need for step in design.steps for need in step.needs}
     programs, missing = (
         client_programs.seek(program_names, optional, builds, progress, out / ".builds") if program_names else ({}, {})
@@ -142,13 +141,10 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     run = free_name(out, wanted)
     housekeeping.forget_abandoned(out)
     with housekeeping.data_kept(out / run) as data:
-        records = {load.name: recorded(load, programs, left_out, labels, data) for load in design.loads}
-        for load in design.loads:
-            notices += load.plan.notices
-            features.check_demands(records[load.name].get("demands", ()), builds)
-            notices += tuple(records[load.name].get("notices", ()))
-        named = [(load.workload, records[load.name]) for load in design.loads]
-        route, client_host = routes.decide(request, named, progress)
+        record = recorded(design.load, programs, left_out, labels, data)
+        features.check_demands(record.get("demands", ()), builds)
+        notices += (*design.load.plan.notices, *record.get("notices", ()))
+        route, client_host = routes.decide(request, design.load.workload, record, progress)
     if client_host and (why := client_host["link"]["not_by_nix"]):
         notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
     manifest = Manifest(
@@ -162,12 +158,9 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
         margin=request.margin,
         builds=builds,
         configs=applied,
-        workload=records[design.loads[0].name],
-        variants=records if len(records) > 1 else {},
+        workload=record,
         cells=interleave(
-            subjects(
-                labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels], tuple(records)
-            ),
+            subjects(labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels]),
             request.planned_repeats,
         ),
         kernels=booted.kernels,

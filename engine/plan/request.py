@@ -17,8 +17,8 @@ from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import MOST_MINUTES, PAIRS, SLICE_MS
 from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
-from engine.plan.variants import DEFAULT, named_workloads
 from workloads import of_preset
+from workloads import workload as known_workload
 from workloads.options import (
     CAUSES,
     COMPARE,
@@ -38,14 +38,11 @@ from workloads.options import (
 # short pairs: an interval over pairs narrows more with one more pair than with longer ones.
 CELLS = 4
 MOST_REPEATS = 1000
+DEFAULT = "insert"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. `options` holds the workload's options that differ from their defaults, by name.
-
-    As `request_of` makes it, `workload` is the name of one workload, and `variants` are the names of all that begin
-    with it and are compared; empty if that workload is run alone.
-    """
+    """What to run. `options` holds the workload's options that differ from their defaults, by name."""
 
     builds: Annotated[
         tuple[str, ...],
@@ -112,34 +109,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             brief="Kernels; all but the host's in guests [host].",
         ),
     ] = (HOST,)
-    variants: Annotated[
-        tuple[str, ...],
-        about(
-            "Workloads to compare with the first of them, on each build: insert,insert+pgbench-select shows what a "
-            "background pgbench costs the inserts. All begin with the same workload.",
-            metavar="WORKLOAD,…",
-            group=COMPARE,
-        ),
-    ] = ()
     workload: Annotated[
         str,
         about(
-            "Workload to run (see bench list workloads). NAME+NAME runs the second in the background of the first's "
-            "measured steps, on the same server; NAME:VALUE gives its script.",
-            metavar="NAME[+NAME…]",
+            "Workload to run (see bench list workloads). NAME:VALUE gives its script.",
+            metavar="NAME",
             brief="Workload, e.g. pgbench:FILE.sql [insert].",
         ),
     ] = DEFAULT
-    with_options: Annotated[
-        tuple[str, ...],
-        about(
-            "An option of the background workloads: clients=4, or of one of several: pgbench-select.clients=4. Other "
-            "options are those of the first workload.",
-            metavar="[WORKLOAD.]NAME=VALUE",
-            flag="--with",
-            repeated=True,
-        ),
-    ] = ()
     options: dict[str, Any] = {}
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
@@ -361,9 +338,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subjects(self) -> int:
-        """Number of builds under configs, kernels and variants, with the baseline's A/A control."""
-        others = len(self.kernels) * max(1, len(self.variants))
-        return (len(self.builds) + self.aa) * self.config_count * others
+        """Number of builds under configs and kernels, with the baseline's A/A control."""
+        return (len(self.builds) + self.aa) * self.config_count * len(self.kernels)
 
     @property
     def config_count(self) -> int:
@@ -399,7 +375,19 @@ def request_of(entries: Mapping[str, Any]) -> Request:
     options = {name: value for name, value in entries.items() if name not in names}
     request = checked(Request, {name: value for name, value in entries.items() if name in names})
     workload, preset = entries.get("workload"), options.get("preset")
-    if workload is None and not request.variants and isinstance(preset, str):
+    if workload is None and isinstance(preset, str):
         workload = of_preset(preset)
-    name, argument, variants = named_workloads(workload, request.variants)
-    return msgspec.structs.replace(request, workload=name, variants=variants, options={**options, **argument})
+    name, argument = workload_argument(workload or DEFAULT)
+    return msgspec.structs.replace(request, workload=name, options={**options, **argument})
+
+
+def workload_argument(text: str) -> tuple[str, dict[str, Any]]:
+    """Split NAME:VALUE into the workload's name and the option that VALUE gives. Raises UnknownName or ValueError."""
+    name, colon, value = text.partition(":")
+    options = options_of(known_workload(name).options)
+    if not colon:
+        return name, {}
+    for option in options:
+        if option.argument:
+            return name, {option.name: option.parsed(value)}
+    raise ValueError(f"workload {name} takes no value after its name: ':{value}'")

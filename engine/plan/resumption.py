@@ -20,12 +20,11 @@ from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
 from engine.plan import allocation, counter_check, interleaving
 from engine.plan.request import Request, request_of
-from engine.plan.workload_plans import loads
+from engine.plan.workload_plans import load_of
 from engine.postgres import configs, external_server, setting_kinds
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
 from workloads import workload
-from workloads.base import Written
 from workloads.names import UnknownName
 
 
@@ -178,30 +177,30 @@ def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Ca
 def _check_scripts(manifest: Manifest, request: Request) -> None:
     """Scripts whose files are gone run as they were recorded."""
     try:
-        written = [workload(str(record["name"])).written(record) for record in manifest.workloads]
-        now = [load.workload.written(load.plan.record) for load in loads(request, request.options)]
+        record, load = manifest.workload, load_of(request, request.options)
+        written = workload(str(record["name"])).written(record).scripts
+        now = load.workload.written(load.plan.record).scripts
     except (UnknownName, ValueError, LookupError, TypeError, AttributeError, UserError):
         return
-    recorded = Written.together(written).scripts
-    for name, text in Written.together(now).scripts.items():
-        if recorded.get(name, text) != text:
+    for name, text in now.items():
+        if written.get(name, text) != text:
             raise UserError(f"script '{name}' has changed since the run began; start a new run")
 
 
 def _check_programs(manifest: Manifest, out: Path, progress: Callable[[str], None]) -> None:
     where = "manifest.json: workload: programs"
-    for own in manifest.workloads:
-        for name, recorded in converted(own.get("programs", {}), dict[str, dict[str, str]], where).items():
-            found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
-            if found != recorded:
-                raise UserError(
-                    f"{name} is {found.get('path')}, and was {recorded.get('path')} when the run began; name that in "
-                    f"PGBED_{name.upper()}, or start a new run"
-                )
-        try:
-            workload(str(own["name"])).check(own)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"manifest.json: workload: {error}") from None
+    record = manifest.workload
+    for name, recorded in converted(record.get("programs", {}), dict[str, dict[str, str]], where).items():
+        found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
+        if found != recorded:
+            raise UserError(
+                f"{name} is {found.get('path')}, and was {recorded.get('path')} when the run began; name that in "
+                f"PGBED_{name.upper()}, or start a new run"
+            )
+    try:
+        workload(str(record["name"])).check(record)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"manifest.json: workload: {error}") from None
 
 
 def _made_by_an_engine(path: str) -> bool:

@@ -10,7 +10,8 @@ from engine.core.route import LOOPBACK, SOCKET, Route, check_host
 from engine.host.addresses import check_free, own_address
 from engine.plan.request import Request
 from engine.remote import client_host as hosts
-from engine.remote.launchers import Loads, launchers, programs
+from engine.remote.launchers import launchers
+from workloads.base import Record, Workload
 
 
 def check(request: Request) -> None:
@@ -34,7 +35,9 @@ def check_reachable(request: Request) -> None:
             pass
 
 
-def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> tuple[Route, dict[str, Any] | None]:
+def decide(
+    request: Request, workload: Workload, record: Record, progress: Callable[[str], None]
+) -> tuple[Route, dict[str, Any] | None]:
     """Decide the route of a run and, if clients run on another host, read that host's environment. Raises UserError.
 
     Copies everything that the clients need to their host once and tries it, but starts no clients.
@@ -49,7 +52,7 @@ def decide(request: Request, loads: Loads, progress: Callable[[str], None]) -> t
             check_free(address, request.port, servers)
         return Route(address, address, request.port or 0), None
     ssh_route = _ssh_route(request)
-    with hosts.connected(ssh_route, launchers(loads), programs(loads), progress) as host:
+    with hosts.connected(ssh_route, launchers(workload, record), record.get("programs", {}), progress) as host:
         address = listen or _reached_from(host)
         if request.port:
             check_free(address, request.port, servers)

@@ -10,7 +10,7 @@ from engine.core.errors import unknown
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Subject
 
-MOST_NAME = 60  # characters of a workload or config in a cell's name
+MOST_NAME = 60  # characters of a config in a cell's name
 
 
 def subjects(
@@ -19,19 +19,17 @@ def subjects(
     base: str,
     aa: bool,
     kernels: Sequence[str] = (HOST,),
-    variants: Sequence[str] = ("",),
 ) -> tuple[Subject, ...]:
-    """Combine builds, configs, kernels and variants, the base and its A/A control first. UserError for a wrong base."""
+    """Combine builds, configs and kernels, the base and its A/A control first. UserError for a wrong base."""
     if base not in builds:
         raise unknown("base", base, builds)
     ordered = [base, *(build for build in builds if build != base)]
     ordered_subjects: list[Subject] = []
     for kernel, config in itertools.product(kernels, configs):
         for build in ordered:
-            for variant in variants:
-                ordered_subjects.append(Subject(build, config, kernel, workload=variant))
-                if aa and build == base:
-                    ordered_subjects.append(Subject(build, config, kernel, control="aa", workload=variant))
+            ordered_subjects.append(Subject(build, config, kernel))
+            if aa and build == base:
+                ordered_subjects.append(Subject(build, config, kernel, control="aa"))
     return tuple(ordered_subjects)
 
 
@@ -45,11 +43,8 @@ def interleave(subjects: Sequence[Subject], repeats: int) -> tuple[Cell, ...]:
     for repeat in range(1, repeats + 1):
         for subject in subjects if repeat % 2 else reversed(subjects):
             ordinal = len(cells)
-            # Names of scripts may be long, and values of settings hold anything.
-            workload, config = (
-                re.sub(r"[^A-Za-z0-9.+-]", "_", text)[:MOST_NAME] for text in (subject.workload, subject.config)
-            )
+            config = re.sub(r"[^A-Za-z0-9.+-]", "_", subject.config)[:MOST_NAME]  # values of settings hold anything
             kernel = "" if subject.kernel == HOST else f"linux_{subject.kernel}"
-            name = "-".join(filter(None, (subject.build, workload, subject.control, config, kernel)))
+            name = "-".join(filter(None, (subject.build, subject.control, config, kernel)))
             cells.append(Cell(f"{ordinal + 1:03d}-{name}-r{repeat}", ordinal, subject, repeat))
     return tuple(cells)

@@ -34,7 +34,7 @@ from engine.postgres.cellserver import Inside
 from engine.postgres.external_server import Found, check_empty, check_schema, look, one_line
 from engine.postgres.session import Session
 from engine.postgres.waiting import NOBODY, Waiting
-from workloads.base import SCHEMA_MARK, Kit
+from workloads.base import Kit
 
 RECORD = "database.json"  # in a cell's folder, as long as its database is there
 RECORD_MAX_BYTES = 4096
@@ -52,12 +52,6 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
   AND pg_get_userbyid(relowner) = current_user AND NOT relispartition
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
                   AND d.deptype IN ('e', 'a', 'i'))
-"""
-# The schemas of background workloads.
-OWN_SCHEMAS = """
-SELECT quote_ident(nspname) FROM pg_namespace n
-WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema') AND pg_get_userbyid(nspowner) = current_user
-  AND obj_description(oid, 'pg_namespace') = %s
 """
 
 
@@ -346,8 +340,6 @@ def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
     )
     for name, kind in connection.execute(OWN_RELATIONS, (MARK_TABLE,)).fetchall():
         connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")  # as the server quotes it
-    for (name,) in connection.execute(OWN_SCHEMAS, (SCHEMA_MARK,)).fetchall():
-        connection.execute(f"DROP SCHEMA {name} CASCADE")
     connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(MARK_TABLE)))
     return f"tables in database {made.database} on {made.build}"
 

@@ -93,8 +93,8 @@ class Found:
         """Its settings, as far as they differ from the defaults and the role may see them."""
         return Config(CONFIG, self.settings, "the server's own")
 
-    def check(self, use: ExternalServers, connections: int, *, schemas: bool = False) -> None:
-        """Raise UserError if the plan cannot run here with this many connections, or with `schemas` of its own."""
+    def check(self, use: ExternalServers, connections: int) -> None:
+        """Raise UserError if the plan cannot run here with this many connections."""
         needed = connections + NEEDED_BESIDES
         if self.free_connections < needed:
             raise UserError(
@@ -102,7 +102,7 @@ class Found:
                 f"role {self.role} (max_connections is {self.max_connections}): use fewer --clients"
             )
         if use.scratch_database:
-            check_scratch(self.name, self.conninfo, use.scratch_database, schemas=schemas)
+            check_scratch(self.name, self.conninfo, use.scratch_database)
         elif not self.may_create:
             raise UserError(
                 f"{self.name}: role {self.role} may not create databases: ALTER ROLE … CREATEDB, or name an "
@@ -137,17 +137,11 @@ def refuse_doubles(found: list[Found]) -> None:
             )
 
 
-def check_scratch(name: str, conninfo: str, database: str, *, schemas: bool) -> None:
-    """Raise UserError unless the database is empty and the role may create tables in public, and `schemas`."""
+def check_scratch(name: str, conninfo: str, database: str) -> None:
+    """Raise UserError unless the database is empty and the role may create tables in public."""
     try:
         with external_queries.connect(make_conninfo(conninfo, dbname=database)) as connection:
             check_empty(name, connection, database)
-            query = "SELECT has_database_privilege(current_database(), 'CREATE')"
-            if schemas and external_queries.row(connection, name, query, tuple[bool]) != (True,):
-                raise UserError(
-                    f"{name}: background workloads have a schema each, and role {connection.info.user} may "
-                    f"not create any: GRANT CREATE ON DATABASE {database}"
-                )
     except psycopg.Error as error:
         raise UserError(f"{name}: --scratch-database {database}: {one_line(error)}") from None
 

@@ -46,7 +46,7 @@ class Judged:
 
 
 def plan_of(manifests: Sequence[Manifest]) -> Plan:
-    workloads = [workload for manifest in manifests for workload in manifest.workloads]
+    workloads = [manifest.workload for manifest in manifests]
     lacking: dict[str, dict[str, str]] = {}
     for workload in workloads:
         for build, without in missing_steps.recorded(workload).items():

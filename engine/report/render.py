@@ -102,7 +102,7 @@ def to_csv(comparison: Comparison) -> Visible:
     writer.writerow(
         ("step", "subject", "build", "config", "kernel", "control", "metric", "cells", "mean", "base_mean", "ratio",
          "low", "high", "pairs", "verdict", "more_pairs", "noise_floor", "reasons", "flagged", "visible_effect",
-         "design", "workload")
+         "design")
     )  # fmt: skip
     for step in comparison.steps:
         for subject in comparison.subjects:
@@ -119,7 +119,7 @@ def to_csv(comparison: Comparison) -> Visible:
                 of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
                 against = comparison.baseline_of(subject.name) if found else subject.name
                 means = (comparison.figure(name, step, metric.name) for name in (subject.name, against))
-                row = (step, *of, metric.name, len(values), *means, *judged, comparison.design, subject.workload)
+                row = (step, *of, metric.name, len(values), *means, *judged, comparison.design)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return visible_lines(out.getvalue())
 
@@ -183,9 +183,6 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, interleaved in {comparison.design}: not pooled with runs of whole cells")
-    variants = list(dict.fromkeys(subject.workload for subject in comparison.subjects))
-    if len(variants) > 1 and len({subject.build for subject in comparison.subjects}) > 1:
-        lines.append(f"each build with {', '.join(variants[1:])} is compared with itself with {variants[0]}")
     lines += [f"? {text}" for text in comparison.result_differences]
     lines += [f"plan changed: {change.text}{_subject(comparison, change.subject)}"
               for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
@@ -218,7 +215,6 @@ def footer(comparison: Comparison) -> list[str]:
         )
     if comparison.ratios:
         lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")
-    lines += _of_further(comparison)
     lines += _gathered(comparison.findings)
     lines += [cell.text for cell in comparison.left_out]
     if not comparison.cells:
@@ -240,17 +236,6 @@ def _gathered(findings: Iterable[str]) -> list[str]:
 def _judged(comparison: Comparison) -> str:
     found = {comparison.primary_metric(step) for step in comparison.steps}
     return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
-
-
-def _of_further(comparison: Comparison) -> list[str]:
-    names = ", ".join(dict.fromkeys(name for cell in comparison.cells for name in cell.background))
-    if not names:
-        return []
-    return [
-        f"figures per operation are those of {comparison.workload.name.partition('+')[0]}: backends and clients of "
-        f"{names} are left out; what the server does for all (WAL, checkpoints, vacuum) cannot be parted from them",
-        f"rates of {names} are judged in one family with all other rates, their p99 in one of its own",
-    ]
 
 
 def _counted(comparison: Comparison) -> str:

@@ -166,9 +166,9 @@ class CellStep:
     say why plan_* is null in spite of a probe.
 
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` the number of slices, 0
-    for an uninterrupted step. `transactions` is set if each transaction was timed. `background` are {background
-    workload: {figure: value}}: see `engine.analysis.metrics.background_figures`. `waits` are {role: {wait event: share
-    of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's `wait_samples`.
+    for an uninterrupted step. `transactions` is set if each transaction was timed. `waits` are {role: {wait event:
+    share of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's
+    `wait_samples`.
     `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role `server` is
     every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what was not
     counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's: 0
@@ -244,8 +244,6 @@ class CellStep:
     work: dict[str, float] = field(default_factory=dict)
     spill_over_share: float | None = None
     transactions: TransactionTimes | None = None
-    workload: str = ""
-    background: dict[str, dict[str, float | None]] = field(default_factory=dict)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
     wait_samples: dict[str, int] = field(default_factory=dict)
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -260,10 +258,7 @@ class CellStep:
         return [Incident(group) for group in groups]
 
     def figure(self, metric: str) -> float | None:
-        """A metric of ratios, `stalls` in seconds, `sla` as share of the target, or a background LOAD.FIGURE."""
-        load, _, name = metric.rpartition(".")
-        if load:
-            return self.background.get(load, {}).get(name)
+        """A metric of ratios, `stalls` in seconds, or `sla` as share of the target."""
         if metric == STALLS:
             return self.stall_s
         if metric == SLA:

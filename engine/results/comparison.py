@@ -32,8 +32,8 @@ SIGNS: dict[Verdict, str] = {
 RATE, TIME = "rate_per_s", "time_s"
 FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
 PRIMARY_METRICS = (RATE, TIME)  # a step has one of them
-# These have verdicts, too; all other metrics are causes. The p99 is that of background workloads only.
-CPU, P99 = "server_cpu_us_per_op", "p99_us"
+# These have verdicts, too; all other metrics are causes.
+CPU = "server_cpu_us_per_op"
 INSTRUCTIONS = "instructions_per_op"
 COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
     name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
@@ -42,17 +42,16 @@ DELETE_PLAN = "delete_plan_us"  # per DELETE
 # Quantiles of the response time of the statements that the primary metric counts, and the longest one.
 LATENCIES = {"latency_p50_us": "p50", "latency_p95_us": "p95", "latency_p99_us": "p99", "latency_max_us": "longest"}
 # Metrics with verdicts besides the primary ones, and the family in which each is judged.
-FAMILIES = {name: name for name in (CPU, INSTRUCTIONS, P99, DELETE_PLAN)} | dict.fromkeys(LATENCIES, "latency")
+FAMILIES = {name: name for name in (CPU, INSTRUCTIONS, DELETE_PLAN)} | dict.fromkeys(LATENCIES, "latency")
 DURATIONS = frozenset({TIME, "user_s", "system_s", "floor_s"})  # figures that are shown with a unit of time
 MIN_PAIRS = 3  # fewer give no verdict, even if there is an interval
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSubject:
-    """What is compared: a build under a config, a kernel and a workload, by its name in tables.
+    """What is compared: a build under a config and a kernel, by its name in tables.
 
     `control` is `aa` for the base compared with itself, `probed` for the base with the probes whose cost is measured.
-    `workload` is empty if all subjects have the same.
     """
 
     name: str
@@ -60,11 +59,10 @@ class ComparedSubject:
     config: str
     kernel: str = "host"
     control: str = ""
-    workload: str = ""
 
     @property
     def subject(self) -> Subject:
-        return Subject(self.build, self.config, self.kernel, self.control, self.workload)
+        return Subject(self.build, self.config, self.kernel, self.control)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,6 @@ class Ratio:
     left_out: tuple[str, ...] = ()
     flagged: bool = False
     visible_effect: float | None = None
-    workload: str = ""
     machines: UnitEffect | None = None
     missing: str = ""
     joint_low: float | None = None
@@ -217,10 +214,7 @@ class RunBuild(Build):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """The workload of all runs; `non_default` are options that differ from its published form, in words.
-
-    If workloads are compared, `variants` are their names, and this is the first.
-    """
+    """The workload of all runs; `non_default` are options that differ from its published form, in words."""
 
     name: str
     title: str = ""
@@ -228,11 +222,10 @@ class WorkloadSummary:
     scale: str = ""
     clients: int = 1
     non_default: tuple[str, ...] = ()
-    variants: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return f"{', '.join(self.variants) or self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
+        return f"{self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
 
 
 @dataclass(frozen=True)
@@ -294,7 +287,7 @@ class Comparison:
 
     def baseline_of(self, name: str) -> str:
         names = {other.subject: other.name for other in self.subjects}
-        return names.get(baseline(self.subject(name).subject, self.subject(self.base).subject, names), self.base)
+        return names.get(baseline(self.subject(name).subject, self.subject(self.base).subject), self.base)
 
     def of(self, subject: str, step: str) -> list[CellStep]:
         """A step in all cells of a subject, in order of time."""

@@ -297,9 +297,8 @@ class GuestAttempt:
             yield Path(self._manifest.perf["path"]).resolve().parent
         for build in self._manifest.builds:  # of all cells, so that they share one image
             yield Path(build.prefix)
-        for load in (self._manifest.workload, *self._manifest.variants.values()):
-            for program in (load.get("programs") or {}).values():
-                yield Path(program["path"]).parent
+        for program in (self._manifest.workload.get("programs") or {}).values():
+            yield Path(program["path"]).parent
 
 
 def _application() -> Path:

@@ -11,7 +11,7 @@ from engine.core.lines import LineError
 from engine.core.model import Manifest
 from engine.core.text import visible, write
 from engine.remote.client_host import ClientHost, connected
-from engine.remote.launchers import launchers, programs
+from engine.remote.launchers import launchers
 from workloads import workload
 
 
@@ -44,8 +44,9 @@ class RemoteClients:
                 return self._host
             except LineError:
                 self.drop()
-        loads = [(workload(record["name"]), record) for record in self._manifest.workloads]
-        host = self._opened.enter_context(connected(route, launchers(loads), programs(loads), _say))
+        record = self._manifest.workload
+        needed = launchers(workload(record["name"]), record)
+        host = self._opened.enter_context(connected(route, needed, record.get("programs", {}), _say))
         try:
             client = host.reaches(route.address, route.port)
             if (host.name, client) != (route.name, route.client):

@@ -71,7 +71,7 @@ class StepRunner:
         self._starting = replace(self.server.waiting, check=self._check_alive)
         self._waiting = replace(self.server.waiting, check=self._check)
         self.running_cell = self.commands.cells[self.attempt]
-        self.planned = self.manifest.workload_of(self.cell.subject)
+        self.planned = self.manifest.workload
         self.workload = workload(self.planned["name"])
         self.steps = cell_steps(self.planned, self.server.build.label, self.cell.repeat, self.seconds)
         self._report: dict[str, Any] = {}  # of the last step with clients

@@ -73,5 +73,4 @@ def totals_of(
         primary_metric=step.primary_metric,
         wall_seconds=sampler.wall_seconds,
         apart=step.apart,
-        background={workload.role: workload.unit for workload in step.background},
     )

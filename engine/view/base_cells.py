@@ -29,11 +29,7 @@ class BaseCells:
         """Finished attempts at the base's cells of the same config and kernel."""
         if cell is None:
             return []
-        manifest, subject = self._reader.manifest, cell.subject
-        first = next(iter(manifest.variants), "")
-        base = replace(subject, control="", workload=first)
-        if subject.workload == first:  # otherwise compare with its own build under the first workload
-            base = replace(base, build=manifest.base)
+        base = replace(cell.subject, control="", build=self._reader.manifest.base)
         return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:

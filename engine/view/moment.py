@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ def last_second(
     for _, dt_ns, source, data in reader.samples(series.step.id, max(t_ns - TICK_NS, 0), t_ns):
         if source not in samples or not is_sliver(dt_ns):
             samples[source] = round(dt_ns * share) if source.startswith(OF_SERVER) else dt_ns, data
-    lines = role_lines(series.roles, list(longest.values()), stalls, kind, series.step.further)
+    lines = role_lines(series.roles, list(longest.values()), stalls, kind)
     if share < SLICED:
         longer = reader.seconds(series.step.id, t_ns - round(SECOND_NS / max(share, LEAST_SHARE)) - TICK_NS // 3, t_ns)
         lines = steady(lines, longer, series.roles, kind)
@@ -62,14 +62,12 @@ def steady(
     )
 
 
-def role_means(
-    totals: StepTotals, roles: Iterable[RoleRow], counted: str, further: Collection[str]
-) -> tuple[RoleLine, ...]:
-    """Roles over a step: `counted` is the kind whose progress is the step's; `further` roles count their own."""
+def role_means(totals: StepTotals, roles: Iterable[RoleRow], counted: str) -> tuple[RoleLine, ...]:
+    """Roles over a step: `counted` is the kind whose progress is the step's."""
     pids = {role.name: role.backend_pid for role in roles}
     ops = sum(progress(name, role) for name, role in totals.roles.items() if role_kind(name) == counted)
     return tuple(
-        _role_mean(name, role, pids.get(name), totals.seconds, progress(name, role) if name in further else ops)
+        _role_mean(name, role, pids.get(name), totals.seconds, ops)
         for name, role in sorted(totals.roles.items(), key=lambda each: role_place(each[0]))
     )
 

@@ -367,7 +367,7 @@ class Player:
         over = step.totals if step.ended_ns is not None and at_ns >= step.ended_ns and view.speed is None else None
         if over is not None:
             rate, samples = step.rate_per_s, machine_over(over, samples)
-            roles = role_means(over, series.roles.values(), kind, step.further)
+            roles = role_means(over, series.roles.values(), kind)
         bases = self._bases.attempts(view.cell, self._attempts.values())
         timed = step.primary_metric is not None and step.primary_metric.by == "time"
         base = self._bases.rate(bases, step.name)

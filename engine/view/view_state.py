@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,9 +137,8 @@ def role_lines(
     seconds: Sequence[RoleSecond],
     stalls: Sequence[EventRow],
     counted: str,
-    further: Collection[str] = (),
 ) -> tuple[RoleLine, ...]:
-    """Roles in one tick: progress of roles `counted` is the step's, operations of `further` are their own."""
+    """Roles in one tick: progress of roles `counted` is the step's."""
     grouped: dict[str, list[RoleSecond]] = {}
     ops = 0
     for second in seconds:
@@ -148,14 +147,7 @@ def role_lines(
         ops += progress(role.name, second) if role.kind == counted else 0
     stalled = {stall.role for stall in stalls}
     return tuple(
-        _role_line(
-            name,
-            grouped[name],
-            roles,
-            sum(progress(name, second) for second in grouped[name]) if name in further else ops,
-            name in stalled,
-        )
-        for name in sorted(grouped, key=role_place)
+        _role_line(name, grouped[name], roles, ops, name in stalled) for name in sorted(grouped, key=role_place)
     )
 
 

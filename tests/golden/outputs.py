@@ -169,7 +169,7 @@ def _recorded(folder: Path) -> dict[str, list[Path]]:
 
 
 def _made(folder: Path) -> dict[str, list[Path]]:
-    """Runs with what the recordings lack: failures, a missed SLA, kernels, variants, pairs of several machines."""
+    """Runs with what the recordings lack: failures, a missed SLA, kernels, pairs of several machines."""
     pooled = [
         make_run(
             folder / "pooled" / machine,
@@ -201,13 +201,6 @@ def _made(folder: Path) -> dict[str, list[Path]]:
         environments=_under_kernel,
         repeats=4,
     )
-    variants = make_run(
-        folder / "variants" / "run",
-        builds=("16.3",),
-        variants=("insert", "insert+pgbench-select"),
-        effects={("insert+pgbench-select", "l.i1"): 0.8},
-        repeats=4,
-    )
     sliced = make_run(folder / "sliced" / "run", effects={("17.0", "qr100"): 1.04}, repeats=8, blocks=40)
     options = make_run(
         folder / "options" / "run",
@@ -224,7 +217,6 @@ def _made(folder: Path) -> dict[str, list[Path]]:
         "one-pair": one_pair,
         "options": options,
         "sliced": sliced,
-        "variants": variants,
     }
     return {"pooled": pooled} | {name: [run] for name, run in alone.items()}
 

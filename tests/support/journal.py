@@ -73,7 +73,6 @@ def plan_run(
     digest: str = "d0",
     clients: int = 1,
     options: Mapping[str, Any] = {},
-    variants: Sequence[str] = (),
     interleave_slices: bool = False,
     slice_ms: float = 50.0,
     created: str = "2026-11-20T10:00:00+00:00",
@@ -106,8 +105,7 @@ def plan_run(
             for label in builds
         },
         workload=workload,
-        variants=dict.fromkeys(variants, workload),
-        cells=interleave(subjects(builds, configs, builds[0], aa, under, variants or ("",)), repeats),
+        cells=interleave(subjects(builds, configs, builds[0], aa, under), repeats),
         stall_rule=asdict(StallRule()),
         environment=environment,
         interleave="slices" if interleave_slices else "cells",
@@ -169,8 +167,8 @@ def make_run(
 ) -> Path:
     """Write a whole run; `plan` as in `plan_run`.
 
-    `effects` multiply the rate of a (build, step), of a (workload, step) where workloads are compared; `noise` is the
-    standard deviation of its log. `failed` are ordinals of cells with the reason; `unfinished` ones never begin.
+    `effects` multiply the rate of a (build, step); `noise` is the standard deviation of its log. `failed` are ordinals
+    of cells with the reason; `unfinished` ones never begin.
 
     `environments` are the machine's records before each cell, `environments_after` those after it.
 
@@ -194,8 +192,7 @@ def make_run(
                 continue
             for ordinal, step in enumerate(manifest.workload["steps"]):
                 name, kind = step["name"], step["kind"]
-                subject = cell.subject.workload or cell.subject.build
-                effect = (effects or {}).get((subject, name), 1.0) if not cell.subject.control else 1.0
+                effect = (effects or {}).get((cell.subject.build, name), 1.0) if not cell.subject.control else 1.0
                 rate = RATES[name] * effect * pow(2.718281828, source.gauss(0, noise))
                 totals = change(cell, name, made_totals(name, kind, rate, clients))
                 work = sum(role.rows for role in totals.roles.values())

@@ -11,7 +11,6 @@ from engine.results.comparison import (
     DELETE_PLAN,
     DURATIONS,
     FULL_RATE,
-    P99,
     PRIMARY_METRICS,
     RATE,
     TIME,
@@ -96,9 +95,8 @@ class Layout:
 
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
-    """Lines with a value and every word of `wanted`, by `sort`; rates of background workloads are shown with rates."""
-    further = [metric.name for metric in comparison.metrics if "." in metric.name] if RATE in shown else []
-    every = [Row(step, metric) for step in comparison.steps for metric in (*shown, *further)]
+    """Lines with a value and every word of `wanted`, by `sort`."""
+    every = [Row(step, metric) for step in comparison.steps for metric in shown]
     shown_rows = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
     if sort == "effect":
         return sorted(shown_rows, key=lambda row: -_effect(_ratios(comparison, row)))
@@ -112,10 +110,6 @@ def name_of(comparison: Comparison, row: Row) -> str:
     unit = comparison.units.get(row.step, SHORT[RATE])
     if row.metric == RATE:
         return unit
-    load, _, figure = row.metric.rpartition(".")
-    if load:  # of a background workload
-        own = titles(comparison).get(row.metric, figure).rpartition(" ")[2]
-        return f"{load.rpartition('-')[2][:6]} {'p99' if figure == P99 else own}"[: METRIC_CELLS - 1]
     per = f"/{OPS.get(unit.removesuffix('/s'), 'op')}"
     name = SHORT.get(row.metric, row.metric)
     return named if len(named := name.replace("/op", per)) < METRIC_CELLS else name

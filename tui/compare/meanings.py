@@ -34,7 +34,7 @@ MEANINGS = {
 
 
 def meaning(comparison: Comparison, row: Row) -> str:
-    """Explain a line's figure in a sentence; empty for a background workload."""
+    """Explain a line's figure in a sentence."""
     text = MEANINGS.get(row.metric, "")
     unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")
     op = {"xact": "transaction"}.get(OPS.get(unit, ""), OPS.get(unit, "operation"))

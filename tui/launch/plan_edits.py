@@ -76,7 +76,7 @@ def with_workload(request: Request, workload: str, preset: str | None = None) ->
     clients = request.options.get("clients") if workload == request.workload or preset is None else None
     kept = {"clients": clients} if isinstance(clients, int) else {}
     options = kept | ({"preset": preset} if preset else {})
-    return replace(request, workload=workload, variants=(), with_options=(), options=options)
+    return replace(request, workload=workload, options=options)
 
 
 def repeats_of(request: Request, estimate: Mapping[str, Any] | None) -> int:

@@ -6,13 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.core.errors import UserError, unknown
+from engine.core.errors import UserError
 from engine.plan.request import Request
-from engine.plan.variants import named_workloads
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
-from workloads.lists import comma_list, comma_text
-from workloads.names import UnknownName
+from workloads.lists import comma_text
 from workloads.options import Option, options_of
 from workloads.quantity import EXAMPLES
 
@@ -33,7 +31,6 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 
     detail = f"{description}; left and right choose another, or a named plan"
     first = _choice("workload", plan.options.get("preset", plan.workload), (*names, *presets), detail, chosen)
-    others = _at_once(plan)
     options = [option for option in offer.options_of(plan) if option.name not in OTHER_PANELS]
     options.sort(key=lambda option: option.rare)  # those without a flag come last
     if preset is not None:
@@ -43,39 +40,11 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
         scales = [dataclasses.replace(option, choices=sizes) for option in options if sizes and option.name == SCALE]
         return (
             first,
-            *others,
             *(_option(option, plan, offer) for option in scales),
             *(Item(name, text=str(preset[name]), detail=fixed) for name in own),
         )
     sized = any(SCALE in row for row in offer.workloads if row["workload"] == plan.workload)  # otherwise only presets
-    return (first, *others, *(_option(option, plan, offer) for option in options if sized or option.name != SCALE))
-
-
-def _at_once(plan: Request) -> tuple[Item, ...]:
-    """The workloads that start together with the plan's, if any, and their options."""
-
-    def take(text: str) -> Request:
-        try:
-            _, _, variants = named_workloads(plan.workload, comma_list(text))
-        except UnknownName as error:
-            raise unknown(error.kind, error.name, error.choices) from None
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        return replace(plan, variants=variants, with_options=plan.with_options if variants else ())
-
-    if not plan.variants:
-        return ()
-    typed = comma_text(plan.variants)
-    words = " ".join(plan.with_options)
-    return (
-        Item("variants" if len(plan.variants) > 1 else "at once", text=typed,
-             detail=f"{typed}: loads on one server at once" + (", compared with the first" if "," in typed else ""),
-             question=Question(f"{plan.workload} and background workloads, separated by commas", typed, take)),
-        Item("with", text=words or "-", mark="" if words else "dim",
-             detail="with: options of the background workloads: NAME=VALUE",
-             question=Question("options of the background workloads: NAME=VALUE, separated by spaces", words,
-                               lambda text: replace(plan, with_options=tuple(text.split())))),
-    )  # fmt: skip
+    return (first, *(_option(option, plan, offer) for option in options if sized or option.name != SCALE))
 
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:

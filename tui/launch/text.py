@@ -164,10 +164,10 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     lines = [line(("the same by hand", "strong"))]
     words = _wrapped(command(plan), 66)
     lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
-    for name, workload in (manifest["variants"] or {"each cell": manifest["workload"]}).items():
-        steps = " ".join(step["name"] for step in workload["steps"])
-        lines.append(line((f"{name}: {workload['name']} {workload_title(workload)}", "strong")))
-        lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
+    workload = manifest["workload"]
+    steps = " ".join(step["name"] for step in workload["steps"])
+    lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
+    lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
     if manifest["interleave_reason"]:
         lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
     lines.append(line(("cell  build                       config         repeat      begins", "strong")))
@@ -199,8 +199,7 @@ def small(
     lines.append(line(f"builds   {builds}"))
     each = f", each with {plan.set_each}" if plan.set_each else ""
     lines.append(line(f"configs  {', '.join(plan.configs)}{each}"))
-    variants = f": {', '.join(plan.variants)}" if plan.variants else ""
-    lines.append(line(f"load     {offer.load(plan)}{variants}, {repeats_of(plan, estimate)} repeats"))
+    lines.append(line(f"load     {offer.load(plan)}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
                           f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip

@@ -123,7 +123,7 @@ def environment(manifest: Manifest) -> list[str]:
         *(("of the clients' machine:",) if manifest.external is not None else ()),
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
         f"kernel {kernel.get('release', '?')}",
-        f"{', '.join(manifest.variants) or workload.get('name')} {workload_title(workload)}",
+        f"{workload.get('name')} {workload_title(workload)}",
         f"clients {workload.get('clients')}, seed {manifest.seed}",
         f"probes {', '.join(manifest.observers) or 'none'}",
     ]

@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from workloads.base import SCHEMA_MARK
 from workloads.connection import Check, Session
 from workloads.counter_page import Page, Word
 from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench
-from workloads.pgbench.scripts import Script, waits
+from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
 from workloads.pgbench.spec import Found, Spec
 from workloads.process import begin_alone, check_stop, clock, end_alone
 
 T = TypeVar("T")
 
-SYNTAX_ERROR = "syntax error at "  # a word, or the end of input
 LOOK_S = 0.05  # between two checks for STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
 # pgbench freezes what it loads if the server can: a vacuum makes all versions alike.
@@ -36,9 +34,6 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
 
     def work(session: Session) -> Found:
         check = session.check
-        if spec.schema:
-            session.run(f"CREATE SCHEMA {spec.schema}")
-            session.run(f"COMMENT ON SCHEMA {spec.schema} IS {literal(SCHEMA_MARK)}")
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
         if spec.setup is not None:
             run_once(spec, folder, spec.setup, check)
@@ -47,15 +42,9 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             session.run(statement)
         for statement in WARM if tables else ():
             session.run(statement)
-        # Background scripts may use tables of the main workload, which do not exist yet: only their syntax is checked.
-        ready = not spec.schema or all(script.builtin for script in spec.scripts)
-        for script in spec.scripts if ready else [each for each in spec.scripts if not waits([each])]:
-            try:
-                run_once(spec, folder, script, check)
-            except Failed as error:
-                if ready or SYNTAX_ERROR in str(error):
-                    raise
-        if options.warmup_seconds and ready:
+        for script in spec.scripts:
+            run_once(spec, folder, script, check)
+        if options.warmup_seconds:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
             told = summary.parse(_call(argv, spec, folder, check))
             if "tps" in told:
@@ -78,10 +67,6 @@ def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
         done = work(session)
         end_alone(page, clock())
     return done
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:

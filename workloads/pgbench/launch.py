@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from psycopg.conninfo import make_conninfo
 
 from workloads import client_gate
 from workloads.base import CLIENT_FOLDER
@@ -73,8 +72,6 @@ class Step:
         spec, options, version = self.spec, self.spec.options, self.spec.version
         self.clients = int(spec.step["clients"])
         self.timed = not spec.step["transactions"]
-        self.others = Page(spec.page_fd, spec.until) if spec.until else None  # with them the step ends
-        self.application = f"{APPLICATION}-{spec.schema}" if spec.schema else APPLICATION
         argv = command.run(
             spec.program,
             version,
@@ -82,7 +79,7 @@ class Step:
             spec.scripts,
             str(self.folder),
             clients=self.clients,
-            dsn=make_conninfo(spec.dsn, application_name=self.application) if spec.schema else spec.dsn,
+            dsn=spec.dsn,
             seed=spec.seed,
             transactions=spec.step["transactions"] or None,
         )
@@ -115,7 +112,7 @@ class Step:
 
     def _await_connected(self) -> list[int]:
         """Wait until all clients have connected, and stop pgbench; return their backends in order of their start."""
-        with contextlib.closing(Watching(self.spec.dsn, self.application)) as watching:
+        with contextlib.closing(Watching(self.spec.dsn, APPLICATION)) as watching:
             setting_up = first_backends(self.pgbench.has_opened_logs, watching.backends, self._check_soon)
             while True:
                 self._check()
@@ -182,7 +179,7 @@ class Step:
         stood_still = False
         while not self.timed or self._left_ns() > 0:
             stands_still = bool(self.page.words[Control.PAUSED_SINCE_NS])
-            if self.pgbench.has_ended(self._pause_ms()) or self._others_done():
+            if self.pgbench.has_ended(self._pause_ms()):
                 break
             if not (stood_still and stands_still):  # nothing arrives during another server's turn
                 self._read()
@@ -194,7 +191,7 @@ class Step:
             self._check()
             self.pgbench.send(signal.SIGSTOP)
             self.halted_ns = clock()
-            ended_ns = self.counting.ended_ns = self._end_of_others() or clock()
+            ended_ns = self.counting.ended_ns = clock()
             self._read()
             self.counting.project(ended_ns)
         else:
@@ -218,9 +215,8 @@ class Step:
             self.counting.thin(self.taken_every)
 
     def _pause_ms(self) -> int:
-        often = self.sliced or self.others is not None
         until_fresh_ms = (self._until_read_ns(clock()) - FRESH_NS) // 1_000_000
-        pause_ms = OFTEN_MS if often else min(SELDOM_MS, max(OFTEN_MS, until_fresh_ms))
+        pause_ms = OFTEN_MS if self.sliced else min(SELDOM_MS, max(OFTEN_MS, until_fresh_ms))
         return max(1, min(pause_ms, self._left_ns() // 1_000_000)) if self.timed else pause_ms
 
     def _until_read_ns(self, now_ns: int) -> int:
@@ -235,15 +231,6 @@ class Step:
     def _left_ns(self) -> int:
         length_ns = int(self.spec.step["seconds"]) * 1_000_000_000
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
-
-    def _others_done(self) -> bool:
-        page = self.others
-        return page is not None and all(page.word(slot, Word.STATE) >= State.DONE for slot in range(page.roles))
-
-    def _end_of_others(self) -> int:
-        """When the main workload ended, and so the step, slightly before this notices it; 0 without one."""
-        page = self.others
-        return max(page.word(slot, Word.ENDED_NS) for slot in range(page.roles)) if page is not None else 0
 
     def _finish(self) -> dict[str, Any]:
         """Let pgbench end once the engine has taken its samples; return the report, with what it prints."""
@@ -283,7 +270,7 @@ class Step:
 
     def _correct(self, in_flight: int) -> None:
         # The log says it; otherwise the sum includes work after the step's end.
-        if self.spec.log_every == 1 or self.others is not None:
+        if self.spec.log_every == 1:
             return
         processed = summary.parse(self.pgbench.output).get("processed")
         if processed is not None:
@@ -327,20 +314,16 @@ class Step:
 
 
 def _run(spec: Spec, page: Page) -> None:
-    if spec.schema:  # other names are looked up among the relations of the main workload
-        own = make_conninfo(spec.dsn, options=f"-c search_path={spec.schema},public")
-        spec = msgspec.structs.replace(spec, dsn=own)
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
         for script in (*spec.scripts, *([spec.setup] if spec.setup is not None else [])):
             if not script.builtin:
                 (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":
             found = initialize(spec, page, Path(folder))
-            # Findings of a background workload say nothing about the main one.
-            sys.stdout.buffer.write(b"" if spec.schema else msgspec.json.encode({"found": found}))
+            sys.stdout.buffer.write(msgspec.json.encode({"found": found}))
         else:
             sys.stdout.buffer.write(msgspec.json.encode(Step(spec, page, Path(folder)).run()))
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Spec, _run, lambda spec: spec.first))
+    sys.exit(serve(Spec, _run))

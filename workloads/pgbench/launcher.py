@@ -30,12 +30,12 @@ class OfStep(Protocol):
 S = TypeVar("S", bound=OfStep)
 
 
-def serve(of: type[S], run: Callable[[S, Page], None], first_of: Callable[[S], int] = lambda _: 0) -> int:
-    """Run a launcher on a step from standard input; return its exit code. `first_of` gives its first slot."""
+def serve(of: type[S], run: Callable[[S, Page], None]) -> int:
+    """Run a launcher on a step from standard input; return its exit code."""
     die_with_parent(os.getppid())
     name_process("pgbench launcher")
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=of)
-    page = Page(spec.page_fd, int(spec.step.get("clients", 1)), first_of(spec))
+    page = Page(spec.page_fd, int(spec.step.get("clients", 1)))
     stop_on_signals(page)
     state, code = State.STOPPED, 2
     try:

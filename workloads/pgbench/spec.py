@@ -36,8 +36,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. If the log
     may be `log_thinned`, lines beyond MOST_LINES_PER_S are left out of it. `setup` is run once in the first step.
 
-    `folder` is for files, `data_folder` for those of the server. For a background workload, `first`, `until` and
-    `schema` are as in `workloads.base.Place`.
+    `folder` is for files, `data_folder` for those of the server.
     """
 
     page_fd: int
@@ -55,7 +54,4 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     log_thinned: bool = False
     seed: int
     checkpoint: bool = True
-    first: int = 0
-    until: int = 0
-    schema: str = ""
     setup: Script | None = None

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,7 +34,6 @@ from workloads.base import (
     Workload,
     Written,
 )
-from workloads.options import checked as check_options
 from workloads.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale, common, preset_parts, recorded
@@ -77,16 +76,6 @@ SET_UP = "-o setup=FILE may write files beside the data"
 COLD = {
     "evict": "--between evict takes its relations out of shared buffers",
     "cold": "--between cold takes its files out of the page cache",
-}
-LOG_EVERY_READ = 16  # for the built-in read-only script, in the background
-OPEN_END_S = 1_000_000  # of a background workload, which ends with the main one
-NOT_IN_BACKGROUND = {
-    **dict.fromkeys(
-        ("steps", "seconds", "transactions", "preset"),
-        "the main one gives steps and lengths",
-    ),
-    "between": "only the main workload does something between steps",
-    "connect": "the CPU time of its backends could not be told from the main workload's",
 }
 PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
@@ -139,19 +128,6 @@ class Pgbench:
             if waits([script]):
                 raise ValueError(f"{script.name}: it sleeps, and the sleep continues while its server is stopped")
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
-
-    def background_plan(self, entries: Record) -> Plan:
-        """See `workloads.base.BackgroundWorkload`: one step, as long as the step that it accompanies."""
-        for name in sorted(NOT_IN_BACKGROUND.keys() & entries.keys()):
-            raise ValueError(f"{name} is not for a background workload: {NOT_IN_BACKGROUND[name]}")
-        options = check_options(self.options, {"clients": [1], **entries}, texts=True)
-        if len(options.clients or ()) != 1:
-            raise ValueError("clients: a background workload has one number of clients")
-        planned = self.plan(msgspec.structs.replace(options, seconds=OPEN_END_S))
-        # The rate is measured for the main workload only.
-        known = not planned.record["writes"] and all(script.builtin for script in _scripts(planned.record))
-        usual = LOG_EVERY_READ if known else 1
-        return replace(planned, record={**planned.record, "log_every": planned.record["log_every"] or usual})
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         options, scripts = recorded(record), _scripts(record)
@@ -220,9 +196,6 @@ class Pgbench:
             log_thinned=not record["log_every"] and every > 1,
             seed=seed_of(place.seed, step.name, place.repeat),
             checkpoint=place.checkpoint,
-            first=place.first,
-            until=place.until,
-            schema=place.schema,
             setup=next(iter(_setup(record)), None),
         )
         return Launch((sys.executable, "-m", "workloads.pgbench.launch"), msgspec.json.encode(spec).decode())

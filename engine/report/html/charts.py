@@ -140,7 +140,7 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
     """Server CPU per operation by role, and the rest: writers, checkpointer, workers."""
     for name in comparison.names:
         cells = comparison.of(name, step)
-        roles = dict.fromkeys(role for cell in cells for role in cell.roles if role not in cell.background)
+        roles = dict.fromkeys(role for cell in cells for role in cell.roles)
         parts = {role: _role_cpu(cells, role) for role in sorted(roles, key=role_place)}
         whole = middle(comparison.values(name, step, "server_cpu_us_per_op"))
         known = {role: value for role, value in parts.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How fast and how costly: primary metrics, background workloads, sweeps, SLAs and sizes."""
+"""How fast and how costly: primary metrics, sweeps, SLAs and sizes."""
 
 from __future__ import annotations
 
@@ -116,22 +116,6 @@ def _sizes(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
         yield (heap, ratios[0], indexes, ratios[1], database, cluster), ""
 
 
-def _background(comparison: Comparison, notes: Notes, step: str, subject: str) -> Rows:
-    for name in dict.fromkeys(name for cell in comparison.of(subject, step) for name in cell.background):
-        for metric in (metric for metric in comparison.metrics if metric.name.rpartition(".")[0] == name):
-            value = number(comparison.figure(subject, step, metric.name))
-            found = comparison.ratio(subject, step, metric.name)
-            if found is None:
-                yield (metric.title, value, "", "", ""), ""
-            else:
-                judged = (
-                    ratio_text(found),
-                    bounds(found),
-                    found.verdict_text + notes.mark(found.remarks),
-                )
-                yield (metric.title, value, *judged), STYLES.get(found.sign, "")
-
-
 def sweeps(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     """Each sweep's figures with their ratios, the peaks below; then every repeat."""
     for sweep, names in _parts(comparison):
@@ -239,11 +223,3 @@ KEPT_UP = Table(
     _kept_up,
 )
 SIZES = Table("Sizes after the step", ("heap", "/ base", "indexes", "/ base", "database", "data\nfolder"), _sizes)
-
-
-BACKGROUND = Table(
-    "Background workloads (mean of cells, ratio to base)",
-    ("", "", "ratio", "95 %", "verdict"),
-    _background,
-    below="",
-)

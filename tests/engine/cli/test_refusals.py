@@ -36,7 +36,7 @@ ROWS = """
 --beside => No such option '--beside'
 --rows 5000 --scale quick => exclude each other
 --pg a=/none,b=/none,c=/none,d=/none --repeats 1000 --config cx5,cx7,auto => 12,000 cells are more than a run may have
---workload pgbench-tpcb+pgbench-select+pgbench-simple --clients 1024 --with clients=1024 => 3,072 connections in
+--workload pgbench-tpcb --clients 3000 => 3,000 connections in
 --set fsync => NAME=VALUE
 --set max_connections=50 --clients 40 => --set: max_connections=50 is too low: this plan needs 220 connections
 --set work_memm=5 --pg OLD,PG => --set work_memm=5: unknown to OLD, PG (did you mean work_mem?); check
@@ -63,8 +63,6 @@ ROWS = """
 --pg x=postgresql://me@a..b:5432/db => a part between its dots
 --workload own --schema s.sql --from-pg-stat-statements host=a..b => 63 characters
 --tcp --listen 192.0.2.1 => --listen 192.0.2.1: not an address of this machine
---variants pgbench-select => --variants pgbench-select: nothing to compare it with; name two or more, or use
---variants insert,inset+pgbench-select => begin with different workloads
 --preset planer-delete => unknown preset 'planer-delete' (nearest: planner-delete, planner-2024-01)
 --preset planner-delete --rows 5000 => is a complete plan
 --preset select-scalin => nearest: select-scaling

@@ -50,7 +50,7 @@ def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
 def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]) -> None:
     text = shown("bisect", "--help").output
     assert text.index("Search:") < text.index("--good") < text.index("What to compare:") < text.index("--config")
-    assert "--variants WORK" not in text and "--pg LABEL" not in shown("bisect", "--help-all").output
+    assert "--kernel LABEL" not in text and "--pg LABEL" not in shown("bisect", "--help-all").output
 
 
 def test_a_rare_option_has_no_flag_of_its_own() -> None:

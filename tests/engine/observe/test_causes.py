@@ -272,15 +272,3 @@ def test_what_lies_outside_the_stall_changes_nothing(evidence: Evidence) -> None
     ]
     more = replace(evidence, seconds=[*evidence.seconds, *far], events=[*events, *evidence.events])
     assert causes(more) == causes(evidence)
-
-
-def test_who_used_the_cpus_meanwhile_is_named_where_several_loads_run_at_once() -> None:
-    crowded = throughout(backend_runq_ns=8 * S // 10)
-    reader, writer = (
-        Partner(role, 0, [second(t, cpu=cpu) for t in range(95, 111)])
-        for role, cpu in (("pgbench-select", 0.7), ("pgbench-tpcb", 0.1))
-    )
-    found = first(replace(crowded, others=(reader, reader, writer)))
-    assert (found.name, found.score) == ("run_queue", 0.8)
-    assert found.text.endswith("80% of the stall; the pgbench-select role used 1.4 CPUs meanwhile")
-    assert "meanwhile" not in first(replace(crowded, others=(writer,))).text

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads import histogram
-from workloads.base import Background, Role, Step
+from workloads.base import Role, Step
 from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
@@ -26,8 +27,8 @@ STEP = Step(
     "query",
     {},
     roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")),
-    background=(Background("select", "tx/s", ages="session", threads=2),),
 )
+ASKED = replace(STEP, ages="session", threads=2)
 BACKENDS = (101, 102, 103, 104)
 
 
@@ -78,12 +79,10 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     page.set_word(2, Word.SKIPPED, 7)
     page.set_word(1, Word.IN_FLIGHT_NS, 101 * S - 300)
     waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
-    observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
-    connections.observe(observed, lambda age_ns: age_ns // 2, 101 * S)
     ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
     assert [each.role_id for each in seconds_of(ticked)] == [10, 11, 12, 13]
     assert [each.statements for each in seconds_of(ticked)] == [3, 0, 1, 0]
-    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, 300, 200, 250], "of the session, in active time"
+    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, 300, 0, 0]
     assert [each.max_us for each in seconds_of(ticked)] == [5000, 0, 70, 0], "no longer than the longest"
     assert [histogram.unpack(each.service) for each in seconds_of(ticked)][:2] == [
         {100: 2, histogram.index(5000): 1},
@@ -104,21 +103,15 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
 
     count(page, 0, 5000)
     page.set_word(3, Word.STATE, State.DONE)
-    connections.observe(observed, int, 102 * S)
     ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
     assert [each.statements for each in seconds_of(ticked)] == [1, 0, 0, 0]
     assert [each.backend_cpu_ns for each in seconds_of(ticked)] == [0, 6, 1, 0], "of one that has gone nothing more"
-    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, S + 300, 400, 0], (
-        "who is done has nothing in flight"
-    )
+    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, S + 300, 0, 0]
     assert [each.response for each in seconds_of(ticked)] == [None, None, b"", None]
     assert not ticked.outcomes
 
     seen = connections.seconds(connections.all[2])
-    assert [(each.t_ns, each.in_flight_ns, each.backend_cpu_ns) for each in seen] == [
-        (101 * S, 200, 1),
-        (102 * S, 400, 1),
-    ]
+    assert [(each.t_ns, each.backend_cpu_ns) for each in seen] == [(101 * S, 1), (102 * S, 1)]
     assert seen[0].wait == waits[103]
     assert seen[1].client_cpu_ns == seconds_of(ticked)[0].client_cpu_ns, "that of the process that serves it"
     totals = connections.totals("query", 2.0)
@@ -147,8 +140,21 @@ def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> No
     assert (stalled.slot, change.kind, change.stall.ended_ns) == (1, "ended", 104 * S + S // 4)
 
 
+def test_the_server_is_asked_for_ages_that_no_page_has(page: Page) -> None:
+    connections = Connections(ASKED, page, server())
+    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
+    observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
+    connections.observe(observed, lambda age_ns: age_ns // 2, 101 * S)
+    assert connections.in_flight_ns(101 * S).tolist() == [0, 0, 200, 250], "of the session, in active time"
+    page.set_word(3, Word.STATE, State.DONE)
+    connections.observe(observed, int, 102 * S)
+    assert connections.in_flight_ns(102 * S).tolist() == [0, 0, 400, 0], "who is done has nothing in flight"
+    connections.close()
+
+
 def test_a_stall_begins_by_the_clock_where_ages_are_in_a_servers_own_time(page: Page) -> None:
-    connections = Connections(STEP, page, server())
+    connections = Connections(ASKED, page, server())
     connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
     count(page, 2, *[1000] * 20)
     connections.tick(103 * S, S, server(), {})

@@ -22,7 +22,7 @@ def test_roles_are_means_over_the_step() -> None:
         TOTALS.roles["insert"], backend_cpu_ns=5 * SECOND_NS, backend_runq_ns=SECOND_NS, waits={"": 3, "IO:WALSync": 7}
     )
     totals = replace(TOTALS, roles={"delete": TOTALS.roles["delete"], "insert": insert})
-    first, second = role_means(totals, ROLES, "insert", ())
+    first, second = role_means(totals, ROLES, "insert")
     assert (first.name, first.backend_pid, second.name, second.backend_pid) == ("insert", 41, "delete", 43)
     assert first.rate_per_s == pytest.approx(insert.rows / 20)
     assert (first.cpu_percent, first.runq_percent) == (25.0, 5.0)

@@ -92,7 +92,6 @@ def test_the_key_is_there_where_a_step_was_sliced(in_slices: Path, recording: Pa
     assert "l slices" not in show_compare(recording, whole)
 
 
-
 def test_the_title_of_compare_says_what_took_turns(in_slices: Path) -> None:
     assert "2 pairs in slices of 50 ms" in show_compare(in_slices).splitlines()[1]
 

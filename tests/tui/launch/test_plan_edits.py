@@ -389,22 +389,3 @@ def test_a_password_is_found_in_a_connection_string(text: str, is_open: bool) ->
         with pytest.raises(UserError, match=r"needs a name before it: NAME=postgresql://…") as refused:
             refuse_password(text)
         assert "bench" not in str(refused.value)
-
-
-def test_workloads_that_are_compared_are_shown_and_can_be_typed() -> None:
-    plan = request_of(
-        {"builds": ["16.3"], "variants": ["insert", "insert+pgbench-select"], "with_options": ["clients=2"]}
-    )
-    items = {item.name: item for item in plan_fields.load(plan, OFFER)}
-    assert items["variants"].text == "insert,insert+pgbench-select" and items["with"].text == "clients=2"
-    question = items["variants"].question
-    assert question is not None
-    assert question.take("insert+pgbench-tpcb").variants == ("insert+pgbench-tpcb",)
-    assert question.take("").with_options == ()
-    for typed, told in (("insert+nothing", "unknown workload 'nothing'"), ("pgbench-tpcb,insert", "begin with")):
-        with pytest.raises(UserError, match=told):
-            question.take(typed)
-    assert "insert, insert+pgbench-select" in "".join(
-        text for shown in launch_text.small(plan, None, "", (), OFFER) for text, _ in shown
-    )
-    assert "variants" not in {item.name for item in plan_fields.load(TWO, OFFER)}

@@ -1,1 +1,0 @@
-"""A workload with background workloads: several loads on one server at once."""
