@@ -51,7 +51,7 @@ let
         chmod -R u+w source
         cd source
         set -o pipefail
-        export HOME=$PWD PGBED_EXAMPLES=100
+        export HOME=$PWD PGBED_EXAMPLES=50
         ${command}
       '';
 
