@@ -66,7 +66,7 @@ FIGURES = (
     Entry("0.950, 95% CI", "ratio to the base, then the interval that holds the true one in 95 of 100 such runs; "
           "▼ is worse: less done, or more cost",
           r"95% CI|[▲▼] ?\d|\d\.\d{3} \d?\.\d+-\d"),
-    Entry("margin", "the smallest difference that is called faster or slower; within it two builds are the same"),
+    Entry("margin", "a difference that matters: what differs by less for certain is the same"),
     Entry("8 more pairs", "how many more pairs of cells would probably settle the question",
           r"\d+ more pairs?"),
     Entry("pair", "one cell of the baseline and one of another build: in slices at the same time, else in turn",
@@ -75,7 +75,10 @@ FIGURES = (
     Entry("CV", "coefficient of variation: how far repeats of one cell differ, as a share of their mean",
           r"\bCV\b|\bvary by\b"),
     Entry("bimodal", "repeats fall into two groups, as with two query plans: no mean describes both"),
-    Entry("inconclusive", "neither a difference nor equality is certain enough, given the number of steps"),
+    Entry("slower, faster", "that it differs is certain; by how much is what the interval says", r"\b(slow|fast)er\b"),
+    Entry("same", "differs by less than the margin, for certain", r"\bsame\b"),
+    Entry("no slower", "not slower by the margin, for certain; no faster: not faster by it", r"\bno (slow|fast)er\b"),
+    Entry("undecided", "nothing is certain enough, given the number of steps"),
     Entry("withheld", "no verdict, because the cells are not comparable: the machine drifted, or the work was unequal"),
     Entry("drift", "a change of the machine between cells: clock, temperature, other load", r"\bdrift(ed)?\b"),
     # the run

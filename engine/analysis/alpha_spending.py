@@ -1,6 +1,6 @@
 """The level of verdicts where the same pairs are judged more than once: interim analyses share the allowed error.
 
-Someone who reads "not known: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
+Someone who reads "undecided: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
 unchanged level, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
 and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each later one half of what is
 left. A run that may end early (`--minutes`, `--until-known`) divides its part among its own analyses.
@@ -48,17 +48,12 @@ class Levels:
         """Two-sided, for a difference."""
         return spent_level(*((pairs, share * spent) for pairs, spent in self.analyses))
 
-    def same(self, share: float = 1.0) -> float:
-        """Of each of two one-sided tests, at one of whose limits the truth may be.
+    def one_sided(self, share: float = 1.0) -> float:
+        """One-sided, for a bound at which the truth may be.
 
         That is one side of a test with twice the error: no sum of log ratios goes out at both.
         """
         return self.differs(2 * share) / 2
-
-    def both(self, shares: Sequence[float]) -> tuple[float, float]:
-        """For a difference and for sameness, each with a share."""
-        differs, same = shares
-        return self.differs(differs), self.same(same)
 
     def later(self, more: int) -> Levels:
         """The levels once another run adds pairs; these if nothing is left to spend, as who planned them divides it."""

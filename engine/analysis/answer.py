@@ -1,14 +1,12 @@
-"""The answer to what was asked, in a sentence for each subject: slower or faster, in which steps, by how much.
+"""The answer to what was asked, line by line for each subject: slower, faster or neither, in which steps, by how much.
 
-The sentences rest on the verdicts: that steps differ holds for all steps named together, and so does that steps are the
-same; the intervals of the steps that differ are their joint bounds (`engine.analysis.verdicts`).
+The lines rest on the verdicts: each holds for all steps that it names together (`engine.analysis.verdicts`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from engine.analysis import external_servers
@@ -18,7 +16,6 @@ from engine.results.comparison import (
     CHANGED,
     CPU,
     DELETE_PLAN,
-    KNOWN,
     LATENCIES,
     MIN_PAIRS,
     PRIMARY_METRICS,
@@ -32,85 +29,78 @@ NAMED = 3  # steps that are named with their figures; others are counted
 
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
-    """A sentence for each subject compared with the base, except controls; a second one if the CPU differs."""
+    """For each subject compared with the base, except controls."""
     found = []
     for subject in cells.others:
         if not subject.control:
             name = cells.names[subject]
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
-            sentences = (
-                _of_rates(cells, subject, rates),
+            lines = (
+                *_of_rates(cells, subject, rates),
                 *_of_cpu(rates, costs),
                 *_of_latencies(own),
                 *_of_planning(own),
             )
-            found.append(Answer(name, " ".join(sentences)))
+            found.append(Answer(name, lines))
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The parts of a sentence that name its sides: `16.3 is`, `than 12.11`, `as 12.11`."""
-
-    begin: str
-    than: str
-    same: str
-
-
-def _words(cells: ComparedCells, subject: Subject) -> _Words:
-    base = cells.names[cells.baseline_of(subject)]
-    return _Words(f"{cells.names[subject]} is", f"than {base}", f"as {base}")
-
-
-def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> str:
+def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> list[str]:
     name, base = cells.names[subject], cells.names[cells.baseline_of(subject)]
     pairs = max((ratio.pairs for ratio in rates), default=0)
     if not pairs:
         why = next((reason for ratio in rates for reason in ratio.reasons), "no pair of cells has finished")
-        return f"{name} against {base}: no verdict: {why}."
+        return [f"{name} against {base}: no verdict: {why}"]
     if external_servers.unjudged(cells):
-        judged = [ratio for ratio in rates if ratio.low is not None]
-        effects = _effects(judged) or "none"
-        return f"{name} against {base}, ratios without verdicts, as {external_servers.NO_VERDICT}: {effects}."
+        effects = _effects([ratio for ratio in rates if ratio.bounds]) or "none"
+        return [f"{name} against {base}, ratios without verdicts, as {external_servers.NO_VERDICT}: {effects}"]
     if pairs < MIN_PAIRS:
         better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
         have = "one pair" if pairs == 1 else "two pairs"
-        return f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}."
-    known = [ratio for ratio in rates if ratio.verdict in KNOWN]
-    unknown = [ratio for ratio in rates if ratio.verdict == "inconclusive"]
-    withheld = [ratio for ratio in rates if ratio.verdict == "withheld"]
-    if known:
-        parts = _known(cells, _words(cells, subject), known, len(rates))
-        if unknown:
-            parts.append(f"not known in {len(unknown)} ({_widths(unknown)}: {_more(cells, subject, unknown)})")
-    else:
-        parts = [f"{name} against {base}: nothing is known yet{_visible(unknown)}"]
-        if unknown:
-            parts.append(f"to know more: {_more(cells, subject, unknown)}")
-    if withheld:
-        parts.append(f"withheld in {len(withheld)} ({', '.join(ratio.step for ratio in withheld)})")
-    if without := [ratio for ratio in rates if ratio.verdict == "none"]:
-        why = next((f": {ratio.reasons[0].removesuffix(': no ratio')}" for ratio in without if ratio.reasons), "")
-        parts.append(f"no ratio in {len(without)} ({', '.join(ratio.step for ratio in without)}{why})")
-    return "; ".join(parts) + "."
+        return [f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}"]
+    within = f"within {100 * cells.margin:.3g}%"
+    words: dict[Verdict, tuple[str, str]] = {  # of the first line, and of others
+        "slower": (f"{name} is slower than {base}", "slower"),
+        "faster": (f"{name} is faster than {base}", "faster"),
+        "same": (f"{name} is {within} of {base}", within),
+        "no slower": (f"{name} is no slower than {base}", "no slower"),
+        "no faster": (f"{name} is no faster than {base}", "no faster"),
+        "undecided": (f"{name} against {base}: undecided", "undecided"),
+        "withheld": (f"{name} against {base}: withheld", "withheld"),
+        "none": (f"{name} against {base}: no ratio", "no ratio"),
+    }
+    lines: list[str] = []
+    for verdict, (first, word) in words.items():
+        if own := [ratio for ratio in rates if ratio.verdict == verdict]:
+            every = len(own) == len(rates)
+            where = f"all {len(rates)} steps" if every and len(rates) > 1 else f"{len(own)} of {len(rates)} steps"
+            head = f"{word} in {len(own)}" if lines else f"{first} in {where}"
+            details = _signs(own, every=every) if verdict == "same" else _details(verdict, own)
+            advice = _advice(cells, subject, own) if verdict == "undecided" else ""
+            lines.append(f"{head}{': ' * bool(details)}{details}{advice}")
+    return lines
 
 
-def _known(cells: ComparedCells, of: _Words, known: Sequence[Ratio], steps: int) -> list[str]:
-    parts: list[str] = []
-    words: list[tuple[Verdict, str]] = [("slower", f"slower {of.than}"), ("faster", f"faster {of.than}")]
-    words.sort(key=lambda word: -max((_size(ratio) for ratio in known if ratio.verdict == word[0]), default=0.0))
-    for verdict, text in words:
-        own = [ratio for ratio in known if ratio.verdict == verdict]
-        if own:
-            where = f"in {len(own)}" if parts else f"in {len(own)} of {steps} steps"
-            parts.append(f"{verdict if parts else f'{of.begin} {text}'} {where}: {_effects(own)}")
-    same = sum(ratio.verdict == "same" for ratio in known)
-    if same:
-        within = f"within {cells.margin:.1%}".replace(".0%", "%").replace("%", " %")
-        where = f"in {same}" if parts else f"in all {steps} steps" if same == steps else f"in {same} of {steps} steps"
-        parts.append(f"the same {within} {where}" if parts else f"{of.begin} the same {of.same} {within} {where}")
-    return parts
+def _details(verdict: Verdict, ratios: Sequence[Ratio]) -> str:
+    if verdict in CHANGED:
+        return _effects(ratios)
+    if verdict in ("no slower", "no faster"):
+        faster = verdict == "no faster"
+        ends = {each.step: each.bounds[faster != (each.metric == TIME)] for each in ratios if each.bounds}
+        ordered = sorted(ends, key=lambda step: -abs(math.log(ends[step])))
+        return f"at {'best' if faster else 'worst'} {_listed(f'{step} {ends[step] - 1:+.1%}' for step in ordered)}"
+    if verdict == "undecided":
+        return _listed(f"{ratio.step} {_width(ratio)}" for ratio in sorted(ratios, key=_half, reverse=True))
+    why = next((f": {ratio.reasons[0].removesuffix(': no ratio')}" for ratio in ratios if ratio.reasons), "")
+    return f"{', '.join(ratio.step for ratio in ratios)}{why if verdict == 'none' else ''}"
+
+
+def _signs(ratios: Sequence[Ratio], *, every: bool) -> str:
+    """Steps within the margin, those whose sign is certain first; only these if all steps are."""
+    signs = {ratio.step: ratio.verdict_text.removeprefix("same").lstrip(",") for ratio in ratios}
+    ordered = sorted(signs.items(), key=lambda each: not each[1])
+    return _listed(f"{step}{sign}" for step, sign in ordered if sign or not every)
 
 
 def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
@@ -124,7 +114,7 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
         for verdict, word in words
         if (own := [ratio for ratio in changed if ratio.verdict == verdict])
     ]
-    return [f"Its server CPU per operation is {'; '.join(parts)}."]
+    return [f"server CPU per operation is {'; '.join(parts)}"]
 
 
 def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
@@ -136,59 +126,47 @@ def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
         changed = [r for r in ratios if r.metric in LATENCIES and r.verdict == verdict != rates.get(r.step)]
         if changed:
             parts.append(f"{word}: {_effects(changed)}")
-    return [f"Response times are {'; '.join(parts)}."] if parts else []
+    return [f"response times are {'; '.join(parts)}"] if parts else []
 
 
 def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
     changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
     ordered = sorted(changed, key=_size, reverse=True)
     named = [
-        f"{ratio.ratio:.2f} times as long in {ratio.step} "
-        f"[{ratio.joint_low or ratio.low:.2f}, {ratio.joint_high or ratio.high:.2f}]"
+        f"{ratio.ratio:.2f} times as long in {ratio.step} [{', '.join(f'{bound:.2f}' for bound in ratio.bounds or ())}]"
         for ratio in ordered[:NAMED]
     ]
     more = f" and differs in {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return [f"Planning a DELETE takes {', '.join(named)}{more}."] if named else []
+    return [f"planning a DELETE takes {', '.join(named)}{more}"] if named else []
 
 
 def _effects(ratios: Sequence[Ratio]) -> str:
-    ordered = sorted(ratios, key=_size, reverse=True)
-    named = [
+    return _listed(
         f"{f'{LATENCIES[ratio.metric]} of ' if ratio.metric in LATENCIES else ''}{ratio.step} "
-        f"{_percent(ratio.ratio)} %{' in time' if ratio.metric == TIME else ''} "
-        f"[{_percent(ratio.joint_low or ratio.low)}, {_percent(ratio.joint_high or ratio.high)}]"
-        for ratio in ordered[:NAMED]
-    ]
-    return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
+        f"{ratio.effect}{' in time' if ratio.metric == TIME else ''}"
+        for ratio in sorted(ratios, key=_size, reverse=True)
+    )
 
 
-def _widths(ratios: Sequence[Ratio]) -> str:
-    ordered = sorted(ratios, key=_half, reverse=True)
-    named = [f"{ratio.step} {_width(_half(ratio))}".replace("%", " %") for ratio in ordered[:NAMED]]
-    return ", ".join(named) + (f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else "")
+def _listed(texts: Iterable[str]) -> str:
+    found = list(texts)
+    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
 
 
-def _more(cells: ComparedCells, subject: Subject, unknown: Sequence[Ratio]) -> str:
-    wanted = [ratio.more_pairs for ratio in unknown if ratio.more_pairs is not None]
+def _advice(cells: ComparedCells, subject: Subject, undecided: Sequence[Ratio]) -> str:
+    """The further pairs that lead to a verdict; empty if none would."""
+    wanted = [ratio.more_pairs for ratio in undecided if ratio.more_pairs is not None]
     if not wanted:
-        return "too much scatter, or too near the margin, for more pairs to help"
+        return ""
     pairs = max(wanted)
     together = max if cells.runs[0].manifest.sliced else sum  # interleaved cells run at the same time
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
-    settled = f" for {len(wanted)} of them" if len(wanted) < len(unknown) else ""
-    return f"{pairs} more pair{'s' if pairs > 1 else ''}{settled}, about {minutes} minute{'s' if minutes != 1 else ''}"
-
-
-def _visible(unknown: Sequence[Ratio]) -> str:
-    found = sorted((ratio.visible_effect, ratio.step) for ratio in unknown if ratio.visible_effect is not None)
-    if not found:
-        return ""
-    (least, step), (most, other) = found[0], found[-1]
-    if least > 1:
-        return ": only halvings or worse would show"
-    to = f" to {'over 100%' if most > 1 else f'{most:.0%}'} ({other})" if other != step else ""
-    return f": the smallest effect that would show is {least:.0%} ({step}){to}".replace("%", " %")
+    which = f"{len(wanted)} of them" if len(wanted) < len(undecided) else "them" if len(wanted) > 1 else "it"
+    return (
+        f"; {pairs} more pair{'s' if pairs > 1 else ''}, about {minutes} minute{'s' if minutes != 1 else ''}, "
+        f"would decide {which}"
+    )
 
 
 def _size(ratio: Ratio) -> float:
@@ -199,9 +177,6 @@ def _half(ratio: Ratio) -> float:
     return math.sqrt((ratio.high or 1.0) / (ratio.low or 1.0)) - 1
 
 
-def _width(half: float) -> str:
+def _width(ratio: Ratio) -> str:
+    half = _half(ratio)
     return f"±{half:.1%}" if half <= 1 else "over ±100%"
-
-
-def _percent(ratio: float | None) -> str:
-    return "?" if ratio is None else f"{100 * (ratio - 1):+.1f}"

@@ -50,7 +50,7 @@ from engine.analysis.cells import ComparedCells
 from engine.analysis.run_results import StepResult
 from engine.core.wait_kinds import by_kind, shares
 from engine.journal.totals import RoleTotals, ops
-from engine.results.comparison import PRIMARY_METRICS, TIME, Ratio
+from engine.results.comparison import CHANGED, PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
 from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
@@ -108,8 +108,8 @@ def attribution(
         reason = "one pair"
     elif low <= 1 <= high:
         reason = "the difference is within its error"
-    elif ratio is not None and ratio.verdict == "inconclusive":
-        reason = "its verdict is inconclusive"
+    elif ratio is not None and ratio.verdict not in (*CHANGED, "withheld", "none"):
+        reason = f"its verdict is {ratio.verdict}"
     sized = sorted((part for part in parts if part.name != "rest"), key=lambda part: -(part.share or 0.0))
     known = [part for part in sized if part.known]
     causes = [part for part in known if (part.share or 0.0) >= LEAST][:MOST_NAMED]
@@ -122,7 +122,7 @@ def attribution(
         unexplained=None if reason else 1.0 - sum(part.share or 0.0 for part in known),
         reason=reason,
         further=() if reason else tuple(part.name for part in further),
-        not_known=() if reason else tuple(part.name for part in unclear),
+        undecided=() if reason else tuple(part.name for part in unclear),
     )  # fmt: skip
 
 

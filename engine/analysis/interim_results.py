@@ -1,4 +1,4 @@
-"""An interim analysis of a run: which steps are not known yet, how wide each still is, and what makes it so."""
+"""An interim analysis of a run: which steps are undecided, how wide each still is, and what makes it so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, Ratio
+from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, UNCLEAR, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Steps that are not known yet, and others whose verdicts no more pairs will give, at `level`.
+    """Steps that are undecided, and others whose verdicts no more pairs will give, at `level`.
 
     `widths` are half the 95 % intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
     standard deviation of log ratios between pairs of clusters. None of `widths`, `noise` and `tau` depends on how much
@@ -38,7 +38,7 @@ class Seen:
     """
 
     level: float
-    unknown: tuple[str, ...]
+    undecided: tuple[str, ...]
     withheld: tuple[str, ...]
     steps: tuple[str, ...] = ()
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -47,12 +47,14 @@ class Seen:
 
 
 def look(run: Path, *, on_the_way: bool) -> Seen:
-    """The steps whose rates or times are inconclusive for a subject, judged by the pairs so far.
+    """The steps whose rates or times are undecided for a subject, judged by the pairs so far.
 
-    Verdicts are at the levels of an analysis `on_the_way`, or at what is left if this is the run's last one. A
-    step is also unknown if it has too few pairs, or if its verdict is withheld for a reason that later pairs may not
-    have: the machine changed in each pair so far, or slices strayed. If it is withheld for another reason, or has no
-    ratio, more pairs will not help. Controls are never considered.
+    Verdicts are at the levels of an analysis `on_the_way`, or at what is left if this is the run's last one. `no
+    slower` and `no faster` decide nothing here: pairs that end with them because a difference was not seen yet would
+    have their sign tested again at the last, much larger level. A step is also undecided if it has too few pairs, or if
+    its verdict is withheld for a reason that later pairs may not have: the machine changed in each pair so far, or
+    slices strayed. If it is withheld for another reason, or has no ratio, more pairs will not help. Controls are never
+    considered.
     """
     from engine.analysis import verdicts  # loads scipy, between repeats only
     from engine.analysis.alpha_spending import levels_on_the_way
@@ -64,14 +66,14 @@ def look(run: Path, *, on_the_way: bool) -> Seen:
     levels = levels_on_the_way(interim, result.whole_repeats) if on_the_way else cells.levels
     cells = replace(cells, levels=levels)
     rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
-    unknown = {
+    undecided = {
         ratio.step
         for ratio in rates
-        if ratio.verdict == "inconclusive"
+        if ratio.verdict in UNCLEAR
         or (ratio.verdict == "none" and 0 < ratio.pairs < MIN_PAIRS)
         or (ratio.verdict == "withheld" and _for_now(cells, ratio))
     }
-    withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - unknown
+    withheld = {ratio.step for ratio in rates if ratio.verdict == "withheld"} - undecided
     steps = dict.fromkeys(ratio.step for ratio in rates)
     widths: dict[str, float] = {}
     for ratio in rates:
@@ -80,7 +82,7 @@ def look(run: Path, *, on_the_way: bool) -> Seen:
     noise, taus = _noise(cells)
     return Seen(
         cells.levels.differs(),
-        tuple(step for step in steps if step in unknown),
+        tuple(step for step in steps if step in undecided),
         tuple(step for step in steps if step in withheld),
         tuple(steps),
         widths,

@@ -91,13 +91,13 @@ def result_differences(cells: ComparedCells) -> tuple[str, ...]:
 
 
 def after_results(differences: Sequence[str], answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The answers, after a sentence on results that differ: a ratio means little if the work was not the same."""
+    """The answers, after a line on results that differ: a ratio means little if the work was not the same."""
     names = list(dict.fromkeys(text.partition(" ")[0] for text in differences))
     if not names:
         return tuple(answers)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     text = f"Not the same results, or none: {', '.join(names[:MOST_NAMED])}{more}."
-    return tuple(replace(each, text=f"{text} {each.text}") for each in answers)
+    return tuple(replace(each, lines=(text, *each.lines)) for each in answers)
 
 
 def planner_differences(cells: ComparedCells) -> tuple[str, ...]:

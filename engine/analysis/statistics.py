@@ -3,7 +3,7 @@
 A sample is a cell; cells of one repeat make a pair, and the ratio of the two is judged. Everything is done on log
 ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
 together are a family, of which a comparison of two equal servers should rarely get one wrong. Sources: Student's paired
-t; two one-sided tests for sameness (Schuirmann 1987); Holm 1979; Benjamini and Hochberg 1995. The coverage of the
+t; Holm 1979; Benjamini and Hochberg 1995. `engine.analysis.three_sided` makes verdicts of it. The coverage of the
 intervals, the error of a family and the effect of judging the same pairs again and again
 (`engine.analysis.alpha_spending`) are simulated in tests/perf/coverage.py.
 """
@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special  # not scipy.stats, which costs half a second to import
 
 from engine.core.model import LEVEL
-from engine.results.comparison import MIN_PAIRS, Ratio, Verdict
+from engine.results.comparison import MIN_PAIRS, Ratio
 from engine.results.slice_ratio import ratio_of, standard_deviation
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
-SAME = ALPHA / 2  # at most, for `same`: then the 95 % interval, which is printed, lies inside the margin
 POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
 MOST_LOG_EFFECT = 7.0  # a thousandfold: if only more would be visible, nothing is
-MOST_PAIRS = 200  # more than this is not advice
 MOST_CV, MOST_GAP = 0.05, 5.0  # of cells of one subject: see `scatter`
 
 
@@ -51,20 +47,6 @@ class Interval:
     def within(self, low: float, high: float) -> bool:
         """Whether the bounds are known and strictly inside the given ones."""
         return self.low is not None and self.high is not None and low < self.low and self.high < high
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A verdict and what it rests on.
-
-    `faster` and `slower` are the user's view: where less is better (CPU per operation), less is `faster`. `none`: one
-    pair, a ratio without a verdict. With `inconclusive`, `more_pairs` is how many further pairs settle it four times in
-    five, if mean and scatter are what they seem; None above `MOST_PAIRS`.
-    """
-
-    verdict: Verdict
-    interval: Interval
-    more_pairs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +137,11 @@ def p_value(evidence: Estimate) -> float:
     return t_tails(evidence.mean / evidence.error, evidence.degrees) if evidence.error else 0.0
 
 
-def same_p_value(evidence: Estimate, margin: float) -> float:
-    """P-value of two one-sided t tests for a difference of the margin or more; 1 for a single pair."""
+def one_sided_p_value(evidence: Estimate, room: float) -> float:
+    """P-value of the test that the mean is on its side of a bound that is `room` away; 1 for a single pair."""
     if evidence.pairs == 1:
         return 1.0
-    low, high = _log_bounds(margin)
-    room = min(evidence.mean - low, high - evidence.mean)
-    return float(special.stdtr(evidence.degrees, -room / evidence.error)) if evidence.error else float(room <= 0)
+    return t_tail(room / evidence.error, evidence.degrees) if evidence.error else float(room <= 0)
 
 
 def holm_shares(
@@ -186,64 +166,6 @@ def benjamini_hochberg_level(p_values: Sequence[float]) -> float:
     return max((p for rank, p in enumerate(ordered, 1) if p <= ALPHA * rank / len(ordered)), default=0.0)
 
 
-def judge(
-    evidence: Estimate,
-    margin: float,
-    better: Literal["more", "less"] = "more",
-    level: float = ALPHA,
-    same_level: float = SAME,
-    later: Callable[[int], tuple[float, float]] | None = None,
-) -> Judgement:
-    """The verdict on pairs of one metric. `margin` is the smallest effect to call faster or slower: 0.02 is 2 %.
-
-    faster, slower: the p-value is at most `level`, which a family of tests gives, and the effect is at least the
-    margin. same: the p-value of two one-sided tests is at most `same_level`, also of a family. `later` gives both
-    levels once that number of pairs is added; by default they stay.
-    """
-    interval = paired_interval(evidence)
-    if interval.pairs == 1:
-        return Judgement("none", interval)
-    if interval.pairs >= MIN_PAIRS:
-        effect = interval.ratio - 1
-        if p_value(evidence) <= level and abs(effect) >= margin:
-            return Judgement("faster" if (effect > 0) == (better == "more") else "slower", interval)
-        if same_p_value(evidence, margin) <= min(same_level, SAME):
-            return Judgement("same", interval)
-    return Judgement("inconclusive", interval, pairs_needed(evidence, margin, level, same_level, later))
-
-
-def pairs_needed(
-    evidence: Estimate,
-    margin: float,
-    level: float = ALPHA,
-    same_level: float = SAME,
-    later: Callable[[int], tuple[float, float]] | None = None,
-) -> int | None:
-    """How many further pairs settle an inconclusive comparison four times in five, if mean and scatter are the truth.
-
-    None if that is more than `MOST_PAIRS` in all, for a single pair, and over several units, of which more would be
-    needed. The arguments are those of `judge`.
-    """
-    if evidence.pairs < 2 or evidence.units > 1:
-        return None
-
-    low, high = _log_bounds(margin)
-
-    def settles(count: int) -> bool:
-        planned = evidence.of(count)
-        error, degrees = max(planned.error, 1e-12), planned.degrees
-        then, same_then = later(count - evidence.pairs) if later is not None else (level, same_level)
-        least = max(t_quantile(1 - then, degrees) * error, high if evidence.mean > 0 else -low)
-        half = -float(special.stdtrit(degrees, min(same_then, SAME))) * error
-        rooms = (evidence.mean - low - half, high - evidence.mean - half)
-        same = sum(float(special.stdtr(degrees, room / error)) for room in rooms) - 1
-        return max(float(special.stdtr(degrees, (abs(evidence.mean) - least) / error)), same) >= POWER
-
-    counts = range(max(evidence.pairs + 1, MIN_PAIRS), MOST_PAIRS + 1)
-    place = bisect_left(counts, True, key=settles)
-    return counts[place] - evidence.pairs if place < len(counts) else None
-
-
 def smallest_visible_effect(evidence: Estimate, pairs: int | None = None, level: float = ALPHA) -> float | None:
     """The effect, as a fraction, that this number of pairs (default: as many as given) would show with this scatter.
 
@@ -261,14 +183,24 @@ def smallest_visible_effect(evidence: Estimate, pairs: int | None = None, level:
     return math.expm1(log_effect) if log_effect < MOST_LOG_EFFECT else None
 
 
+def log_bounds(margin: float) -> tuple[float, float]:
+    """Logs of the ratios between which two sides are the same; -inf is the lower one for a margin of 1 or more."""
+    return math.log1p(-margin) if margin < 1 else -math.inf, math.log1p(margin)
+
+
 def normal_tail(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Upper tail probabilities of the standard normal distribution."""
     return np.asarray(special.ndtr(-z))
 
 
+def t_tail(t: float, degrees: float) -> float:
+    """Upper tail probability of Student's t."""
+    return float(special.stdtr(degrees, -t))
+
+
 def t_tails(t: float, degrees: float) -> float:
     """Two-sided tail probability of Student's t."""
-    return 2 * float(special.stdtr(degrees, -abs(t)))
+    return 2 * t_tail(abs(t), degrees)
 
 
 def f_tail(f: float, between: float, within: float) -> float:
@@ -315,11 +247,6 @@ def modes(values: Sequence[tuple[float, float]]) -> tuple[list[tuple[float, floa
     ordered = sorted(values)
     place = max(range(1, len(ordered)), key=lambda place: ordered[place][0] - ordered[place - 1][0])
     return ordered[:place], ordered[place:]
-
-
-def _log_bounds(margin: float) -> tuple[float, float]:
-    """Logs of the ratios between which two sides are the same; -inf is the lower one for a margin of 1 or more."""
-    return math.log1p(-margin) if margin < 1 else -math.inf, math.log1p(margin)
 
 
 def _logs(ratios: Sequence[float]) -> list[float]:

@@ -11,12 +11,12 @@ from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.results.averages import mean
-from engine.results.comparison import KNOWN, RATE, Ratio
+from engine.results.comparison import ANSWERS, KNOWN, RATE, Ratio, Verdict
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are listed
-WORDS = {"faster": "faster", "slower": "slower", "same": "the same", "inconclusive": "inconclusive"}
+WORDS: dict[Verdict, str] = {each: each for each in (*ANSWERS, "undecided")} | {"same": "the same"}
 
 
 def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, str]) -> tuple[Sweep, ...]:

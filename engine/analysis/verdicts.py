@@ -1,14 +1,14 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
-Verdicts are given in two families, the rates (or times) of all steps and the server CPU per operation of all steps.
-Each names a difference that does not exist in at most 5 % of comparisons, and calls something the same that differs by
-the margin in at most 5 % (Holm's procedure for either; less than 5 % where pairs may be judged again with others:
-`engine.analysis.alpha_spending`). Instructions per operation, the time that planning a DELETE takes, and all quantiles
-of response times are families of their own. All other metrics are causes: they have no verdict, and those that differ
-by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+Verdicts (`engine.analysis.three_sided`) are given in two families, the rates (or times) of all steps and the server CPU
+per operation of all steps. In each at most 5 % of comparisons name a difference that does not exist, and at most 5 %
+call something the same, or no slower, that differs by the margin (less than 5 % where pairs may be judged again with
+others: `engine.analysis.alpha_spending`). Instructions per operation, the time that planning a DELETE takes, and all
+quantiles of response times are families of their own. All other metrics are causes: they have no verdict, and those
+that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
 
-An interval that is printed with a verdict is a 95 % interval on its own. Those of the differences that are named also
-have joint bounds: of R named among m, at the level of a share R / m of the error, so that of the bounds that are quoted
+An interval that is printed with a verdict is a 95 % interval on its own, except beside `faster` and `slower`: of R
+signs that are certain among m, bounds are at the level of a share R / m of the error, so that of those that are quoted
 because something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical
 Association 100, 2005).
 
@@ -21,25 +21,23 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import external_servers, measured_ratios, statistics
+from engine.analysis import external_servers, measured_ratios, statistics, three_sided
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.averages import mean
-from engine.results.comparison import CHANGED, KNOWN, MIN_PAIRS, Ratio, Spread
+from engine.results.comparison import ANSWERS, CHANGED, MIN_PAIRS, UNCLEAR, Ratio, Spread
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A ratio's place in its family: the levels for `differs` and `same`, the number of tests, the shares of error."""
+    """A ratio's place in its family: its shares of the error and the number of tests, or the level of a cause."""
 
-    differs: float
-    same: float
+    shares: three_sided.Hypotheses = three_sided.WHOLE
     tests: int = 1
-    shares: tuple[float, ...] = (1.0, 1.0)
+    flagged: float = 0.0
 
 
 def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
-    levels = cells.levels
     measured = measured_ratios.measured(cells)
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
@@ -47,21 +45,18 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
             families.setdefault(each.family, []).append(each)
     places: dict[int, _Place] = {}
     for (primary, _), tests in families.items():
-        p_values = [statistics.p_value(test.estimate) for test in tests]
         if primary:
-            same = [statistics.same_p_value(test.estimate, cells.margin) for test in tests]
-            shares = (statistics.holm_shares(p_values, levels.differs), statistics.holm_shares(same, levels.same))
-            for test, *own in zip(tests, *shares, strict=True):
-                places[id(test)] = _Place(*levels.both(own), len(tests), tuple(own))
+            p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
+            shares = three_sided.shares(p_values, cells.levels)
+            places |= {id(test): _Place(own, len(tests)) for test, own in zip(tests, shares, strict=True)}
         else:
-            marked = statistics.benjamini_hochberg_level(p_values)
-            places |= {id(test): _Place(marked, 0.0, len(tests)) for test in tests}
-    alone = _Place(*levels.both((1.0, 1.0)))
-    judged = {id(each): _judged(each, cells, places.get(id(each), alone)) for each in measured}
-    for tests in (tests for (primary, _), tests in families.items() if primary):
-        named = [test for test in tests if judged[id(test)].verdict in CHANGED]
-        for test in named:
-            bounds = statistics.paired_interval(test.estimate, 1 - levels.differs(len(named) / len(tests)))
+            level = statistics.benjamini_hochberg_level([statistics.p_value(test.estimate) for test in tests])
+            places |= {id(test): _Place(flagged=level) for test in tests}
+    judged = {id(each): _judged(each, cells, places.get(id(each), _Place())) for each in measured}
+    for tests in families.values():
+        certain = sum(judged[id(test)].differs for test in tests)
+        for test in (test for test in tests if judged[id(test)].verdict in CHANGED):
+            bounds = statistics.paired_interval(test.estimate, 1 - cells.levels.differs(certain / len(tests)))
             judged[id(test)] = replace(judged[id(test)], joint_low=bounds.low, joint_high=bounds.high)
     found = list(judged.values())
     floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
@@ -85,7 +80,7 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
 
 
 def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Ratio:
-    """A ratio with its interval and, for a primary metric, its verdict at the level of its place in its family."""
+    """A ratio with its interval and, for a primary metric, its verdict at the levels of its place in its family."""
     metric, blank = measured.metric, measured.blank
     if not measured.quotients:
         return blank
@@ -98,37 +93,31 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Rat
     if external_servers.unjudged(cells):
         return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
     if not measured.family[0]:
-        certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= place.differs
+        certain = interval.pairs >= MIN_PAIRS and statistics.p_value(evidence) <= place.flagged
         withheld = bool(blank.reasons)
         flagged = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
         return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", flagged=flagged)
-    judgement = statistics.judge(
-        evidence, cells.margin, metric.better, place.differs, place.same,
-        later=lambda more: cells.levels.later(more).both(place.shares),
-    )  # fmt: skip
+
+    def later(more: int) -> three_sided.Hypotheses:
+        return three_sided.levels_of(place.shares, cells.levels.later(more))
+
+    test = (evidence, cells.margin, metric.better)
+    judgement = three_sided.judge(*test, three_sided.levels_of(place.shares, cells.levels))
     verdict, reasons = judgement.verdict, blank.reasons
-    if verdict in KNOWN:
+    if verdict in ANSWERS:
         reasons = (*reasons, *_modes(cells, measured))
     if reasons and verdict != "none":
         verdict = "withheld"
-    open_still = verdict == "inconclusive"
+    clear = verdict in UNCLEAR and place.tests > 1 and three_sided.judge(*test).verdict != verdict
     return replace(
         blank,
         verdict=verdict,
         reasons=reasons,
-        missing=_missing(measured, interval, cells.margin, place) if open_still else "",
-        more_pairs=judgement.more_pairs if open_still else None,
+        differs=judgement.differs and verdict != "withheld",
+        among=place.tests if clear else None,
+        more_pairs=three_sided.pairs_needed(evidence, cells.margin, later) if verdict in UNCLEAR else None,
         visible_effect=statistics.smallest_visible_effect(evidence, level=cells.levels.differs(1 / place.tests)),
     )
-
-
-def _missing(measured: MeasuredRatio, interval: statistics.Interval, margin: float, place: _Place) -> str:
-    """What a seemingly clear interval lacks for a verdict; empty for an unclear one."""
-    among = f"not sure among {place.tests}" if place.tests > 1 else "not sure"
-    if interval.excludes_one():
-        certain = statistics.p_value(measured.estimate) <= place.differs
-        return f"differs, maybe under {100 * margin:.3g} %" if certain else f"differs, {among}"
-    return f"within {100 * margin:.3g} %, {among}" if interval.within(1 - margin, 1 + margin) else ""
 
 
 def _modes(cells: ComparedCells, measured: MeasuredRatio) -> list[str]:

@@ -82,8 +82,5 @@ class Culprit:
 
 
 def effect(ratio: Ratio) -> str:
-    """The change such as `-5.1 % [-5.9, -4.3]`, with its pairs."""
-    if ratio.ratio is None or ratio.low is None or ratio.high is None:
-        return "no interval"
-    low, high = (f"{100 * (bound - 1):+.1f}" for bound in (ratio.low, ratio.high))
-    return f"{100 * (ratio.ratio - 1):+.1f} % [{low}, {high}] ({ratio.pairs} pairs)"
+    """The change such as `-5.1% [-5.9, -4.3]`, with its pairs."""
+    return f"{ratio.effect} ({ratio.pairs} pairs)" if ratio.bounds else "no interval"

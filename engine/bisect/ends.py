@@ -26,15 +26,20 @@ def slowest(comparison: Comparison, named: str | None, *, last: bool, where: str
     steps = [step for step in comparison.steps if named in (None, step)]
     rates = [comparison.ratio(BAD, step, comparison.primary_metric(step)) for step in steps]
     known = [ratio for ratio in rates if ratio is not None and ratio.ratio is not None]
-    if slower := [ratio for ratio in known if ratio.verdict == "slower"]:
-        return max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)))
+    slower = [ratio for ratio in known if ratio.verdict == "slower"]
+    worst = max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)), default=None)
+    small = worst is None or abs((worst.ratio or 1) - 1) < comparison.margin
+    if not last and small and any(ratio.verdict in ("undecided", "no faster") or ratio.low is None for ratio in known):
+        return (
+            None  # a step may be slower by more; one without an interval has too few pairs, as if the machine changed
+        )
+    if worst is not None:
+        return worst
     if faster := [ratio for ratio in known if ratio.verdict == "faster"]:
         raise UserError(f"the bad end is faster: {', '.join(map(with_effect, faster))}; swap --good and --bad; {where}")
-    if not last and any(ratio.verdict == "inconclusive" or ratio.low is None for ratio in known):
-        return None  # too few pairs for an interval, as when the machine changed
     if named and known:
         details = ", ".join(filter(None, (with_effect(known[0]), known[0].verdict_text, *known[0].reasons)))
-        raise UserError(f"no difference between the ends is known: {details}; {where}")
+        raise UserError(f"it is not certain that the bad end is slower: {details}; {where}")
     raise UserError(f"no step of the bad end is slower; give --step, more --pairs or longer steps; {where}")
 
 

@@ -117,7 +117,7 @@ def _amount(prospect: Prospect) -> str:
     in_all = f"about {span(expected.cell_s * expected.cells)} in all (rough estimate)"
     if manifest.minutes:
         in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
-        in_all += ", and steps that are not known get the time of those that are" if manifest.adaptive else ""
+        in_all += ", and steps that are undecided get the time of those that are known" if manifest.adaptive else ""
     if not manifest.sliced:
         return f"{expected.cells} cells of about {span(expected.cell_s)} each, {in_all}"
     pairs = expected.cells // servers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.core.errors import UserError, unknown
@@ -26,6 +27,10 @@ def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
 
 
 def strictest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Combine the tolerances of several runs: the smallest per step. A run without any tolerates nothing."""
-    named = dict.fromkeys(step for run in runs for step in run)
-    return {step: min(run.get(step, run.get("", 0.0)) for run in runs) for step in named}
+    """Combine the tolerances of several runs: the smallest per step; none for a step for which a run has none."""
+    found = {}
+    for step in dict.fromkeys(step for run in runs for step in run):
+        given = [run.get(step, run.get("", math.nan)) for run in runs]
+        if not any(map(math.isnan, given)):
+            found[step] = min(given)
+    return found

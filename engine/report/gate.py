@@ -1,12 +1,13 @@
 """What a comparison means to CI: passed, or which steps of which build are worse than tolerated, or have no result.
 
 A step of a build `failed` if its primary metric is slower by more than its tolerance (the step's own, or the one for
-all, or nothing beyond the margin of every verdict), if its responses take longer by more than that (p50, p95, p99 or
-the longest), if it missed its SLA in more pairs than its baseline did, or if it did nothing in a cell in which its
-baseline did something. It is an `error` if cells failed, are missing or lack the step, and the baseline's of the same
-repeat do not. It `passed` if it is known to be faster, the same, or slower by a tolerated amount. What is inconclusive
-or withheld, and what the baseline itself has no answer to, is `skipped`; a build with nothing but skipped steps has not
-passed.
+all), if its responses take longer by more than that (p50, p95, p99 or the longest), if it missed its SLA in more pairs
+than its baseline did, or if it did nothing in a cell in which its baseline did something. Without a tolerance what is
+`slower` fails; with one smaller than the margin, so does what is the same but certainly a little slower, if its
+estimate is beyond the tolerance. A step is an `error` if cells failed, are missing or lack it, and the baseline's of
+the same repeat do not. It `passed` if it is faster, the same, no slower, or slower by a tolerated amount. What is
+undecided or withheld, and what the baseline itself has no answer to, is `skipped`; a build with nothing but skipped
+steps is undecided.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine.results.comparison import LATENCIES, Comparison, LeftOutCell, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 NAMED = 3  # reasons; further ones are counted
+PASSED = ("faster", "same", "no slower")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A step of a build: `text` says by how much it is worse, or why nothing is known."""
+    """A step of a build: `text` says by how much it is worse, or why it is undecided."""
 
     subject: str
     step: str
@@ -68,7 +70,7 @@ def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) ->
 def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> Judged:
     if lacking:
         return Judged(name, step, "skipped", f"left out: {lacking}")
-    limit = tolerated.get(step, tolerated.get("", 0.0))
+    limit = tolerated.get(step, tolerated.get(""))
     by_ratio = _by_ratio(comparison, name, step, limit)
     worse, gone = _worse(comparison, name, step), _gone(comparison, name, step)
     if by_ratio.outcome != "failed":  # where the rate is slower, all of them take longer
@@ -97,14 +99,20 @@ def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
     return found
 
 
-def _longer(comparison: Comparison, name: str, step: str, limit: float) -> list[str]:
+def _is_loss(ratio: Ratio, limit: float | None, loss: float) -> bool:
+    """Whether a step, or its responses, are worse for certain, and by more than is tolerated."""
+    if limit is None:
+        return ratio.verdict == "slower"
+    return ratio.differs and ratio.better is False and loss > limit
+
+
+def _longer(comparison: Comparison, name: str, step: str, limit: float | None) -> list[str]:
     """Response times that are longer, by more than where the rate is slower by the limit."""
     found = [
-        f"{title} {_effect(ratio)}"
+        f"{title} {ratio.effect}"
         for metric, title in LATENCIES.items()
         if (ratio := comparison.ratio(name, step, metric)) is not None
-        and ratio.verdict == "slower"
-        and (ratio.ratio or 0.0) * (1 - limit) > 1
+        and _is_loss(ratio, limit, 1 - 1 / (ratio.ratio or 1.0))
     ]
     return [f"responses take longer: {', '.join(found)}"] if found else []
 
@@ -124,24 +132,17 @@ def _reasons(cells: Sequence[LeftOutCell]) -> str:
     return "; ".join(reasons[:NAMED]) + more
 
 
-def _by_ratio(comparison: Comparison, name: str, step: str, limit: float) -> Judged:
+def _by_ratio(comparison: Comparison, name: str, step: str, limit: float | None) -> Judged:
     ratio = comparison.ratio(name, step, comparison.primary_metric(step))
-    if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
+    if ratio is None or ratio.ratio is None or not ratio.bounds:
         why = "; ".join(ratio.remarks) if ratio else _without_pairs(comparison, name)
         return Judged(name, step, "skipped", f"no interval{f': {why}' if why else ''}")
-    effect = f"{_effect(ratio)} of {ratio.pairs} pairs"
-    if ratio.verdict != "slower":
-        known = ratio.verdict in ("faster", "same")
-        return Judged(name, step, "passed" if known else "skipped", f"{_verdict(ratio)}: {effect}")
-    if abs(ratio.ratio - 1) <= limit:
-        return Judged(name, step, "passed", f"slower by what is tolerated, {limit:.1%}: {effect}")
-    return Judged(name, step, "failed", f"slower: {effect}{f', tolerated {limit:.1%}' if limit else ''}")
-
-
-def _effect(ratio: Ratio) -> str:
-    if ratio.ratio is None or ratio.low is None or ratio.high is None:
-        return "?"
-    return f"{ratio.ratio - 1:+.1%} [{ratio.low - 1:+.1%}, {ratio.high - 1:+.1%}]"
+    text = f"{_verdict(ratio)}: {ratio.effect} of {ratio.pairs} pairs"
+    if _is_loss(ratio, limit, abs(ratio.ratio - 1)):
+        return Judged(name, step, "failed", text + ("" if limit is None else f", tolerated {limit:.1%}"))
+    if ratio.verdict == "slower":
+        return Judged(name, step, "passed", f"{text}, which is tolerated")
+    return Judged(name, step, "passed" if ratio.verdict in PASSED else "skipped", text)
 
 
 def _verdict(ratio: Ratio) -> str:
@@ -159,9 +160,14 @@ def failed(judged: tuple[Judged, ...]) -> list[Judged]:
     return [each for each in judged if each.outcome in ("failed", "error")]
 
 
-def unknown(judged: tuple[Judged, ...]) -> list[Judged]:
+def exit_code(judged: tuple[Judged, ...]) -> int:
+    return 1 if failed(judged) else 3 if _undecided(judged) else 0
+
+
+def _undecided(judged: tuple[Judged, ...]) -> list[str]:
+    """The builds with nothing but skipped steps."""
     known = {each.subject for each in judged if each.outcome != "skipped"}
-    return [each for each in judged if each.subject not in known]
+    return [name for name in dict.fromkeys(each.subject for each in judged) if name not in known]
 
 
 def sentence(judged: tuple[Judged, ...]) -> str:
@@ -172,11 +178,10 @@ def sentence(judged: tuple[Judged, ...]) -> str:
     if steps:
         parts = (f"{subject} {', '.join(names)} {text}" for (subject, text), names in steps.items())
         return f"gate: failed: {'; '.join(parts)}"
-    passed = sum(each.outcome == "passed" for each in judged)
-    if unknown(judged) or not judged:
-        return f"gate: not known: {passed} of {len(judged)} comparisons have an answer"
-    left = len(judged) - passed
-    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; {left} are not known' if left else ''}"
+    left = sum(each.outcome == "skipped" for each in judged)
+    if undecided := _undecided(judged):
+        return f"gate: undecided: {left} of {len(judged)} comparisons, all of {', '.join(undecided)}"
+    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; undecided: {left}' if left else ''}"
 
 
 def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> Visible:

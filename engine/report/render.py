@@ -33,9 +33,9 @@ ASCII = {"→": ">", "≠": "!", "▲": "^", "▼": "v", "≥": ">=", "±": "+-"
 def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
     """Print a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
     plain, notes = _is_plain(console), Notes()
-    for answer in comparison.answer:
-        text = Text(_spelled(visible(answer.text), plain), style="bold")
-        console.print(text, soft_wrap=not console.is_terminal)  # one line, for programs that read it
+    for text in (text for answer in comparison.answer for text in answer.lines):
+        shown = Text(_spelled(visible(text), plain), style="bold")
+        console.print(shown, soft_wrap=not console.is_terminal)  # one line, for programs that read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
     _print_sections(tables.sections(comparison, notes, with_published=published, brief=brief), console, plain)
@@ -127,7 +127,7 @@ def to_csv(comparison: Comparison) -> Visible:
 def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> Visible:
     """The terminal's tables, and `further` ones, for a ticket or a page."""
     notes = Notes()
-    parts = [f"**{markdown_text(answer.text)}**" for answer in comparison.answer]
+    parts = _answers(comparison)
     parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
     shown = (*tables.sections(comparison, notes, with_published=published), *further)
     parts += [_markdown_table(section) for section in shown]
@@ -139,11 +139,15 @@ def to_comment(comparison: Comparison, lines: Iterable[str]) -> Visible:
     """The sentence, `lines` and the first table for a pull request; the other tables are folded."""
     notes = Notes()
     shown = [_markdown_table(section) for section in tables.sections(comparison, notes)]
-    parts = [f"**{markdown_text(answer.text)}**" for answer in comparison.answer]
+    parts = _answers(comparison)
     parts += ["\n".join(f"- {markdown_text(line)}" for line in lines), *shown[:1], "<details><summary>More</summary>"]
     parts += ["\n".join(f"{markdown_text(line)}  " for line in header(comparison)), *shown[1:]]
     parts += ["\n".join(f"- {markdown_text(line)}" for line in footer(comparison)), "</details>"]
     return visible_lines("\n\n".join(parts) + "\n")
+
+
+def _answers(comparison: Comparison) -> list[str]:
+    return ["  \n".join(f"**{markdown_text(line)}**" for line in answer.lines) for answer in comparison.answer]
 
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
@@ -200,7 +204,7 @@ def _subject(comparison: Comparison, name: str) -> str:
 
 
 def footer(comparison: Comparison) -> list[str]:
-    lines = ["▲ better  ▼ worse (of a cost: more)  = same  ~ inconclusive  ? withheld"]
+    lines = ["▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"]
     if comparison.pairs == 1:
         lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
     elif comparison.pairs == 2:
@@ -210,8 +214,9 @@ def footer(comparison: Comparison) -> list[str]:
     elif comparison.pairs:
         lines.append(
             f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
-            f"equal, 1 in 20 any the same that is not; so for server CPU{_counted(comparison)}; intervals: 95 % each, "
-            "in the answer for all that it names; elsewhere an arrow marks a flagged figure"
+            f"equal, 1 in 20 any the same that is not, 1 in 20 any no slower that is; so for server "
+            f"CPU{_counted(comparison)}; intervals: 95 % each, of what is faster or slower for all of it together; "
+            "elsewhere an arrow marks a flagged figure"
         )
     if comparison.ratios:
         lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")

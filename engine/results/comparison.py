@@ -21,13 +21,15 @@ from engine.results.setting_difference import SettingDifference
 from engine.results.sweep import Sweep
 from engine.results.time_parts import Attribution
 
-Verdict = Literal["faster", "slower", "same", "inconclusive", "withheld", "none"]
+Verdict = Literal["faster", "slower", "same", "no slower", "no faster", "undecided", "withheld", "none"]
 Unit = Literal["machine", "boot"]
 CHANGED: tuple[Verdict, ...] = ("faster", "slower")
-KNOWN: tuple[Verdict, ...] = (*CHANGED, "same")
+KNOWN: tuple[Verdict, ...] = (*CHANGED, "same")  # more pairs add nothing but precision
+ANSWERS: tuple[Verdict, ...] = (*KNOWN, "no slower", "no faster")
+UNCLEAR: tuple[Verdict, ...] = ("no slower", "no faster", "undecided")
 # How a verdict is shown: as an arrow (better, worse), or by its sign.
 SIGNS: dict[Verdict, str] = {
-    "faster": "better", "slower": "worse", "same": "=", "inconclusive": "~", "withheld": "?", "none": " ",
+    "faster": "better", "slower": "worse", "same": "=", "withheld": "?", "none": " ", **dict.fromkeys(UNCLEAR, "~"),
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
 FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
@@ -36,7 +38,8 @@ PRIMARY_METRICS = (RATE, TIME)  # a step has one of them
 CPU = "server_cpu_us_per_op"
 INSTRUCTIONS = "instructions_per_op"
 COSTS: dict[str, dict[Verdict, str]] = {  # nothing takes longer by them: there is more of them, or less
-    name: {"faster": "less", "slower": "more"} for name in (CPU, INSTRUCTIONS)
+    name: {"faster": "less", "slower": "more", "no slower": "no more", "no faster": "no less"}
+    for name in (CPU, INSTRUCTIONS)
 }
 DELETE_PLAN = "delete_plan_us"  # per DELETE
 # Quantiles of the response time of the statements that the primary metric counts, and the longest one.
@@ -95,10 +98,11 @@ class Ratio:
     `low` and `high` bound it with 95 % confidence. `verdict` is the user's view: `slower` for less throughput and for
     more CPU per operation, too (printed as `more`: see `COSTS`); `none` is for a single pair, nothing to judge, or a
     cause, which has no verdict. `flagged` marks a cause that differs by the margin or more, tested among all causes.
-    `reasons` say why the verdict was withheld, or why there is no ratio. With `inconclusive`, `missing` is what a
-    seemingly clear interval lacks, and `more_pairs` how many pairs would settle it four times in five. `joint_low` and
-    `joint_high` bound a difference that is named: at most 5 % of the bounds quoted are wrong, although only these are
-    quoted.
+    `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
+    certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
+    less is certain than the interval alone shows. `more_pairs` is how many pairs would make what is `undecided`, `no
+    slower` or `no faster` slower, faster or the same, four times in five. `joint_low` and `joint_high` bound what is
+    `faster` or `slower`: at most 5 % of the bounds quoted are wrong, although only these are quoted.
 
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
@@ -126,7 +130,8 @@ class Ratio:
     flagged: bool = False
     visible_effect: float | None = None
     machines: UnitEffect | None = None
-    missing: str = ""
+    differs: bool = False
+    among: int | None = None
     joint_low: float | None = None
     joint_high: float | None = None
 
@@ -143,22 +148,45 @@ class Ratio:
         return (*self.reasons, *self.left_out)
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The interval to show: joint bounds of what is faster or slower; None for a single pair."""
+        low, high = self.joint_low or self.low, self.joint_high or self.high
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def effect(self) -> str:
+        """`-3.1% [-4.4, -1.7]`; `?` without an interval."""
+        if self.ratio is None or self.bounds is None:
+            return "?"
+        low, high = self.bounds
+        return f"{self.ratio - 1:+.1%} [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]"
+
+    @property
     def verdict_text(self) -> str:
-        """The verdict in words: `slower`, for a cost `more`, `differs, not sure among 10, +3 pairs`, `flagged`."""
+        """In words: `slower`, for a cost `more`; `same, a little slower`; `undecided among 10, +3 pairs`; `flagged`."""
+        words = COSTS.get(self.metric, {})
         if self.flagged:
             return "flagged"
-        if self.verdict == "inconclusive":
-            more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
-            return f"{self.missing or 'inconclusive'}{more}"
-        return "" if self.verdict == "none" else COSTS.get(self.metric, {}).get(self.verdict, self.verdict)
+        if self.verdict == "none":
+            return ""
+        among = f" among {self.among}" if self.among else ""
+        more = f", +{self.more_pairs} pair{'s' if self.more_pairs != 1 else ''}" if self.more_pairs else ""
+        if self.verdict == "same" and self.differs:
+            sign: Verdict = "faster" if self.better else "slower"
+            more = f", a little {words.get(sign, sign)}"
+        return f"{words.get(self.verdict, self.verdict)}{among}{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer for a subject in a sentence or two: see `engine.analysis.answer`."""
+    """The answer for a subject, line by line: see `engine.analysis.answer`."""
 
     subject: str
-    text: str
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +353,8 @@ class Comparison:
         """The group of the step (load, index, write, point, range, …); empty if no cell has it."""
         return next((cell.group for cell in self.cells if cell.step == step), "")
 
-    def answer_for(self, subject: str) -> str:
-        return next((answer.text for answer in self.answer if answer.subject == subject), "")
+    def answer_for(self, subject: str) -> tuple[str, ...]:
+        return next((answer.lines for answer in self.answer if answer.subject == subject), ())
 
     def attribution(self, subject: str, step: str) -> Attribution | None:
         """What makes the difference in time per operation, if the rates differ."""

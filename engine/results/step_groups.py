@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
-from engine.results.comparison import KNOWN, Comparison, Ratio
+from engine.results.comparison import ANSWERS, Comparison, Ratio
 
 LEAST_STEPS = 12  # with a primary metric; of fewer each is seen at once
 
@@ -36,11 +36,11 @@ class StepGroup:
 
     @property
     def words(self) -> str:
-        """`3 faster, 1 same, 2 not known`; empty if nothing has a verdict."""
+        """`3 faster, 1 same, 2 undecided`; empty if nothing has a verdict."""
         counts = Counter(ratio.verdict for ratio in self.ratios)
-        known = [f"{counts[verdict]} {verdict}" for verdict in KNOWN if counts[verdict]]
-        unknown = counts["inconclusive"] + counts["withheld"]
-        return ", ".join([*known, *([f"{unknown} not known"] if unknown else [])])
+        return ", ".join(
+            f"{counts[verdict]} {verdict}" for verdict in (*ANSWERS, "undecided", "withheld") if counts[verdict]
+        )
 
 
 def groups(comparison: Comparison) -> list[StepGroup]:

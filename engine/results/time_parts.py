@@ -56,8 +56,8 @@ class Part:
 
     @property
     def share_text(self) -> str:
-        """`82%`; `not known` if the interval is too wide."""
-        return f"{self.share:.0%}" if self.known and self.share is not None else "not known"
+        """`82%`; `undecided` if the interval is too wide."""
+        return f"{self.share:.0%}" if self.known and self.share is not None else "undecided"
 
     @property
     def bounds_text(self) -> str:
@@ -72,7 +72,7 @@ class Attribution:
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
     ratio lies between `low` and `high` with 95 % confidence, unless there is one pair. `parts` add up to either time.
     `causes` names the known parts, at most two, that make most of the difference, `further` all other known ones;
-    `unexplained` is the share that no known part makes. It includes `not_known`, parts that may matter, but whose share
+    `unexplained` is the share that no known part makes. It includes `undecided`, parts that may matter, but whose share
     scatters too much to say. `reason` says why nothing is named.
     """
 
@@ -89,7 +89,7 @@ class Attribution:
     unexplained: float | None = None
     reason: str = ""
     further: tuple[str, ...] = ()
-    not_known: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def of(self, names: tuple[str, ...]) -> list[Part]:
         return [part for name in names for part in self.parts if part.name == name]
@@ -118,9 +118,9 @@ class Attribution:
         more = self.us - self.base_us
         head = f"{abs(more):,.1f} us {'more' if more > 0 else 'less'} per {self.role} operation"
         if self.reason:
-            return f"{head}: causes not known ({self.reason})"
+            return f"{head}: causes undecided ({self.reason})"
         found = [f"{part.title} {part.share_text} [{part.bounds_text}]" for part in self.named]
         found += [f"{self.further_text} {self.further_share:.0%}"] if self.further else []
-        unclear = ", ".join(f"{part.title} {part.bounds_text}" for part in self.of(self.not_known))
-        in_it = f" (in it, not known: {unclear})" if unclear else ""
+        unclear = ", ".join(f"{part.title} {part.bounds_text}" for part in self.of(self.undecided))
+        in_it = f" (in it, undecided: {unclear})" if unclear else ""
         return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}{in_it}'])}"

@@ -67,7 +67,7 @@ class StoppingRule:
         return self._allocation.seconds if self._allocation is not None else {}
 
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
-        """Divide the rest, after the pairs that are `done`, among the steps that are not known."""
+        """Divide the rest, after the pairs that are `done`, among the steps that are undecided."""
         manifest = self._manifest
         analysed = done not in self._looked and any(done == each.pairs for each in manifest.interim_analyses)
         seen = look(self._run, on_the_way=analysed and passed < manifest.repeats)
@@ -96,7 +96,7 @@ class StoppingRule:
             known = self._allocation.steps if self._allocation is not None else {}
             return {step: known.get(step, StepPlan()).state for step in seen.steps}
         found: dict[str, State] = dict.fromkeys(seen.steps, "known")
-        return {**found, **dict.fromkeys(seen.unknown, "open"), **dict.fromkeys(seen.withheld, "withheld")}
+        return {**found, **dict.fromkeys(seen.undecided, "open"), **dict.fromkeys(seen.withheld, "withheld")}
 
     def _budget(self, passed: int, attempts: Sequence[Attempt]) -> Budget:
         """The time left, and what pairs took so far: failed ones count, too."""
@@ -193,7 +193,7 @@ def _words(divided: Allocation, rest: Rest, repeats: int, left_s: float, *, anal
     known = len(divided.steps) - len(unknown) - len(withheld)
     text = f"after {divided.pairs} pairs {known} of {len(divided.steps)} steps known; " if analysed else ""
     if math.isinf(left_s) and not rest.pairs:
-        return f"{text}not known: {_named(unknown)}"
+        return f"{text}undecided: {_named(unknown)}"
     left = ": at most" if math.isinf(left_s) else f", {span(max(0.0, left_s))} left:"
     text += f"a pair will take {span(rest.pair_s)}{left} {repeats} in all"
     if repeats < MIN_PAIRS:

@@ -62,7 +62,7 @@ def measured(run: Path) -> Comparison | None:
         builds=tuple(RunBuild.of(manifest.run, build) for build in manifest.builds),
         spreads=(),
         comparability=(),
-        answer=tuple(Answer(subject.name, NOT_JUDGED) for subject in subjects[1:]),
+        answer=tuple(Answer(subject.name, (NOT_JUDGED,)) for subject in subjects[1:]),
         units={name: primary.unit for name, primary in primaries.items() if primary is not None},
         design=manifest.design,
     )

@@ -38,18 +38,15 @@ from engine.analysis.slice_estimates import Slices, halves, log_ratio, noise_per
 from engine.analysis.statistics import (
     Estimate,
     estimate,
-    holm_shares,
-    judge,
-    p_value,
     paired_interval,
-    same_p_value,
     scatter,
 )
+from engine.analysis.three_sided import judge, levels_of, p_values, shares
 from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave
 from engine.results import slice_ratio
-from engine.results.comparison import CHANGED
+from engine.results.comparison import CHANGED, KNOWN
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
 
@@ -69,11 +66,10 @@ class Compared:
 
     def verdicts(self) -> list[str]:
         """Those of steps that are judged together."""
-        differs = holm_shares([p_value(step) for step in self.steps], self.levels.differs)
-        same = holm_shares([same_p_value(step, MARGIN) for step in self.steps], self.levels.same)
+        family = shares([p_values(step, MARGIN) for step in self.steps], self.levels)
         return [
-            judge(step, MARGIN, "more", *self.levels.both(shares)).verdict
-            for step, *shares in zip(self.steps, differs, same, strict=True)
+            judge(step, MARGIN, levels=levels_of(share, self.levels)).verdict
+            for step, share in zip(self.steps, family, strict=True)
         ]
 
 
@@ -130,7 +126,7 @@ def adjusted(disturbed: Disturbed, rng: Random) -> Compared:
 class Adaptive:
     """A run that ends when its steps are known, or its time is over (`bench run --minutes`, `--until-known`).
 
-    Four steps are of given work, six of free length: the engine's rule divides the time left among those not known.
+    Four steps are of given work, six of free length: the engine's rule divides the time left among those undecided.
     `within` is the error of each step in a pair of planned length, `between` that between pairs of clusters.
     """
 
@@ -153,7 +149,7 @@ class Adaptive:
             steps = [step.estimate for step in found.steps]
             if any(done == look.pairs for look in INTERIM_ANALYSES):
                 verdicts = Compared(steps, levels_on_the_way(INTERIM_ANALYSES, done)).verdicts()
-                unknown = {step for step, verdict in enumerate(verdicts) if verdict == "inconclusive"}
+                unknown = {step for step, verdict in enumerate(verdicts) if verdict not in KNOWN}
                 before |= set(verdicts)
             free = {
                 str(step): OpenStep(
@@ -305,16 +301,17 @@ SHARING: dict[str, list[Analysis]] = {
 
 
 def spent(name: str, steps: int) -> Iterator[str]:
-    """Print what so many steps spend in all analyses, for a difference and for sameness; yield it if it is too much."""
+    """Print what so many steps spend in all analyses, for a difference and on one side; yield it if it is too much."""
     rng, counts = np.random.default_rng(SEED), np.zeros(2)
     plan = SHARING[name]
-    levels = [Levels(tuple(plan[:count])).both((1 / steps,) * 2) for count in range(1, len(plan) + 1)]
+    analyses = [Levels(tuple(plan[:count])) for count in range(1, len(plan) + 1)]
+    levels = [(each.differs(1 / steps), each.one_sided(1 / steps)) for each in analyses]
     for _ in range(SERIES // AT_ONCE):
         total, before, wrong = np.zeros(AT_ONCE), 0, np.zeros((2, AT_ONCE), bool)
-        for (pairs, _), (differs, same) in zip(plan, levels, strict=True):
+        for (pairs, _), (differs, one_sided) in zip(plan, levels, strict=True):
             total += rng.standard_normal(AT_ONCE) * math.sqrt(pairs - before)
             before, away = pairs, total / math.sqrt(pairs)
-            wrong |= np.array([abs(away) > -special.ndtri(differs / 2), away > -special.ndtri(same)])
+            wrong |= np.array([abs(away) > -special.ndtri(differs / 2), away > -special.ndtri(one_sided)])
         counts += wrong.sum(axis=1)
     shares, allowed = steps * counts / SERIES, sum(part for _, part in plan)
     print(f"{name:<22}{steps:>3} steps{shares[0]:>9.2%}{shares[1]:>8.2%}{allowed:>10.2%}", flush=True)
@@ -331,7 +328,7 @@ def main() -> int:
     broken = [text for each in DESIGNS if asked.only in each.name for text in measured(each, asked.trials)]
     print(f"\n{'claimed without cause':<28}{'share':>8}{'at most':>10}")
     broken += [text for name in CLAIMS if asked.only in name for text in claimed(name, 5 * asked.trials)]
-    print(f"\n{'spent by all steps':<31}{'differs':>9}{'same':>8}{'at most':>10}")
+    print(f"\n{'spent by all steps':<31}{'differs':>9}{'a side':>8}{'at most':>10}")
     broken += [text for name in SHARING if asked.only in name for steps in (1, 10, 40) for text in spent(name, steps)]
     for promise in broken:
         print(f"broken: {promise}", file=sys.stderr)

@@ -101,15 +101,17 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
 
 
 def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
-    """The answer, the reason of a withheld verdict, all findings of the step, and all checks of both sides."""
+    """The reason of a withheld verdict, the answer, all findings of the step, and all checks of both sides."""
     ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
-    lines = folded(comparison.answer_for(subject.name), columns, "strong")
+    lines: list[Line] = []
     if ratio is not None:
         withheld = ratio.verdict == "withheld"
         for reason in ratio.reasons:
             lines += folded(f"{'withheld: ' if withheld else ''}{reason}", columns, "sla" if withheld else "dim")
         for text in ratio.left_out:
             lines += folded(text, columns, "warning")
+    for text in comparison.answer_for(subject.name):
+        lines += folded(text, columns, "strong")
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
     for finding in comparison.findings:
         if finding.startswith((f"{row.step}: ", *drifts)):

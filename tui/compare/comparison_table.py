@@ -218,11 +218,10 @@ def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cel
 
 def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
     """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty without a verdict."""
-    if ratio.verdict == "inconclusive" and not ratio.flagged:
-        if ratio.more_pairs is None:
-            return "not known"
+    if ratio.verdict == "undecided" and ratio.more_pairs and not ratio.flagged:
         return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
-    return ratio.verdict_text
+    words = ratio.verdict_text.partition(", +")[0]
+    return words if whole else words.partition(" among")[0].partition(",")[0]
 
 
 def base_cell(comparison: Comparison, row: Row) -> list[Span]:
@@ -266,13 +265,11 @@ def ratio_text(ratio: float) -> str:
 
 def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
     """An interval in at most ten cells (`.926-.942`, `.995-1.013`, `1.07-1.09`), or `whole`, as in `bench compare`."""
-    if ratio.low is None or ratio.high is None:
-        return ""
-    if whole:
-        return f"{ratio.low:.3f}-{ratio.high:.3f}"
-    if round(ratio.low, 3) >= 1:
-        return "-".join(f"{bound:.2f}" if bound < 9.995 else f"{bound:.0f}" for bound in (ratio.low, ratio.high))
-    return f"{_bound(ratio.low)}-{_bound(ratio.high)}"
+    if whole or not ratio.bounds:
+        return "-".join(f"{bound:.3f}" for bound in ratio.bounds or ())
+    if round(ratio.bounds[0], 3) >= 1:
+        return "-".join(f"{bound:.2f}" if bound < 9.995 else f"{bound:.0f}" for bound in ratio.bounds)
+    return "-".join(map(_bound, ratio.bounds))
 
 
 def padded(spans: Iterable[Span], cells: int) -> list[Span]:

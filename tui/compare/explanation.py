@@ -18,7 +18,6 @@ from tui.compare.comparison_table import (
     ratio_text,
     sign,
     title_of,
-    verdict_words,
 )
 from tui.compare.dot_plot import DotRow, strips
 from tui.compare.meanings import meaning
@@ -34,7 +33,7 @@ PER_OP = (
 )  # fmt: skip
 MOST_FUNCTIONS = 3
 STRENGTH = {"worse": 0, "better": 0, "?": 1, "~": 2, " ": 2, "=": 3}  # by sign
-LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "inconclusive"),
+LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "undecided"),
           ("?", "verdict withheld"))  # fmt: skip
 
 
@@ -60,7 +59,7 @@ def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
 
 def answer(comparison: Comparison, subject: Subject, columns: int, most: int, glyphs: Glyphs) -> list[Line]:
     """The answer about the chosen subject in at most `most` lines; `enter` shows all of it."""
-    lines = folded(comparison.answer_for(subject.name), columns, "strong")
+    lines = [line for text in comparison.answer_for(subject.name) for line in folded(text, columns, "strong")]
     if len(lines) > most:
         lines[most - 1] = fit((*lines[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # there is more
     return lines[:most]
@@ -160,8 +159,8 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
     if ratio.ratio is None:
         return line(head, ("; ".join(ratio.remarks) or "no ratio", "dim"))
     spans = line(head, (f"{sign(ratio, glyphs)}{ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, "")))
-    interval = f" {bounds_text(ratio, whole=True)}" if ratio.low is not None else ""
-    words = ", ".join(filter(None, (ratio.missing, verdict_words(ratio))))
+    interval = f" {bounds_text(ratio, whole=True)}" if ratio.bounds else ""
+    words = ratio.verdict_text
     floor = f" (A/A {ratio.noise_floor:.1%})" if ratio.noise_floor is not None and not subject.control else ""
     pairs = f", {ratio.pairs} pairs" if 1 < ratio.pairs < comparison.pairs else ""
     return (*spans, (interval, ""), (f" {words}" if words else " no verdict", MARKS.get(ratio.sign, "")),
@@ -253,7 +252,7 @@ def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -
 
 def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
     attribution = comparison.attribution(subject, step)
-    if attribution is None or not (*attribution.causes, *attribution.further, *attribution.not_known):
+    if attribution is None or not (*attribution.causes, *attribution.further, *attribution.undecided):
         return []
     lines = [
         line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim"))
@@ -261,7 +260,7 @@ def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
     ]
     if attribution.further:
         lines.append(line((f"{attribution.further_share:>5.0%} {attribution.further_text}", "")))
-    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in attribution.of(attribution.not_known))
+    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in attribution.of(attribution.undecided))
     unclear = f", perhaps {perhaps}" if perhaps else ""
     return [*lines, line((f"{attribution.unexplained_text:>5} unexplained{unclear}", "dim"))]
 

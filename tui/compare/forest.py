@@ -33,7 +33,7 @@ def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
     """The shortest axis that holds every ratio, most interval ends, and the margin."""
     known_ratios = [ratio for ratio in ratios if ratio.ratio]
     points = [_distance(ratio.ratio) for ratio in known_ratios]
-    ends = sorted(_distance(end) for ratio in known_ratios for end in (ratio.low, ratio.high) if end is not None)
+    ends = sorted(_distance(end) for ratio in known_ratios for end in ratio.bounds or ())
     most = ends[math.ceil(INSIDE * len(ends)) - 1] if ends else 0.0
     wanted = max([most, math.log1p(1.5 * margin), *points])
     reach = next((reach for reach in REACHES if math.log1p(reach) >= wanted), REACHES[-1])
@@ -70,8 +70,8 @@ def whisker(on: Axis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Se
             row[x] = (glyphs.sides[1], "dim")
     if found is None or not found.ratio:
         return joined(row)
-    if found.low is not None and found.high is not None:
-        left, right = on.place(found.low), on.place(found.high)
+    if found.bounds:
+        left, right = map(on.place, found.bounds)
         begin, across, end, crossing = tuple(glyphs.whisker)
         for x in range(max(0, left), min(on.cells, right + 1)):
             row[x] = (crossing if x == middle else across, mark)

@@ -34,6 +34,6 @@ def rows(view: ViewState) -> list[Line]:
 
 def _width(step: StepPlan) -> str:
     if step.state != "open" or step.width is None:
-        return step.state if step.state != "open" else "not known"
+        return step.state if step.state != "open" else "undecided"
     later = f", ±{step.by_end:.1%} by the end" if step.by_end is not None else ""
     return f"±{step.width:.1%}{later}"

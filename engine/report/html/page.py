@@ -36,7 +36,7 @@ LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
 OWN = ("charts.js", "page.js")
 FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
-WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "not known", "?": "withheld", " ": "no verdict"}
+WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "undecided", "?": "withheld", " ": "no verdict"}
 CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?": "withheld", " ": "none"}
 
 

@@ -116,4 +116,4 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def bounds(ratio: Ratio) -> str:
-    return "" if ratio.low is None or ratio.high is None else f"{ratio.low:.3f}-{ratio.high:.3f}"
+    return "-".join(f"{bound:.3f}" for bound in ratio.bounds or ())

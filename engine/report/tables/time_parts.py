@@ -40,15 +40,15 @@ def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
 def _parts(found: Attribution) -> list[Row]:
     rows: list[Row] = [((f"  {found.subject}", f"{number(found.base_us)} to {number(found.us)}", "", ""), "")]
     if found.reason:
-        return [*rows, ((f"    {found.reason}", "", "not known", ""), "dim")]
+        return [*rows, ((f"    {found.reason}", "", "undecided", ""), "dim")]
     causes: list[Row] = [
         ((f"    {part.title}", _more(part), part.share_text, part.bounds_text), "") for part in found.named
     ]
     if found.further:
         causes.append(((f"    {found.further_text}", "", f"{found.further_share:.0%}", ""), ""))
     unclear: list[Row] = [
-        ((f"      {part.title}", _more(part), "not known", part.bounds_text), "dim")
-        for part in found.of(found.not_known)
+        ((f"      {part.title}", _more(part), "undecided", part.bounds_text), "dim")
+        for part in found.of(found.undecided)
     ]
     return [*rows, *causes, (("    unexplained", "", found.unexplained_text, ""), "dim"), *unclear]
 

@@ -70,7 +70,7 @@ def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_p
     twice = both.ratio("17.0", "l.i0", "rate_per_s")
     assert twice is not None and any("verdicts are at 1" in text for text in both.findings)
     assert (once.ratio, once.low, once.high) == (twice.ratio, twice.low, twice.high)
-    assert (once.verdict, twice.verdict, twice.missing) == ("slower", "inconclusive", "differs, not sure among 4")
+    assert (once.verdict, twice.verdict, twice.among) == ("slower", "no faster", 4)
 
 
 def test_later_pairs_are_judged_at_a_smaller_level(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_where_nothing_is_left_to_spend_more_pairs_are_judged_at_the_same_level(
     assert alone(0.02).later(4).differs() == 0.02
     run = make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.06, repeats=4)
     found = compare([run], level=0.02).ratio("17.0", "l.i1", "rate_per_s")
-    assert found is not None and found.verdict == "inconclusive" and found.more_pairs is not None
+    assert found is not None and found.verdict == "undecided" and found.more_pairs is not None
 
 
 def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
@@ -111,7 +111,7 @@ def spent(levels: list[Levels], share: float) -> tuple[float, float]:
     """What two analyses of 4 and 8 pairs spend at these levels: for a difference, and at one side for sameness."""
     both = multivariate_normal(cov=[[1, math.sqrt(0.5)], [math.sqrt(0.5), 1]])
     differs = [-norm.ppf(each.differs(share) / 2) for each in levels]
-    same = [-norm.ppf(each.same(share)) for each in levels]
+    same = [-norm.ppf(each.one_sided(share)) for each in levels]
     inside = both.cdf(differs, lower_limit=[-bound for bound in differs])
     return 1 - float(inside), 1 - float(both.cdf(same))
 

@@ -184,11 +184,11 @@ def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_
         return slower(1.0, backend_runq_ns=own_ns, waits=waits)(cell, step, totals)
 
     comparison, found = of_qr100(tmp_path / "r", change)
-    assert found is not None and (found.causes, found.not_known) == ((), ("server_runq",))
-    assert found.unexplained == 1.0 and "unexplained: 100% (in it, not known: server waiting for a CPU" in found.text
+    assert found is not None and (found.causes, found.undecided) == ((), ("server_runq",))
+    assert found.unexplained == 1.0 and "unexplained: 100% (in it, undecided: server waiting for a CPU" in found.text
     text = render.to_markdown(comparison)
     assert re.search(
-        r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| not known \| -?\d+% to", text
+        r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| undecided \| -?\d+% to", text
     )
     (subject,) = comparison.others
     shown = why(comparison, Row("qr100", "rate_per_s"), subject, SETS["braille"], 120, 20)
@@ -212,15 +212,15 @@ def test_what_is_known_is_named_before_what_scatters_more_and_no_known_part_is_c
     comparison, found = of_qr100(tmp_path / "r", change)
     assert found is not None
     shares = {part.name: part.share or 0.0 for part in found.parts if part.known}
-    assert found.causes == ("server_runq", "server_cpu") and found.not_known == ("wait.lock",)
+    assert found.causes == ("server_runq", "server_cpu") and found.undecided == ("wait.lock",)
     assert set(found.further) == {"client_cpu", "limiter", "client_wait"}
     assert found.unexplained == pytest.approx(1 - sum(shares.values())) == pytest.approx(0.15, abs=0.03)
     assert found.further_share == pytest.approx(0.16, abs=0.02)
-    assert re.search(r"3 further known parts 1\d%; unexplained: 1\d% \(in it, not known: lock waits", found.text)
+    assert re.search(r"3 further known parts 1\d%; unexplained: 1\d% \(in it, undecided: lock waits", found.text)
     table = render.to_markdown(comparison)
     assert "| 3 further known parts |  | 16% |" in table and table.index("further known") < table.index("| lock waits")
     (record,) = [each for each in json.loads(render.to_json(comparison))["attributions"] if each["step"] == "qr100"]
-    assert (record["causes"], record["not_known"]) == (["server_runq", "server_cpu"], ["wait.lock"])
+    assert (record["causes"], record["undecided"]) == (["server_runq", "server_cpu"], ["wait.lock"])
 
 
 def test_a_known_part_that_works_the_other_way_is_not_left_to_be_explained(tmp_path: Path) -> None:
@@ -252,19 +252,19 @@ def test_a_full_machine_takes_nothing_from_a_lock() -> None:
     assert blocked({}, 0.0, 0.0) == {}
 
 
-def test_an_inconclusive_difference_has_no_causes(tmp_path: Path) -> None:
+def test_an_undecided_difference_has_no_causes(tmp_path: Path) -> None:
     """Certain by its interval, but of two pairs only: the verdict is what counts."""
     comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, repeats=2, noise=1e-5)])
     ratio, found = comparison.ratio("17.0", "l.i1", "rate_per_s"), comparison.attribution("17.0", "l.i1")
-    assert ratio is not None and ratio.verdict == "inconclusive" and ratio.high is not None and ratio.high < 1
-    assert found is not None and (found.causes, found.reason) == ((), "its verdict is inconclusive")
+    assert ratio is not None and ratio.verdict == "undecided" and ratio.high is not None and ratio.high < 1
+    assert found is not None and (found.causes, found.reason) == ((), "its verdict is undecided")
 
 
 def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path) -> None:
     assert of_qr100(tmp_path / "same", slower(0.0), noise=0.0001)[1] is None
     _, found = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
     assert found is not None and (found.causes, found.unexplained) == ((), None)
-    assert found.text.endswith("causes not known (the difference is within its error)")
+    assert found.text.endswith("causes undecided (the difference is within its error)")
     comparison, found = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
     assert found is not None and found.reason == "one pair" and found.causes == ()
     assert "What makes the difference" not in render.to_markdown(comparison)
@@ -363,13 +363,13 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
     }
     crowded = found.pop("crowded")
     for name, each in found.items():
-        assert each.reason or (each.causes or each.not_known)[0] in likely[name], each
+        assert each.reason or (each.causes or each.undecided)[0] in likely[name], each
     # Hogs keep those from their CPU, too, who flush WAL for others: which may be the surer part, but not the greatest.
     greatest = max(shares["crowded"].keys() - {"rest"}, key=shares["crowded"].__getitem__)
     assert crowded.reason or greatest in likely["crowded"], crowded
     assert found["syncing"].causes and found["locked"].causes, found
     assert found["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, found["spinning"]
-    assert found["spinning"].reason or "server_cpu" in (*found["spinning"].causes, *found["spinning"].not_known)
+    assert found["spinning"].reason or "server_cpu" in (*found["spinning"].causes, *found["spinning"].undecided)
     assert crowded.reason or shares["crowded"]["server_cpu"] < 0.25, crowded
     for _, other in of_step["locked"]:  # however full the machine was
         parts, (role,) = parts_of(other) or pytest.fail("no parts"), other.totals.roles.values()

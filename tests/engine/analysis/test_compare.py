@@ -63,9 +63,9 @@ def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:
     assert found.ratio == pytest.approx(0.5, abs=0.02)
 
 
-def test_noise_leaves_it_inconclusive_and_says_how_many_pairs_more(tmp_path: Path) -> None:
+def test_noise_leaves_it_undecided_and_says_how_many_pairs_more(tmp_path: Path) -> None:
     found = rate(compare([make_run(tmp_path / "r", noise=0.01)]), "l.i0")
-    assert found.verdict == "inconclusive"
+    assert found.verdict == "undecided"
     assert found.more_pairs is not None
     assert found.more_pairs > 3
 

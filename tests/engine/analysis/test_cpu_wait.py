@@ -55,7 +55,7 @@ def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> 
 
     comparison = compare([make_run(tmp_path / "r", change=change)])
     found = comparison.ratio("17.0", "l.i1", "rate_per_s")
-    assert found is not None and found.verdict == "inconclusive"
+    assert found is not None and found.verdict == "undecided"
     assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
 
 

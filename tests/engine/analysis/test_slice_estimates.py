@@ -28,11 +28,11 @@ from engine.analysis.slice_estimates import (
 )
 from engine.analysis.statistics import (
     estimate,
-    judge,
     p_value,
     paired_interval,
     smallest_visible_effect,
 )
+from engine.analysis.three_sided import judge, pairs_needed
 from engine.results import slice_ratio
 from engine.results.slice_ratio import LogRatio, half_width_at_every_moment
 
@@ -383,14 +383,14 @@ def test_the_self_check_widens_level_1() -> None:
 def test_a_single_pair_tells_of_its_two_clusters_only() -> None:
     (step,) = pooled([pairs_of([-0.10], 1e-4)]).steps
     assert step.within == pytest.approx(0.01)
-    judgement = judge(step.estimate, 0.02)
-    assert (judgement.verdict, judgement.interval.low, p_value(step.estimate)) == ("none", None, 1.0)
+    assert paired_interval(step.estimate).low is None
+    assert (judge(step.estimate, 0.02).verdict, p_value(step.estimate)) == ("none", 1.0)
 
 
 def test_two_pairs_never_have_a_verdict_and_three_may() -> None:
     two, three = (pooled([pairs_of([-0.10] * count, 1e-6)]).steps[0].estimate for count in (2, 3))
-    assert (judge(two, 0.02).verdict, judge(three, 0.02).verdict) == ("inconclusive", "slower")
-    assert judge(two, 0.02).more_pairs == 1
+    assert (judge(two, 0.02).verdict, judge(three, 0.02).verdict) == ("undecided", "slower")
+    assert pairs_needed(two, 0.02) == 1
     assert judge(three, 0.02, "less").verdict == "faster"
 
 

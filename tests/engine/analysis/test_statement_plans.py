@@ -51,7 +51,7 @@ def test_a_changed_plan_says_what_is_known_of_its_effect_and_in_how_many_cells_i
     more = ratio("server_cpu_us_per_op", 3.0, "slower")
     for ratios, effect in (
         ((more, slower), "4.0x slower; "),
-        ((more, replace(slower, verdict="inconclusive")), "3.0x the server CPU; "),
+        ((more, replace(slower, verdict="undecided")), "3.0x the server CPU; "),
         ((), ""),
     ):
         (change,) = statement_plans.plan_changes(compared, ratios)
@@ -109,8 +109,8 @@ def test_results_that_differ_are_said_before_the_answer(
 ) -> None:
     found = statement_plans.result_differences(cells([base], [new]))
     assert found == expected
-    (answer,) = statement_plans.after_results(found, (Answer("17", "17 is slower."),))
-    assert answer.text == ("Not the same results, or none: s. " if expected else "") + "17 is slower."
+    (answer,) = statement_plans.after_results(found, (Answer("17", ("17 is slower",)),))
+    assert answer.lines == (*(["Not the same results, or none: s."] if expected else []), "17 is slower")
 
 
 def test_settings_and_statistics_targets_that_differ_for_the_planner() -> None:

@@ -44,9 +44,9 @@ def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> Non
 def test_of_a_peak_whose_difference_is_not_known_or_that_is_elsewhere_no_ratio_is_said(tmp_path: Path) -> None:
     comparison = compare([swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)])
     ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
-    assert ratio is not None and ratio.verdict == "inconclusive" and comparison.sweeps[0].peaks[1].value == 4
+    assert ratio is not None and ratio.verdict == "undecided" and comparison.sweeps[0].peaks[1].value == 4
     assert [peak.ratio for peak in comparison.sweeps[0].peaks] == [None, None]
-    assert " of 16.3's" not in comparison.sweeps[0].text and "inconclusive at" in comparison.sweeps[0].text
+    assert " of 16.3's" not in comparison.sweeps[0].text and "undecided at" in comparison.sweeps[0].text
     (elsewhere,) = compare([swept(tmp_path / "elsewhere", {"l.i1": 1, "l.i0": 4}, effect=0.1)]).sweeps
     assert [(peak.value, peak.ratio) for peak in elsewhere.peaks] == [(4, None), (1, None)]
 

@@ -86,7 +86,7 @@ def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
     assert decided(run, 8) == 8
     (found,) = decisions(run)
     assert found["pairs"] == 8 and 0.036 < found["level"] < 0.04
-    assert found["text"] == "after 8 pairs 0 of 4 steps known; not known: l.i0, l.x, l.i1, qr100"
+    assert found["text"] == "after 8 pairs 0 of 4 steps known; undecided: l.i0, l.x, l.i1, qr100"
     assert read_run(run).state == "finished"
 
 
@@ -258,7 +258,7 @@ def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[
     assert "3 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
     timed = bench(*plan, "--minutes", "10")
     assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
-    assert "and steps that are not known get the time of those that are" in timed.stdout
+    assert "and steps that are undecided get the time of those that are known" in timed.stdout
 
 
 # With a time limit. The made qr100 is of 60 s, and may be longer; l.i0, l.x and l.i1 are of given work.

@@ -104,9 +104,9 @@ def test_the_signs_are_those_of_bench_compare() -> None:
     ("verdict", "more_pairs", "words"),
     [
         ("slower", None, "slower"),
-        ("inconclusive", 1, "inconclusive, +1 pair"),
-        ("inconclusive", 4, "inconclusive, +4 pairs"),
-        ("inconclusive", None, "inconclusive"),
+        ("undecided", 1, "undecided, +1 pair"),
+        ("no faster", 4, "no faster, +4 pairs"),
+        ("undecided", None, "undecided"),
         ("withheld", None, "withheld"),
         ("none", None, ""),
     ],
@@ -238,7 +238,7 @@ def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
     lines = texts(explanation.why(comparison, row, subject, ASCII, 60, 5))
     assert [line.split() for line in lines[:3]] == [
         ["82%", "lock", "waits", "(tuple)", "75%", "to", "89%"],
-        ["not", "known", "server", "waiting", "for", "a", "CPU", "(run", "queue)", "-40%", "to", "60%"],
+        ["undecided", "server", "waiting", "for", "a", "CPU", "(run", "queue)", "-40%", "to", "60%"],
         ["18%", "unexplained"],
     ]
     assert lines[3].startswith("! 14.0s insert")

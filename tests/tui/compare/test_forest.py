@@ -23,7 +23,7 @@ EVERYTHING = tuple(MEANINGS)
 
 
 def ratio(value: float | None, low: float | None = None, high: float | None = None) -> Ratio:
-    return Ratio("s", "n", "m", value, low, high, 3, "inconclusive")
+    return Ratio("s", "n", "m", value, low, high, 3, "undecided")
 
 
 def drawn_text(on: forest.Axis, found: Ratio | None, others: tuple[float, ...] = ()) -> str:
@@ -110,9 +110,10 @@ def test_room_goes_to_words_values_and_digits_in_turn() -> None:
     ("verdict", "more", "whole", "short"),
     [
         ("slower", None, "slower", "slower"),
-        ("inconclusive", 1, "needs 1 more pair", "1 more pair"),
-        ("inconclusive", 32, "needs 32 more pairs", "32 more pairs"),
-        ("inconclusive", None, "not known", "not known"),
+        ("undecided", 1, "needs 1 more pair", "1 more pair"),
+        ("undecided", 32, "needs 32 more pairs", "32 more pairs"),
+        ("undecided", None, "undecided", "undecided"),
+        ("no faster", 3, "no faster", "no faster"),
         ("none", None, "", ""),
     ],
 )

@@ -61,7 +61,7 @@ def test_each_step_is_known_withheld_or_so_wide(live: Growing) -> None:
     assert words(budget.rows(seen(live)))[1:] == [
         "l.i0       known",
         "l.x        withheld",
-        "l.i1       not known",
+        "l.i1       undecided",
         "qr100      ±1.8%, ±1.1% by the end",
     ]
 

@@ -17,7 +17,7 @@ from engine.results.step_groups import groups
 from tests.support.journal import make_run
 
 FIGURES: dict[str, list[tuple[float, float, float, Verdict]]] = {
-    "point": [(2.0, 1.8, 2.2, "faster"), (0.5, 0.4, 0.6, "slower"), (1.0, 0.9, 1.1, "inconclusive")],
+    "point": [(2.0, 1.8, 2.2, "faster"), (0.5, 0.4, 0.6, "slower"), (1.0, 0.9, 1.1, "undecided")],
     "write": [(1.0, 0.99, 1.01, "same")] * 10,
 }
 
@@ -51,7 +51,7 @@ def lines(comparison: Comparison) -> list[tuple[str, ...]]:
 def test_a_group_has_its_mean_its_extremes_and_its_verdicts(comparison: Comparison) -> None:
     low, high = ((a * b * c) ** (1 / 3) for a, b, c in ((1.8, 0.4, 0.9), (2.2, 0.6, 1.1)))
     assert lines(comparison) == [
-        ("point", "3", "1.000", f"{low:.3f}-{high:.3f}", "0.500", "2.000", "1 faster, 1 slower, 1 not known"),
+        ("point", "3", "1.000", f"{low:.3f}-{high:.3f}", "0.500", "2.000", "1 faster, 1 slower, 1 undecided"),
         ("write", "10", "1.000", "0.990-1.010", "1.000", "1.000", "10 same"),
     ]  # fmt: skip
     point, _ = groups(comparison)
