@@ -71,3 +71,4 @@ async def open_case(pilot: Pilot[Any], case: Case) -> None:
     for key, words in (*case.keys, ("", case.words)):
         await until(pilot, lambda words=words: words in text_of(pilot))  # type: ignore[misc]
         await pilot.press(*filter(None, (key,)))
+    await until(pilot, lambda: "comparing..." not in text_of(pilot))

@@ -62,11 +62,8 @@ def test_without_colour_it_says_the_same(tmp_path: Path, name: str, monkeypatch:
 
     async def script(pilot: Pilot[Any]) -> None:
         await open_case(pilot, case)
-        before, now = "", text_of(pilot)
-        while now != before:  # until what is read beside the picture is there
-            await pilot.pause(0.2)
-            before, now = now, re.sub(r"other work +\d+%", "other work", text_of(pilot))  # as it is at the time
-        shown[pilot.app.theme] = now
+        await pilot.pause(0.2)
+        shown[pilot.app.theme] = re.sub(r"other work +\d+%", "other work", text_of(pilot))  # as it is at the time
 
     with run_of(case, tmp_path) as (run, clock):
         for _ in range(2):
