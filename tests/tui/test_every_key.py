@@ -98,7 +98,7 @@ def test_each_key_does_something_and_breaks_nothing(
     drive(script, recording, recording.parent, screen=mode, size=(110, 30))
 
 
-@pytest.mark.parametrize("name", ["live-interleaved", "live-detail", "compare-cells", "compare-slices"])
+@pytest.mark.parametrize("name", ["live-stalled", "live-interleaved", "live-detail", "compare-cells", "compare-slices"])
 def test_each_key_of_the_last_row_does_something_on_further_screens(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,6 @@ ROWS = """
 --beside => No such option '--beside'
 --rows 5000 --scale quick => exclude each other
 --pg a=/none,b=/none,c=/none,d=/none --repeats 1000 --config cx5,cx7,auto => 12,000 cells are more than a run may have
---workload pgbench-tpcb --clients 3000 => 3,000 connections in
 --set fsync => NAME=VALUE
 --set max_connections=50 --clients 40 => --set: max_connections=50 is too low: this plan needs 220 connections
 --set work_memm=5 --pg OLD,PG => --set work_memm=5: unknown to OLD, PG (did you mean work_mem?); check
@@ -65,6 +64,7 @@ ROWS = """
 --tcp --listen 192.0.2.1 => --listen 192.0.2.1: not an address of this machine
 --preset planer-delete => unknown preset 'planer-delete' (nearest: planner-delete, planner-2024-01)
 --preset planner-delete --rows 5000 => is a complete plan
+--preset select-scaling --workload insert => runs workload pgbench-select, not insert
 --preset select-scalin => nearest: select-scaling
 --preset select-scaling --scale io => unknown scale 'io'
 --workload pgbench-select --scale quick => is a preset's

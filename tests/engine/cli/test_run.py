@@ -8,8 +8,6 @@ from click.testing import CliRunner, Result
 from engine.cli.main import main
 from engine.cli.run import take, workload_options
 from engine.core.errors import UserError
-from engine.plan.command_line import arguments
-from engine.plan.planfile import request
 from engine.plan.request import Request
 from workloads import workloads
 from workloads.options import options_of
@@ -59,19 +57,6 @@ def test_a_rare_option_has_no_flag_of_its_own() -> None:
         "resync_rounds": 3,
         "delete_form": "range",
     }
-
-
-def test_the_command_line_of_a_request_makes_the_same_request(shown: Callable[..., Result]) -> None:
-    entries = {
-        "builds": ["16.3"], "workload": "pgbench", "script": ["a.sql"], "define": ["x=1", "y=2"], "clients": [1, 2],
-        "fillfactor": 80, "foreign_keys": True, "rate": 5.0,
-    }  # fmt: skip
-    command = main.get_command(None, "run")  # type: ignore[arg-type]
-    assert command is not None
-    words = arguments(request(entries))
-    assert {"-o", "fillfactor=80", "foreign_keys=true", "-D"} <= set(words)
-    values = command.make_context("run", list(words)).params
-    assert take({name: value for name, value in values.items() if name not in ("out", "glyphs")}) == request(entries)
 
 
 def test_a_refused_option_names_the_workload() -> None:

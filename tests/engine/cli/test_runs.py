@@ -73,12 +73,6 @@ def test_what_is_no_word_is_refused_in_one_line(out: Path) -> None:
     assert read_tags(out / "one") == ()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"tags": 3}', '{"tags": null}', '"tags"'])
-def test_a_damaged_tags_file_is_no_tags(tmp_path: Path, text: str) -> None:
-    (tmp_path / "tags.json").write_text(text)
-    assert read_tags(tmp_path) == ()
-
-
 @given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9.:/-]{0,8}", fullmatch=True), max_size=10))
 def test_tagging_keeps_order_and_each_word_once(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     run = tmp_path_factory.mktemp("run")

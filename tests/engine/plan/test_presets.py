@@ -111,18 +111,6 @@ def test_a_build_that_cannot_be_fetched_is_named_and_the_rest_is_run(here: Path,
         presets.fetched(planfile.request({"preset": "insert-2024-05"}), tmp_path, lambda _: None)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
-    for entries, said in (
-        ({"preset": "insert-2024"}, "unknown preset 'insert-2024' .nearest: insert-2022, insert-2024-05"),
-        ({"preset": "select-scaling", "scale": "io"}, "unknown scale 'io'"),
-        ({"preset": "select-scaling", "workload": "insert"}, "runs workload pgbench-select, not insert"),
-        ({"preset": "planner-delete", "scale": "quick"}, "is a complete plan"),
-        ({"preset": "one-patch"}, "compares an install of yours"),
-    ):
-        with pytest.raises(UserError, match=said):
-            planfile.request(entries)
-
-
 GOOD = """
 question = "?"
 workload = "insert"

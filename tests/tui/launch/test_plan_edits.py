@@ -175,38 +175,27 @@ def test_each_of_several_configs_is_chosen_for_each_of_several_builds() -> None:
     assert "configs  cx5, cx7, each with work_mem=1MB,2MB,4MB" in small
 
 
-def test_every_kind_of_thing_can_be_chosen() -> None:
-    plan = TWO
-    assert [(item.box, item.text) for item in launch_choices.builds(plan, OFFER) if item.name == "14.10"] == [
-        ("[b]", "source")
-    ]
-    assert by_name(launch_choices.configs(plan, OFFER))["auto"].box == "[x]"
-    (kernel,) = launch_choices.kernels(plan, OFFER)
+def test_kernels_can_be_chosen_and_the_only_one_not_left_out() -> None:
+    (kernel,) = launch_choices.kernels(TWO, OFFER)
     assert (kernel.name, kernel.box, kernel.text) == ("host", "[x]", "6.12.58")
     two = changed(OFFER, kernels=(*OFFER.kernels, {"kernel": "6.1", "release": "6.1.170", "state": "nixpkgs"}))
-    older = by_name(launch_choices.kernels(plan, two))["6.1"]
+    older = by_name(launch_choices.kernels(TWO, two))["6.1"]
     assert older.box == "[ ]" and older.toggle is not None and older.toggle().kernels == ("host", "6.1")
-    (_, _, mine) = launch_choices.kernels(replace(plan, kernels=("host", "mine=/boot/vmlinuz")), two)
+    (_, _, mine) = launch_choices.kernels(replace(TWO, kernels=("host", "mine=/boot/vmlinuz")), two)
     assert (mine.name, mine.box) == ("mine", "[x]")
-    probes = by_name(launch_choices.probes(plan, OFFER))
-    assert probes["sched"].toggle is not None and probes["sched"].toggle().probes == ("sched",)
-    assert probes["procsched"].toggle is None and probes["procsched"].box == "[x]"
-    load = by_name(plan_fields.load(plan, OFFER))
-    assert load["generation"].lesser is not None and load["generation"].lesser().options == {"generation": "g24a"}
-    assert load["scale"].greater is not None and load["scale"].greater().options == {"scale": "cached"}
-    assert load["rows"].question is not None and load["rows"].question.take("50,000").options == {"rows": 50_000}
-    assert load["placement"].greater is not None and load["placement"].greater().options == {"placement": "paired"}
-    design = by_name(plan_fields.design(plan, OFFER))
-    assert design["A/A"].toggle is not None and design["A/A"].toggle().aa
-    assert design["repeats"].greater is not None and design["repeats"].greater().repeats == 9
-    interleave = design["interleave"]
+
+
+def test_a_probe_that_is_always_there_cannot_be_left_out() -> None:
+    procsched = by_name(launch_choices.probes(TWO, OFFER))["procsched"]
+    assert procsched.toggle is None and procsched.box == "[x]"
+
+
+def test_slices_are_chosen_in_place_of_what_is_left_open() -> None:
+    interleave = by_name(plan_fields.design(TWO, OFFER))["interleave"]
     assert interleave.text == "auto" and interleave.toggle is not None
     assert interleave.toggle().interleave == "slices"
-    assert design["until known"].toggle is not None and design["until known"].toggle().until_known
-    assert design["minutes"].question is not None and design["minutes"].question.take("").minutes is None
-    cells = by_name(plan_fields.design(replace(plan, interleave="cells"), OFFER))
-    assert cells["repeats"].greater is not None and cells["repeats"].greater().repeats == 6
-    assert design["margin"].question is not None and design["margin"].question.take("5 %").margin == 0.05
+    margin = by_name(plan_fields.design(TWO, OFFER))["margin"].question
+    assert margin is not None and margin.take("5 %").margin == 0.05
 
 
 def test_a_number_of_repeats_or_minutes_takes_the_place_of_until_known_and_back() -> None:

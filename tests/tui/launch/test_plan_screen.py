@@ -232,17 +232,6 @@ def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: 
     show_launch(act, tmp_path)
 
 
-def test_a_terminal_that_shrinks_and_grows_comes_back_as_it_was(answers: None, tmp_path: Path) -> None:
-    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        await two_builds(pilot, screen)
-        for size in ((200, 60), (60, 18), (20, 5), (80, 24)):
-            await pilot.resize_terminal(*size)
-            await pilot.pause()
-        check_screen(pilot.app, "launch")  # type: ignore[arg-type]
-
-    show_launch(act, tmp_path)
-
-
 def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         x, y = place_of(pilot, "[ ] cx7")

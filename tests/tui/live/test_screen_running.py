@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.journal import growing
-from tests.support.screens import show_live, shown_keys, stalling, text_of
+from tests.support.screens import show_live, stalling, text_of
 from tests.support.totals import planned_as
 from tui import bench
 from tui.live.screen import LiveScreen
@@ -80,43 +80,6 @@ def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) ->
 
     with growing(tmp_path) as live:
         live.second()
-        show_live(live.run, check, clock=live.hand.clock)
-
-
-def test_each_key_of_the_last_row_does_something_live(tmp_path: Path) -> None:
-    pressed: list[str] = []
-
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        expected = {
-            "space": "PAUSED",
-            "n": "1/2 STALL delete 3.0s: backend 4101 is stopped",
-            "enter": " STALL ",
-            "z": "i: delete  60 s",
-            "i": "del/s",
-            "m": "Marker for this moment",
-            "question_mark": "keys of this screen",
-        }
-        for key, _ in shown_keys(screen):
-            if key == "q":
-                continue
-            before = text_of(pilot)
-            await pilot.press(key)
-            await pilot.pause()
-            assert text_of(pilot) != before, key
-            assert expected[key] in text_of(pilot), (key, text_of(pilot))
-            if len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-            elif key == "space":
-                await pilot.press(key)
-            await pilot.pause()
-            assert pilot.app.screen is screen
-            pressed.append(key)
-        assert pressed == list(expected)
-        await pilot.press("q")
-        assert pilot.app._exit
-
-    with growing(tmp_path) as live:
-        stalling(live)
         show_live(live.run, check, clock=live.hand.clock)
 
 
