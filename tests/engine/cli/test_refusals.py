@@ -11,9 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engine.cli.main import main
 from engine.core.model import Build
-from tests.faults.call import call
+from engine.plan.request import Request
+from tests.faults.arguments import TEXTS
+from tests.faults.call import Outcome, call, faults
+from workloads import workloads
+from workloads.options import options_of
 
 ROWS = """
 --pg 16.33 => unknown build '16.33' (nearest:
@@ -116,3 +124,21 @@ def test_what_cannot_be_run_is_one_line(row: str, build: Callable[[int | str], B
     assert outcome.code == 2 and outcome.stderr.count("\n") == 1 and outcome.stdout == "", outcome
     assert said in outcome.stderr
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+CHOSEN = [
+    (known.name, f"-o{own.name}=" if own.rare else f"{own.flag}=")
+    for known in workloads()
+    for own in (*options_of(Request), *options_of(known.options))
+]
+
+
+@given(st.sampled_from(CHOSEN), st.sampled_from([*TEXTS.values()]) | st.text())
+def test_any_value_of_any_option_is_counted_or_refused_in_one_line(
+    build: Callable[[int | str], Build], new_folder: Callable[[], Path], chosen: tuple[str, str], value: str
+) -> None:
+    (workload, option), out = chosen, new_folder() / "never"
+    words = ("--pg", build(16).label, "--workload", workload, "--estimate", "--out", str(out), f"{option}{value}")
+    done = CliRunner().invoke(main, ["run", *words])
+    assert isinstance(done.exception, SystemExit | None), done.exc_info
+    assert not [*faults(Outcome(words, done.exit_code, done.stdout, done.stderr))] and not out.exists()
