@@ -78,6 +78,7 @@ FIGURES = (
     Entry("slower, faster", "that it differs is certain; by how much is what the interval says", r"\b(slow|fast)er\b"),
     Entry("same", "differs by less than the margin, for certain", r"\bsame\b"),
     Entry("no slower", "not slower by the margin, for certain; no faster: not faster by it", r"\bno (slow|fast)er\b"),
+    Entry("group", "steps of one kind, which together have one ratio and verdict", r"\b[Gg]roups? of steps\b"),
     Entry("undecided", "nothing is certain enough, given the number of steps"),
     Entry("withheld", "no verdict, because the cells are not comparable: the machine drifted, or the work was unequal"),
     Entry("drift", "a change of the machine between cells: clock, temperature, other load", r"\bdrift(ed)?\b"),

@@ -22,13 +22,14 @@ from engine.results.comparison import (
     TIME,
     Answer,
     Ratio,
+    StepGroup,
     Verdict,
 )
 
 NAMED = 3  # steps that are named with their figures; others are counted
 
 
-def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
+def answer(cells: ComparedCells, ratios: Sequence[Ratio], groups: Sequence[StepGroup]) -> tuple[Answer, ...]:
     """For each subject compared with the base, except controls."""
     found = []
     for subject in cells.others:
@@ -37,6 +38,7 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             own = [ratio for ratio in ratios if ratio.subject == name]
             rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
             lines = (
+                *_of_groups(cells, subject, groups),
                 *_of_rates(cells, subject, rates),
                 *_of_cpu(rates, costs),
                 *_of_latencies(own),
@@ -44,6 +46,18 @@ def answer(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Answer, ...]:
             )
             found.append(Answer(name, lines))
     return tuple(found)
+
+
+def _of_groups(cells: ComparedCells, subject: Subject, groups: Sequence[StepGroup]) -> list[str]:
+    name, base = cells.names[subject], cells.names[cells.baseline_of(subject)]
+    lines: list[str] = []
+    for group in groups:
+        ratio = group.ratio
+        if ratio.subject == name and ratio.pairs >= MIN_PAIRS and ratio.verdict != "none":
+            withheld = f": {'; '.join(ratio.reasons)}"
+            found = withheld if ratio.reasons else f" {ratio.effect}: {ratio.verdict_text}"
+            lines.append(f"{'' if lines else f'{name} against {base}, '}{ratio.step} ({len(group.steps)} steps){found}")
+    return lines
 
 
 def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) -> list[str]:

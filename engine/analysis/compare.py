@@ -32,12 +32,14 @@ def compare(
     differ, or if there is no such base.
     """
     # They load scipy, which only those who compare should pay for.
-    from engine.analysis import alpha_spending, attribution, function_costs, verdicts
+    from engine.analysis import alpha_spending, attribution, function_costs, group_verdicts, measured_ratios, verdicts
     from engine.analysis.findings import findings
 
     cells = compared_cells(paths, base)
     cells = cells if level is None else replace(cells, levels=alpha_spending.alone(level))
-    ratios, spreads = verdicts.ratios(cells), verdicts.spreads(cells)
+    measured = measured_ratios.measured(cells)
+    ratios, spreads = verdicts.ratios(cells, measured), verdicts.spreads(cells)
+    groups = group_verdicts.groups(cells, measured)
     units = {
         step.name: judged.unit
         for cell in cells.cells
@@ -55,6 +57,7 @@ def compare(
         metrics=METRICS,
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
+        groups=groups,
         left_out=tuple(_left_out(cells)),
         findings=(
             *findings(cells, ratios, spreads),
@@ -68,7 +71,7 @@ def compare(
         workload=_workload(cells.runs[0]),
         builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,
-        answer=statement_plans.after_results(different, answer(cells, ratios)),
+        answer=statement_plans.after_results(different, answer(cells, ratios, groups)),
         design=cells.runs[0].manifest.design,
         route=cells.runs[0].manifest.route.words,
         units=units,

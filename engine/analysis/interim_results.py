@@ -56,7 +56,7 @@ def look(run: Path, *, on_the_way: bool) -> Seen:
     slices strayed. If it is withheld for another reason, or has no ratio, more pairs will not help. Controls are never
     considered.
     """
-    from engine.analysis import verdicts  # loads scipy, between repeats only
+    from engine.analysis import measured_ratios, verdicts  # loads scipy, between repeats only
     from engine.analysis.alpha_spending import levels_on_the_way
     from engine.analysis.compare import compared_cells
 
@@ -65,7 +65,8 @@ def look(run: Path, *, on_the_way: bool) -> Seen:
     interim = result.manifest.interim_analyses
     levels = levels_on_the_way(interim, result.whole_repeats) if on_the_way else cells.levels
     cells = replace(cells, levels=levels)
-    rates = [ratio for ratio in verdicts.ratios(cells) if ratio.metric in PRIMARY_METRICS and not ratio.control]
+    ratios = verdicts.ratios(cells, measured_ratios.measured(cells))
+    rates = [ratio for ratio in ratios if ratio.metric in PRIMARY_METRICS and not ratio.control]
     undecided = {
         ratio.step
         for ratio in rates

@@ -50,6 +50,7 @@ class MeasuredRatio:
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
     pooled: statistics.Estimate | None = None  # by slices, or over machines or boots
+    steps: tuple[str, ...] = ()  # of a group (`engine.analysis.group_verdicts`)
 
     @property
     def estimate(self) -> statistics.Estimate:
@@ -73,7 +74,7 @@ def measured(cells: ComparedCells) -> list[MeasuredRatio]:
         for metric in METRICS
         if (each := _measured(cells, sides, metric)) is not None
     ]
-    return _over_units(cells, _with_slices(found))
+    return over_units(cells, _with_slices(found))
 
 
 def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pair]:
@@ -159,7 +160,7 @@ def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     return [found[id(each)] for each in measured]
 
 
-def _over_units(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
+def over_units(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     units = pooling.units_of(cells)
     if units is None:
         return measured

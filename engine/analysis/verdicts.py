@@ -19,9 +19,10 @@ A verdict is withheld, with the reason, if one stands against it in `engine.anal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import external_servers, measured_ratios, statistics, three_sided
+from engine.analysis import external_servers, statistics, three_sided
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.averages import mean
@@ -37,8 +38,14 @@ class _Place:
     flagged: float = 0.0
 
 
-def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
-    measured = measured_ratios.measured(cells)
+def ratios(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> tuple[Ratio, ...]:
+    found = judged(cells, measured)
+    floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
+
+
+def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Ratio]:
+    """The verdicts on ratios that are read together."""
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
     for each in measured:
         if len(each.quotients) > 1:
@@ -52,15 +59,13 @@ def ratios(cells: ComparedCells) -> tuple[Ratio, ...]:
         else:
             level = statistics.benjamini_hochberg_level([statistics.p_value(test.estimate) for test in tests])
             places |= {id(test): _Place(flagged=level) for test in tests}
-    judged = {id(each): _judged(each, cells, places.get(id(each), _Place())) for each in measured}
+    found = {id(each): _judged(each, cells, places.get(id(each), _Place())) for each in measured}
     for tests in families.values():
-        certain = sum(judged[id(test)].differs for test in tests)
-        for test in (test for test in tests if judged[id(test)].verdict in CHANGED):
+        certain = sum(found[id(test)].differs for test in tests)
+        for test in (test for test in tests if found[id(test)].verdict in CHANGED):
             bounds = statistics.paired_interval(test.estimate, 1 - cells.levels.differs(certain / len(tests)))
-            judged[id(test)] = replace(judged[id(test)], joint_low=bounds.low, joint_high=bounds.high)
-    found = list(judged.values())
-    floors = {_of(ratio): statistics.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
-    return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
+            found[id(test)] = replace(found[id(test)], joint_low=bounds.low, joint_high=bounds.high)
+    return list(found.values())
 
 
 def _of(ratio: Ratio) -> tuple[str, ...]:
@@ -104,7 +109,7 @@ def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Rat
     test = (evidence, cells.margin, metric.better)
     judgement = three_sided.judge(*test, three_sided.levels_of(place.shares, cells.levels))
     verdict, reasons = judgement.verdict, blank.reasons
-    if verdict in ANSWERS:
+    if verdict in ANSWERS and not measured.steps:
         reasons = (*reasons, *_modes(cells, measured))
     if reasons and verdict != "none":
         verdict = "withheld"

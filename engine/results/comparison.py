@@ -178,6 +178,14 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Steps of one kind and their common ratio, whose `step` is the kind: see `engine.analysis.group_verdicts`."""
+
+    steps: tuple[str, ...]
+    ratio: Ratio
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer for a subject, line by line: see `engine.analysis.answer`."""
 
@@ -299,6 +307,7 @@ class Comparison:
     plan_changes: tuple[PlanChange, ...] = ()
     planning: tuple[PlanningRatio, ...] = ()
     functions: tuple[FunctionCosts, ...] = ()
+    groups: tuple[StepGroup, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -348,10 +357,6 @@ class Comparison:
 
     def primary_metric(self, step: str) -> str:
         return TIME if step in self._timed else RATE
-
-    def group(self, step: str) -> str:
-        """The group of the step (load, index, write, point, range, …); empty if no cell has it."""
-        return next((cell.group for cell in self.cells if cell.step == step), "")
 
     def answer_for(self, subject: str) -> tuple[str, ...]:
         return next((answer.lines for answer in self.answer if answer.subject == subject), ())

@@ -1,33 +1,29 @@
-"""Many steps at a glance: a line for each group of steps of one kind."""
+"""Steps of one kind together: a line for each group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.report.tables.section import Notes, Row, Section
-from engine.results.comparison import Comparison
-from engine.results.step_groups import StepGroup, groups
+from engine.report.tables.section import STYLES, Notes, Row, Section, bounds, ratio_text
+from engine.results.comparison import Comparison, StepGroup
 
-TITLE = "Groups of steps (mean ratio to base, and the lowest and highest of a step)"
-COLUMNS = ("group", "steps", "ratio", "95 %", "lowest", "highest", "verdicts")
+TITLE = "Groups of steps (mean of their ratios within each pair)"
+COLUMNS = ("group", "steps", "ratio", "95 %", "verdict")
 
 
-def step_groups(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def step_groups(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     section = Section(TITLE, COLUMNS)
-    found = groups(comparison)
-    several = len({group.subject for group in found}) > 1
-    for kind in dict.fromkeys(group.kind for group in found):
-        rows = [_row(group, f"  {group.subject}" if several else kind) for group in found if group.kind == kind]
+    several = len({group.ratio.subject for group in comparison.groups}) > 1
+    for kind in dict.fromkeys(group.ratio.step for group in comparison.groups):
+        own = [group for group in comparison.groups if group.ratio.step == kind]
         if several:
-            section.add_step(kind, rows)
+            section.add_step(kind, [_row(group, f"  {group.ratio.subject}", notes) for group in own])
         else:
-            section.rows += rows
-    if section.rows:
-        section.notes.append("a group's interval is as wide as if all its steps erred together")
+            section.rows += [_row(group, kind, notes) for group in own]
     yield section
 
 
-def _row(group: StepGroup, name: str) -> Row:
-    bounds = "" if group.low is None or group.high is None else f"{group.low:.3f}-{group.high:.3f}"
-    ends = (f"{ratio.ratio:.3f}" for ratio in (group.least, group.most))
-    return (name, str(len(group.ratios)), f"{group.mean:.3f}", bounds, *ends, group.words), ""
+def _row(group: StepGroup, name: str, notes: Notes) -> Row:
+    ratio = group.ratio
+    verdict = ratio.verdict_text + notes.mark(ratio.remarks)
+    return (name, str(len(group.steps)), ratio_text(ratio), bounds(ratio), verdict), STYLES.get(ratio.sign, "")

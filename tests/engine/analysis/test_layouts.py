@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine.analysis import layouts, verdicts
+from engine.analysis import layouts, measured_ratios, verdicts
 from engine.analysis.cells import ComparedCells
 from engine.analysis.compare import compared_cells
 from engine.core.model import Build
@@ -23,13 +23,13 @@ def compared(path: Path, alike: Callable[[Build], Build]) -> ComparedCells:
 
 def test_a_difference_that_layouts_may_make_is_told_with_how_to_see_it(tmp_path: Path) -> None:
     cells = compared(tmp_path / "r", lambda build: replace(build, provenance="source"))
-    (said,) = layouts.findings(cells, verdicts.ratios(cells))
+    (said,) = layouts.findings(cells, verdicts.ratios(cells, measured_ratios.measured(cells)))
     assert said.startswith("l.i0: 17.0 differs from 16.3 by less than 1%, ") and ":layout1" in said
     cells = compared(tmp_path / "s", lambda build: build)
-    (said,) = layouts.findings(cells, verdicts.ratios(cells))
+    (said,) = layouts.findings(cells, verdicts.ratios(cells, measured_ratios.measured(cells)))
     assert said.endswith("16.3 and 17.0 cannot be linked in another order, so the verdict is for these binaries")
 
 
 def test_one_binary_has_one_layout(tmp_path: Path) -> None:
     cells = compared(tmp_path / "r", lambda build: replace(build, digest="d"))
-    assert layouts.findings(cells, verdicts.ratios(cells)) == []
+    assert layouts.findings(cells, verdicts.ratios(cells, measured_ratios.measured(cells))) == []

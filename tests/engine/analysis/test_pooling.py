@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.analysis import verdicts
+from engine.analysis import measured_ratios, verdicts
 from engine.analysis.compare import compare, compared_cells
 from engine.analysis.pooling import findings, over_units
 from engine.analysis.statistics import paired_interval
@@ -164,7 +164,11 @@ def test_a_copied_run_is_judged_alike_whatever_else_lies_in_its_folder(tmp_path:
 
 def test_machines_of_every_step_are_counted_not_those_of_the_first(tmp_path: Path) -> None:
     cells = compared_cells(farm(tmp_path, {"a": 1.0, "b": 1.0, "c": 1.0}, runs=1), None)
-    ratios = [each for each in verdicts.ratios(cells) if each.metric == "rate_per_s" and each.machines]
+    ratios = [
+        each
+        for each in verdicts.ratios(cells, measured_ratios.measured(cells))
+        if each.metric == "rate_per_s" and each.machines
+    ]
     assert len(ratios) == 4 and ratios[0].machines is not None
     two = {name: ratio for name, ratio in ratios[0].machines.ratios.items() if name != "c"}
     fewer = replace(ratios[0], machines=replace(ratios[0].machines, ratios=two))
