@@ -131,6 +131,7 @@ def booted(command: str, machine: GuestMachine, found: tools.Tools, folder: Path
         return guest
 
 
+@pytest.mark.nightly("each instruction of a kernel that boots is emulated")
 def test_a_guest_that_hangs_is_ended_and_what_happened_before_is_told(tmp_path: Path) -> None:
     found = tools.find(print, tmp_path)
     guest = booted(FAULTS, GuestMachine("tcg", 1, 384, "tmpfs", 64, found.version), found, tmp_path)
@@ -140,6 +141,7 @@ def test_a_guest_that_hangs_is_ended_and_what_happened_before_is_told(tmp_path: 
     assert "No space left on device" in console and "tail ended with 137" in console
 
 
+@pytest.mark.nightly("each instruction of a kernel that boots is emulated")
 def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
     found = tools.find(print, tmp_path)
     panic = "#!/bin/sh\necho c > /proc/sysrq-trigger\n"
