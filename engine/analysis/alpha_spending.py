@@ -29,8 +29,10 @@ import numpy.typing as npt
 from engine.analysis.run_results import RunResult
 from engine.analysis.statistics import normal_tail
 from engine.core.model import LEVEL, InterimAnalysis
+from engine.results.comparison import MIN_PAIRS
 
 FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
+OF_FEW = 0.01  # instead, if it is of the fewest pairs in slices: these share their scatter, which is hardly known
 GRID = 401  # points of a density; twice as many change no level by a thousandth of it
 
 Analysis = tuple[int, float]  # the pairs so far, and the error that it spends
@@ -75,14 +77,19 @@ def levels(runs: Sequence[RunResult]) -> Levels:
     done: list[Analysis] = []
     left, pairs = LEVEL, 0
     for together in _batches(runs):
-        part = left / 2 if done else FIRST
-        left -= part
         count = sum(run.whole_repeats for run in together)
         run = together[0].manifest
+        part = left / 2 if done else first(count, sliced=run.interleave == "slices")
         analyses = planned(run.interim_analyses, count, part)
         done += [(pairs + own, share) for own, share in analyses]
+        left -= part
         pairs += count
     return Levels(tuple(done), left)
+
+
+def first(pairs: int, *, sliced: bool) -> float:
+    """What the first run spends."""
+    return OF_FEW if sliced and pairs <= MIN_PAIRS else FIRST
 
 
 def planned(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.analysis import alpha_spending, external_servers, layouts, pooling, slice_verdicts
+from engine.analysis import external_servers, layouts, pooling, slice_verdicts
 from engine.analysis.cells import ComparedCells
 from engine.core import missing_steps
 from engine.core.model import Subject
@@ -33,10 +33,10 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += slice_verdicts.findings(cells)
     found += layouts.findings(cells, judged)
     found += _left_alone(cells)
-    if (level := cells.levels.differs()) < 0.99 * alpha_spending.FIRST:  # found to six digits only
+    if len(cells.levels.analyses) > 1:
         found.append(
-            f"verdicts are at {level:.1%}, because these pairs may be judged more than once: all analyses "
-            "together call equal servers different in at most 5% of comparisons"
+            f"verdicts are at {cells.levels.differs():.1%}, because these pairs may be judged more than once: all "
+            "analyses together call equal servers different in at most 5% of comparisons"
         )
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "

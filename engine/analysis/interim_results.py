@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, UNCLEAR, Ratio
@@ -33,8 +34,8 @@ class Seen:
     """Steps that are undecided, and others whose verdicts no more pairs will give, at `level`.
 
     `widths` are half the 95 % intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
-    standard deviation of log ratios between pairs of clusters. None of `widths`, `noise` and `tau` depends on how much
-    the servers differ: what is planned by them alone keeps the errors of verdicts.
+    standard deviation of log ratios between pairs of clusters, over all kinds of steps. None of `widths`, `noise` and
+    `tau` depends on how much the servers differ: what is planned by them alone keeps the errors of verdicts.
     """
 
     level: float
@@ -104,7 +105,7 @@ def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
 
 def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
     """The noise of each sliced step of a fixed length, and for each subject the scatter between pairs of clusters."""
-    from engine.analysis.slice_estimates import noise_per_root_second, pooled
+    from engine.analysis.slice_estimates import by_kind, noise_per_root_second
     from engine.analysis.slice_verdicts import log_ratios, self_check, steps_of
 
     found: dict[str, Noise] = {}
@@ -113,8 +114,10 @@ def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
         steps = steps_of(cells, subject)
         ratios = {step: logs for pairs, step in steps if (logs := log_ratios(pairs, step, RATE))}
         inflation = self_check(steps, RATE).inflation
-        known = [pairs for pairs in ratios.values() if len(pairs) >= MIN_PAIRS]
-        taus.append(pooled(known, inflation).tau if known else MIN_TAU)
+        known = {step: logs for step, logs in ratios.items() if len(logs) >= MIN_PAIRS}
+        kinds = [pairs[0][0].steps[step].group for pairs, step in steps if step in known]
+        if known:
+            taus.append(math.sqrt(fmean(each.tau**2 for each in by_kind(kinds, list(known.values()), inflation))))
         for step, logs in ratios.items():
             _widen(found, step, noise_per_root_second(logs, inflation), logs)
     return found, taus

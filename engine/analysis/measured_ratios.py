@@ -141,7 +141,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
 
 
 def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
-    """Give rates and CPU per operation of interleaved steps what their slices say; steps share their scatter."""
+    """Give rates and CPU per operation of interleaved steps what their slices say; one kind shares its scatter."""
     found = {id(each): each for each in measured}
     subjects: dict[tuple[str, str], list[tuple[MeasuredRatio, StepRatios]]] = {}
     for each in measured:
@@ -149,8 +149,9 @@ def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
             subjects.setdefault((each.blank.subject, each.metric.name), []).append((each, ratios))
     for own in subjects.values():
         check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.own])
-        pooled = slice_estimates.pooled([ratios.ratios for _, ratios in own], check.inflation)
-        for (each, ratios), step in zip(own, pooled.steps, strict=True):
+        kinds = [each.pairs[0][0].steps[each.blank.step].group for each, _ in own]
+        pooled = slice_estimates.by_kind(kinds, [ratios.ratios for _, ratios in own], check.inflation)
+        for (each, ratios), step in zip(own, pooled, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")

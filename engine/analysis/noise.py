@@ -82,7 +82,7 @@ def smallest_in_slices(
     share = _share(steps, subjects)
 
     def read(folder: Path) -> Noise | None:
-        return _of_slices(folder, pairs, steps, _level(pairs, share, interim))
+        return _of_slices(folder, pairs, steps, _level(pairs, share, interim, sliced=True))
 
     return _newest(out, "slices", pairs, read, unread)
 
@@ -92,10 +92,10 @@ def _share(steps: Collection[str], subjects: int) -> float:
     return 1 / (len(steps) * max(1, subjects - 1))
 
 
-def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = ()) -> float:
-    from engine.analysis.alpha_spending import Levels, planned  # loads scipy
+def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = (), *, sliced: bool = False) -> float:
+    from engine.analysis.alpha_spending import Levels, first, planned  # loads scipy
 
-    return Levels(tuple(planned(interim, pairs))).differs(share)
+    return Levels(tuple(planned(interim, pairs, first(pairs, sliced=sliced)))).differs(share)
 
 
 def _newest(
@@ -191,13 +191,16 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
         evidence = {step: statistics.estimate(quotients[step]) for step in kept}
         ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
         check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
-        pooled = slice_estimates.pooled(list(ratios.values()), check.inflation)
-        for step, each in zip(ratios, pooled.steps, strict=True):
+        kinds = [kept[step][0][0].steps[step].group for step in ratios]
+        pooled = slice_estimates.by_kind(kinds, list(ratios.values()), check.inflation)
+        for step, kind, each in zip(ratios, kinds, pooled, strict=True):
             if each.within is not None:
                 took_s = fmean(cell.steps[step].totals.seconds for pair in kept[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
-                evidence[step] = slice_estimates.planned(pooled.tau, each.within / math.sqrt(longer), pairs)
-                best.append(_best_s(kept[step], step, len(ratios), each.within, pooled.tau))
+                evidence[step] = slice_estimates.planned(
+                    each.tau, each.within / math.sqrt(longer), pairs, kinds.count(kind)
+                )
+                best.append(_best_s(kept[step], step, len(ratios), each.within, each.tau))
         for step, expected in evidence.items():
             effect = statistics.smallest_visible_effect(expected, pairs, level)
             effects[step] = max(effects.get(step, 0.0), NOTHING_SHOWS if effect is None else effect)

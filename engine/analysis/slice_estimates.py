@@ -2,8 +2,9 @@
 
 Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that allows for the
 correlation of neighbouring blocks. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
-of all other steps, because three pairs say little of it. Slices check themselves: a ratio whose truth is 1 is formed
-from each server's own. All ratios are other / base, in natural logs; a variance is in squares of those.
+of other steps of the same kind, because three pairs say little of it, and kinds differ in it. Slices check themselves:
+a ratio whose truth is 1 is formed from each server's own. All ratios are other / base, in natural logs; a variance is
+in squares of those.
 
 Sources, besides those of `engine.results.slice_ratio`, which has the error of a ratio: Paule and Mandel 1982; moderated
 variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
@@ -36,8 +37,8 @@ from engine.results.slice_ratio import (
 
 TRIMMED = 0.2  # of the blocks, at each end
 SUSPECT, WITHHELD = 1.5, 2.0  # inflation in the self-check: a finding; no verdict
-# Quantiles of a step's scatter: up to the first it counts in that of all, beyond the second it is judged alone.
-BOUNDED, APART = 0.9, 0.99
+BOUNDED = 0.9  # quantile of a step's scatter: up to it the step counts in that of all, beyond it is judged alone
+FEW_PAIRS = 6  # with fewer, other steps lend a step at most twice the degrees of freedom that it has itself
 TAU_PRECISION = 1e-9  # relative error of tau^2
 
 Floats = npt.NDArray[np.float64]
@@ -98,16 +99,17 @@ class StepEstimate:
     """Level 2, one step and metric: the input of `judge`, `p_value` and `paired_interval`, and the error within a pair.
 
     `within` is the level-1 standard error of one pair's log ratio, None if no pair has one. There is never a verdict
-    below three pairs (`judge` sees to it); a single pair has `within` only.
+    below three pairs (`judge` sees to it); a single pair has `within` only. `tau` is that of its kind.
     """
 
     estimate: Estimate
     within: float | None
+    tau: float = MIN_TAU
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Level 2 of one metric: `tau` is the standard deviation of the log ratio between pairs of clusters."""
+    """Level 2 of one kind and metric: `tau` is the standard deviation of the log ratio between pairs of clusters."""
 
     tau: float
     steps: tuple[StepEstimate, ...]
@@ -187,24 +189,33 @@ def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
     return SelfCheck(math.sqrt(fmean(squares)) if squares else 1.0, len(squares))
 
 
-def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Pooled:
-    """Level 2: for every step the mean of its pairs, with a scatter moderated by that of all steps.
+def by_kind(kinds: Sequence[str], steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> list[StepEstimate]:
+    """Level 2 of steps of these kinds: clusters may differ by more in point queries, say, than in range queries."""
+    of_kind: dict[str, list[Sequence[LogRatio]]] = {kind: [] for kind in kinds}
+    for kind, pairs in zip(kinds, steps, strict=True):
+        of_kind[kind].append(pairs)
+    found = {kind: iter(pooled(each, inflation).steps) for kind, each in of_kind.items()}
+    return [next(found[kind]) for kind in kinds]
 
-    `steps` has the pairs of every interleaved step of one metric; `inflation` is the self-check's. The scatter is
-    s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
-    clusters of all steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12. A
-    step without level-1 variances is judged by its own scatter alone, and so is one with two modes, say, that scatters
-    more than chance allows 99 steps in 100 (`APART`); pairs of unequal planned length are weighted by it. Raises
-    ValueError for a step without pairs.
+
+def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Pooled:
+    """Level 2: for every step the mean of its pairs, with a scatter moderated by that of all steps of its kind.
+
+    `steps` has the pairs of every interleaved step of one kind and metric; `inflation` is the self-check's. The scatter
+    is s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
+    clusters of these steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12,
+    at most those of the other steps, and of few pairs (`FEW_PAIRS`) at most 2 (P - 1). A step without level-1 variances
+    is judged by its own scatter alone, and so is one with two modes, say, that scatters more than chance allows nine
+    steps in ten (`BOUNDED`); pairs of unequal planned length are weighted by it. Raises ValueError for a step without
+    pairs.
     """
     if not all(steps):
         raise ValueError("a step has at least one pair")
     within = [_mean_variance(pairs, inflation) for pairs in steps]
-    tau_squared = _between([(pairs, v) for pairs, v in zip(steps, within, strict=True) if v is not None])
-    return Pooled(
-        math.sqrt(tau_squared),
-        tuple(_step(pairs, v, tau_squared, inflation) for pairs, v in zip(steps, within, strict=True)),
-    )
+    known = [(pairs, v) for pairs, v in zip(steps, within, strict=True) if v is not None]
+    kind = _Kind(_between(known), sum(len(pairs) - 1 for pairs, _ in known), inflation)
+    found = tuple(_step(pairs, v, kind) for pairs, v in zip(steps, within, strict=True))
+    return Pooled(math.sqrt(kind.tau_squared), found)
 
 
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
@@ -216,9 +227,27 @@ def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: floa
     return max(1, round(math.sqrt(pair_cost_s / block_cost_s) * sigma / tau))
 
 
-def planned(tau: float, within: float, pairs: int) -> Estimate:
-    """The estimate to expect if nothing differs; `tau` is the sd between pairs, `within` the error in one pair."""
-    return Estimate(0.0, math.hypot(tau, within), pairs, prior_degrees(tau**2, tau**2 + within**2))
+def planned(tau: float, within: float, pairs: int, alike: int) -> Estimate:
+    """The estimate to expect if nothing differs, of one of `alike` steps of a kind.
+
+    `tau` is the sd between pairs, `within` the error in one pair.
+    """
+    kind = _Kind(tau**2, alike * (pairs - 1), 1.0)
+    return Estimate(0.0, math.hypot(tau, within), pairs, kind.prior_degrees(tau**2 + within**2, pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Steps of one kind: the variance between pairs of clusters, all degrees of freedom, the self-check's inflation."""
+
+    tau_squared: float
+    degrees: int
+    inflation: float
+
+    def prior_degrees(self, likely: float, pairs: int) -> float:
+        """Those that the others lend to a step of this number of pairs, whose variance is `likely`."""
+        most = min(self.degrees - (pairs - 1), 2 * (pairs - 1) if pairs < FEW_PAIRS else math.inf)
+        return min(most, prior_degrees(self.tau_squared, likely))
 
 
 def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
@@ -250,16 +279,15 @@ def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
     return low
 
 
-def _step(pairs: Sequence[LogRatio], v: float | None, tau_squared: float, inflation: float) -> StepEstimate:
-    count, mean = len(pairs), fmean(pair.theta for pair in pairs)
+def _step(pairs: Sequence[LogRatio], v: float | None, kind: _Kind) -> StepEstimate:
+    count, mean, tau = len(pairs), fmean(pair.theta for pair in pairs), math.sqrt(kind.tau_squared)
     if count == 1:
-        return StepEstimate(Estimate(mean, 0.0, 1), None if v is None else math.sqrt(v))
+        return StepEstimate(Estimate(mean, 0.0, 1), None if v is None else math.sqrt(v), tau)
     if v is None:
-        return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None)
+        return StepEstimate(Estimate(mean, math.sqrt(_scatter(pairs)), count), None, tau)
     if len({pair.seconds for pair in pairs}) > 1 and all(pair.seconds and pair.variance is not None for pair in pairs):
-        return _unequal(pairs, v, tau_squared, inflation)
-    moderated = _moderated(mean, _scatter(pairs), count, tau_squared, tau_squared + v, v)
-    return StepEstimate(moderated, math.sqrt(v))
+        return StepEstimate(_unequal(pairs, kind), math.sqrt(v), tau)
+    return StepEstimate(_moderated(mean, _scatter(pairs), count, kind, kind.tau_squared + v, v), math.sqrt(v), tau)
 
 
 def noise_per_root_second(pairs: Sequence[LogRatio], inflation: float = 1.0) -> float | None:
@@ -268,27 +296,27 @@ def noise_per_root_second(pairs: Sequence[LogRatio], inflation: float = 1.0) -> 
     return math.sqrt(fmean(known) * inflation) if known else None
 
 
-def _unequal(pairs: Sequence[LogRatio], v: float, tau_squared: float, inflation: float) -> StepEstimate:
+def _unequal(pairs: Sequence[LogRatio], kind: _Kind) -> Estimate:
     """Pairs of unequal length: each weighs as much as one over the variance that its length makes likely.
 
     The weights follow from planned lengths and the noise of all pairs, never from a pair's own error, which may go with
     its ratio. With weights of 1 on average the scatter about the weighted mean estimates the harmonic mean of the
     variances, which divided by the number of pairs is that of the mean.
     """
-    count, noise = len(pairs), (noise_per_root_second(pairs, inflation) or 0.0) ** 2
+    count, noise, tau_squared = len(pairs), (noise_per_root_second(pairs, kind.inflation) or 0.0) ** 2, kind.tau_squared
     errors = [noise / pair.seconds for pair in pairs]
     total = count / math.fsum(1 / (tau_squared + error) for error in errors)
     weights = [total / (tau_squared + error) for error in errors]
     mean = math.fsum(w * pair.theta for w, pair in zip(weights, pairs, strict=True)) / count
     scatter = math.fsum(w * (pair.theta - mean) ** 2 for w, pair in zip(weights, pairs, strict=True)) / (count - 1)
     within = math.fsum(w * w * error for w, error in zip(weights, errors, strict=True)) / count
-    return StepEstimate(_moderated(mean, scatter, count, tau_squared, total, within), math.sqrt(v))
+    return _moderated(mean, scatter, count, kind, total, within)
 
 
-def _moderated(mean: float, scatter: float, count: int, tau_squared: float, likely: float, least: float) -> Estimate:
+def _moderated(mean: float, scatter: float, count: int, kind: _Kind, likely: float, least: float) -> Estimate:
     """The step's own scatter combined with the variance that clusters and slices make `likely`; at least `least`."""
-    apart = scatter > scatter_quantile(APART, count - 1) * likely
-    d0 = 0.0 if apart else prior_degrees(tau_squared, likely)
+    apart = scatter > scatter_quantile(BOUNDED, count - 1) * likely
+    d0 = 0.0 if apart else kind.prior_degrees(likely, count)
     s2 = max(least, (d0 * likely + (count - 1) * scatter) / (d0 + count - 1))
     return Estimate(mean, math.sqrt(s2), count, d0)
 

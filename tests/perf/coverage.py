@@ -6,7 +6,8 @@ A design makes comparisons of ten steps that differ by a known factor, and the e
 statistics judge them. Clusters add a part to each pair's log ratio, of which half the variance is common to all steps.
 Printed are for each design
 
-- how often a 95 % interval holds the truth (at least 93 %), and its median half width;
+- how often a 95 % interval holds the truth (at least 93 %), in the step in which it does so least (at least 85 %: one
+  step may scatter unlike others of its kind), and its median half width;
 - if the truth is no difference: in how many comparisons any step is named, in any analysis (at most 6 %), and how often
   a step is named that is slower by 2, 3 or 5 %; else how often a step is called the same (at most 6 %).
 
@@ -30,11 +31,11 @@ from scipy import special
 from scipy.signal import lfilter
 
 from engine.analysis import trend_changes
-from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, levels_on_the_way, planned
+from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, first, levels_on_the_way, planned
 from engine.analysis.change_points import LEVEL as RATES_LEVEL
 from engine.analysis.change_points import levels as rate_levels
 from engine.analysis.interference import step_ratios
-from engine.analysis.slice_estimates import Slices, halves, log_ratio, noise_per_root_second, pooled, self_check
+from engine.analysis.slice_estimates import Slices, by_kind, halves, log_ratio, noise_per_root_second, self_check
 from engine.analysis.statistics import (
     Estimate,
     estimate,
@@ -50,8 +51,9 @@ from engine.results.comparison import CHANGED, KNOWN
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
 
-STEPS, MARGIN, SLOWER = 10, 0.02, (0.02, 0.03, 0.05)
-LEAST_COVERAGE, MOST_WRONG = 0.93, 0.06
+KINDS = ("load", "index", "write", "write", *("range", "point") * 3)  # of the steps of a comparison
+STEPS, MARGIN, SLOWER = len(KINDS), 0.02, (0.02, 0.03, 0.05)
+LEAST_COVERAGE, LEAST_OF_A_STEP, MOST_WRONG = 0.93, 0.85, 0.06
 SERIES, AT_ONCE = 4_000_000, 500_000
 USUAL = alone(LEVEL)
 
@@ -104,7 +106,8 @@ def judged(steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster
         [replace(ratio, theta=ratio.theta + by) for ratio, by in zip(row, add, strict=True)]
         for row, add in zip(steps, clusters.tolist(), strict=True)
     ]
-    return Compared([step.estimate for step in pooled(ratios, self_check(own).inflation).steps])
+    levels = alone(first(pairs, sliced=True))
+    return Compared([step.estimate for step in by_kind(KINDS, ratios, self_check(own).inflation)], levels)
 
 
 def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng: Random) -> Compared:
@@ -113,6 +116,18 @@ def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng:
     ratios = [log_ratio(base, other) for base, other in made]
     steps = [ratios[start : start + pairs] for start in range(0, len(ratios), pairs)]
     return judged(steps, [slice_ratio.log_ratio(*halves(side)) for pair in made for side in pair], cluster_sd, rng)
+
+
+def scattered(pairs: int, clusters: Sequence[float], rng: Random) -> Compared:
+    """Pairs with an error of 0.7 %, of clusters whose log ratios scatter by another standard deviation in each step."""
+    within, blocks = 0.007, 50
+    thetas = rng.normal(0, np.hypot(within, clusters)[:, None], (STEPS, pairs)).tolist()
+    variances = (within**2 * rng.chisquare(blocks - 1, (STEPS, pairs)) / (blocks - 1)).tolist()
+    rows = [
+        [LogRatio(theta, variance, blocks) for theta, variance in zip(*both, strict=True)]
+        for both in zip(thetas, variances, strict=True)
+    ]
+    return Compared([step.estimate for step in by_kind(KINDS, rows)], alone(first(pairs, sliced=True)))
 
 
 def adjusted(disturbed: Disturbed, rng: Random) -> Compared:
@@ -145,8 +160,8 @@ class Adaptive:
         while True:
             self._add(pairs, seconds, rng)
             done, spent_s = done + 1, spent_s + self.BESIDES_S + self.PER_SECOND * sum(seconds.values())
-            found = pooled(pairs)
-            steps = [step.estimate for step in found.steps]
+            found = by_kind(KINDS, pairs)
+            steps = [step.estimate for step in found]
             if any(done == look.pairs for look in INTERIM_ANALYSES):
                 verdicts = Compared(steps, levels_on_the_way(INTERIM_ANALYSES, done)).verdicts()
                 unknown = {step for step, verdict in enumerate(verdicts) if verdict not in KNOWN}
@@ -160,7 +175,7 @@ class Adaptive:
             }
             budget = Budget(60 * self.minutes - spent_s, self.BESIDES_S, self.PER_SECOND)
             most = (PAIRS if math.isinf(self.minutes) else 1000) - done
-            tau = found.tau if done > 2 else 0.005
+            tau = math.sqrt(fmean(step.tau**2 for step in found)) if done > 2 else 0.005
             rest = divide(free, max(len(unknown) - len(free), not free), budget, tau, done, most)
             if not rest.pairs or not unknown:
                 return Compared(steps, Levels(tuple(planned(INTERIM_ANALYSES, done))), frozenset(before))
@@ -188,6 +203,12 @@ DISTURBED = {
     "rare stalls": Disturbed(stalls=0.01),
     "tasks it causes": Disturbed(tasks=0.3, caused=0.3),
 }
+SCATTERS = {
+    "alike": (0.015,) * STEPS,
+    "kinds": (0.006, 0.005, 0.003, 0.003, *(0.003, 0.012) * 3),
+    "one noisy load": (0.03, *(0.004,) * 9),
+    "one noisy query": (*(0.004,) * 4, 0.03, *(0.004,) * 5),
+}
 DESIGNS = (
     *(Design(f"cells x {pairs}, drift {drift:.0%}", partial(cells, pairs, 0.01, drift))
       for pairs in (3, 4, 8) for drift in (0.0, 0.06)),
@@ -196,6 +217,8 @@ DESIGNS = (
       for name, noise, slice_ms, pairs, cluster_sd in (
         ("quiet", QUIET, 50, 3, 0.01), ("quiet", QUIET, 50, 5, 0.005), ("mild", MILD, 50, 3, 0.01),
         ("mild", MILD, 250, 3, 0.01), ("loaded", LOADED, 20, 3, 0.01), ("loaded", LOADED, 50, 5, 0.01))),
+    *(Design(f"{name} x {pairs}", partial(scattered, pairs, sds)) for name, sds in SCATTERS.items()
+      for pairs in (3, 4, 8)),
     *(Design(name, partial(adjusted, line), line.truth) for name, line in DISTURBED.items()),
     *(Design(f"{name}, {limit}", replace(run, minutes=minutes, truth=truth).compared, truth)
       for name, run in (("shared", SHARED), ("alone", ALONE))
@@ -212,7 +235,7 @@ def measured(design: Design, trials: int) -> Iterator[str]:
         found = design.compared(rng)
         for interval in map(paired_interval, found.steps):
             low, high = math.log(interval.low or 1e-9), math.log(interval.high or 1e9)
-            held.append(low <= design.truth <= high)
+            held.append(low <= design.truth <= high)  # of all steps in turn
             widths.append((high - low) / 2)
         verdicts = {*found.verdicts(), *found.before}
         if abs(math.expm1(design.truth)) >= MARGIN - 1e-9:
@@ -222,11 +245,14 @@ def measured(design: Design, trials: int) -> Iterator[str]:
             for place, by in enumerate(SLOWER):
                 slowed = replace(found.steps[0], mean=found.steps[0].mean + math.log1p(-by))
                 named[place].append(replace(found, steps=[slowed, *found.steps[1:]]).verdicts()[0] in CHANGED)
+    least = min(fmean(held[step::STEPS]) for step in range(STEPS))
     cover, errors = fmean(held), fmean(wrong) if wrong else 0.0
     texts = "".join(f"{sum(each) / trials:>7.0%}" for each in named) if not design.truth else ""
-    print(f"{design.name:<24}{cover:>8.1%}{median(widths):>8.2%}{errors:>8.1%}{texts}", flush=True)
+    print(f"{design.name:<24}{cover:>8.1%}{least:>8.1%}{median(widths):>8.2%}{errors:>8.1%}{texts}", flush=True)
     if cover < LEAST_COVERAGE:
         yield f"{design.name}: intervals hold the truth in {cover:.1%}"
+    if least < LEAST_OF_A_STEP - chance(LEAST_OF_A_STEP, trials):
+        yield f"{design.name}: intervals of one step hold the truth in {least:.1%}"
     if wrong and errors > MOST_WRONG + chance(MOST_WRONG, len(wrong)):
         yield f"{design.name}: {errors:.1%} wrong"
 
@@ -324,7 +350,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=100, help="comparisons of ten steps")
     parser.add_argument("--only", default="", help="the designs and claims with this in their names")
     asked = parser.parse_args()
-    print(f"{'design':<24}{'holds':>8}{'half':>8}{'wrong':>8}{'2 %':>7}{'3 %':>7}{'5 %':>7}")
+    print(f"{'design':<24}{'holds':>8}{'least':>8}{'half':>8}{'wrong':>8}{'2 %':>7}{'3 %':>7}{'5 %':>7}")
     broken = [text for each in DESIGNS if asked.only in each.name for text in measured(each, asked.trials)]
     print(f"\n{'claimed without cause':<28}{'share':>8}{'at most':>10}")
     broken += [text for name in CLAIMS if asked.only in name for text in claimed(name, 5 * asked.trials)]

@@ -43,11 +43,12 @@ from engine.analysis import slice_verdicts
 from engine.analysis.alpha_spending import Levels
 from engine.analysis.compare import compare, compared_cells
 from engine.analysis.interference import StepRatios
-from engine.analysis.slice_estimates import pooled, self_check
+from engine.analysis.slice_estimates import by_kind, self_check
 from engine.analysis.statistics import Estimate, holm_shares, p_value, t_quantile
 from engine.journal.archive import MANIFEST
 from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
 from tests.perf.layouts import bench, spread, with_error
+from workloads.insert.steps import SHAPES
 
 LAYOUTS, NEIGHBOUR, ALONE = KINDS = ("layouts", "neighbour", "alone")
 PAIRS = 4
@@ -219,7 +220,9 @@ def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, St
 def estimates_of(steps: Steps) -> dict[str, Estimate]:
     """What a comparison of these pairs would judge."""
     inflation = self_check([ratio for each in steps.values() for ratio in each.own]).inflation
-    found = pooled([each.ratios for each in steps.values()], inflation).steps
+    found = by_kind(
+        [SHAPES[step].query or SHAPES[step].kind for step in steps], [each.ratios for each in steps.values()], inflation
+    )
     return {step: each.estimate for step, each in zip(steps, found, strict=True)}
 
 

@@ -36,6 +36,12 @@ def test_runs_that_were_made_one_after_another_are_analyses_of_their_own(tmp_pat
     assert levels[2] == spent_level(*parts) and sum(part for _, part in parts) < LEVEL
 
 
+def test_three_pairs_in_slices_spend_a_part_only(tmp_path: Path) -> None:
+    for name, pairs, blocks, level in (("a", 3, 30, 0.01), ("b", 4, 30, FIRST), ("c", 3, 0, FIRST)):
+        run = make_run(tmp_path / name, repeats=pairs, blocks=blocks)
+        assert compared_cells([run]).levels.differs() == pytest.approx(level, rel=1e-4)
+
+
 def test_runs_at_the_same_time_are_one_analysis(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name, repeats=4) for name in ("a", "b")]
     assert compared_cells(runs).levels.differs() == pytest.approx(FIRST, rel=1e-4)

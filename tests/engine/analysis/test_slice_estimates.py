@@ -17,6 +17,7 @@ from engine.analysis.slice_estimates import (
     Slices,
     Typical,
     best_blocks,
+    by_kind,
     halves,
     log_ratio,
     planned,
@@ -309,24 +310,24 @@ THREE_PAIRS, MOST = 0.9, math.log(10)
 
 
 def test_one_step_worked_out_by_hand() -> None:
-    """S^2 / 0.9 = 4e-4 and v = 1e-4, so tau^2 = 3e-4, d0 = 8/3, and t has 14/3 degrees of freedom."""
+    """S^2 / 0.9 = 4e-4 and v = 1e-4, so tau^2 = 3e-4; no other step lends it degrees of freedom."""
     far = 0.02 * math.sqrt(THREE_PAIRS)
     found = pooled([pairs_of([-far, 0.0, far], 1e-4)])
     (step,) = found.steps
     assert found.tau == pytest.approx(math.sqrt(3e-4))
-    assert step.estimate.sd**2 == pytest.approx((8 / 3 * 4e-4 + 2 * 3.6e-4) / (14 / 3))
-    assert (step.estimate.degrees, step.estimate.prior_degrees) == (pytest.approx(14 / 3), pytest.approx(8 / 3))
+    assert step.estimate.sd**2 == pytest.approx(3.6e-4)
+    assert (step.estimate.degrees, step.estimate.prior_degrees) == (2, 0)
     assert step.within == pytest.approx(0.01)
 
 
 def test_two_steps_share_what_they_know_of_clusters() -> None:
-    """S^2 = 3.6e-4 and 0: tau^2 + v = 2e-4, d0 = 4; s^2 = (8e-4 + 7.2e-4) / 6, 8e-4 / 6; t(0.975, 6) = 2.446912."""
+    """S^2 = 3.6e-4 and 0: tau^2 + v = 2e-4, d0 = 2; s^2 = (4e-4 + 7.2e-4) / 4, 4e-4 / 4; t(0.975, 4) = 2.776445."""
     far = 0.02 * math.sqrt(THREE_PAIRS)
     found = pooled([pairs_of([0.10 - far, 0.10, 0.10 + far], 1e-4), pairs_of([0.0, 0.0, 0.0], 1e-4)])
     assert found.tau == pytest.approx(0.01)
     wide, narrow = (step.estimate for step in found.steps)
-    assert (wide.sd**2, narrow.sd**2) == (pytest.approx(15.2e-4 / 6), pytest.approx(8e-4 / 6))
-    half = 2.446912 * math.sqrt(15.2e-4 / 6 / 3)
+    assert (wide.sd**2, narrow.sd**2) == (pytest.approx(11.2e-4 / 4), pytest.approx(4e-4 / 4))
+    half = 2.776445 * math.sqrt(11.2e-4 / 4 / 3)
     interval = paired_interval(wide)
     assert (interval.low, interval.high) == (
         pytest.approx(math.exp(0.10 - half), rel=1e-6),
@@ -354,6 +355,15 @@ def test_a_step_with_more_pairs_counts_for_more() -> None:
     assert found.tau == pytest.approx(math.sqrt(26e-4 / (e1 + 3 * e3)), rel=1e-4)
 
 
+def test_each_kind_of_steps_has_a_scatter_of_its_own() -> None:
+    wide, narrow = pairs_of([0.03, -0.03, 0.03, -0.03], 1e-6), pairs_of([0.001, -0.001, 0.001, -0.001], 1e-6)
+    kinds = ["point", "range", "point", "range"]
+    found = by_kind(kinds, [wide, narrow, wide, narrow])
+    apart = {"point": pooled([wide] * 2), "range": pooled([narrow] * 2)}
+    assert found == [apart[kind].steps[0] for kind in kinds]
+    assert found[0].tau > 0.03 and found[1].tau == 0.005
+
+
 def test_a_step_with_two_modes_widens_no_other_and_is_judged_by_its_own_scatter() -> None:
     alike = [pairs_of([0.01, -0.01, 0.02, -0.02, 0.01, -0.01], 1e-4) for _ in range(9)]
     modes = [0.8, 0.0, -0.8, 0.0, 0.8, 0.0]
@@ -365,10 +375,10 @@ def test_a_step_with_two_modes_widens_no_other_and_is_judged_by_its_own_scatter(
 
 
 def test_clusters_never_count_as_alike_and_slices_never_as_better_than_they_are() -> None:
-    quiet = pooled([pairs_of([0.01, 0.01, 0.01], 0.0)])
+    quiet = pooled([pairs_of([0.01, 0.01, 0.01], 0.0)] * 2)
     assert quiet.tau == 0.005
     assert quiet.steps[0].estimate.sd == pytest.approx(math.sqrt(2 * 0.005**2 / 4))
-    loaded = pooled([pairs_of([0.01, 0.01, 0.01], 0.01)]).steps[0].estimate
+    loaded = pooled([pairs_of([0.01] * 8, 0.01)] * 3).steps[0].estimate
     assert loaded.prior_degrees == 12
     assert loaded.sd == pytest.approx(0.1), "at least the level-1 error"
 
@@ -396,7 +406,7 @@ def test_two_pairs_never_have_a_verdict_and_three_may() -> None:
 
 def test_steps_without_an_error_within_pairs_are_judged_by_their_own_scatter() -> None:
     thetas = [0.02, 0.05, 0.03]
-    whole, sliced = pooled([pairs_of(thetas, None), pairs_of([-0.01, 0.0, 0.01], 1e-5)]).steps
+    whole, sliced, _ = pooled([pairs_of(thetas, None), *[pairs_of([-0.01, 0.0, 0.01], 1e-5)] * 2]).steps
     found, plain = paired_interval(whole.estimate), paired_interval(estimate([math.exp(theta) for theta in thetas]))
     assert (found.ratio, found.low, found.high) == pytest.approx((plain.ratio, plain.low, plain.high))
     assert (whole.within, sliced.estimate.prior_degrees > 0) == (None, True)
@@ -434,13 +444,13 @@ def test_how_many_blocks_a_pair_should_have() -> None:
 
 def test_the_smallest_effect_that_a_plan_would_show() -> None:
     """tau 1 %, 3 pairs, ten steps: (t(0.9975, 4) + t(0.8, 4)) x 0.01 / sqrt(3) = (5.597568 + 0.940965) x 0.0057735."""
-    found = planned(tau=0.01, within=0.0, pairs=3)
+    found = planned(tau=0.01, within=0.0, pairs=3, alike=2)
     assert smallest_visible_effect(found, level=0.05 / 10) == pytest.approx(math.expm1(0.037750), rel=1e-4)
-    five, loaded = planned(0.01, 0.0, 5), planned(0.01, 0.02, 5)
+    five, loaded = planned(0.01, 0.0, 5, 3), planned(0.01, 0.02, 5, 3)
     visible = [smallest_visible_effect(each, level=0.05 / 10) or 0 for each in (found, five, loaded)]
     assert visible[1] < visible[0]
     assert visible[1] < visible[2]
-    assert loaded.prior_degrees == pytest.approx(10)
+    assert [planned(0.01, 0.02, pairs, 3).prior_degrees for pairs in (5, 8)] == [8, pytest.approx(10)]
 
 
 # Pairs of unequal length
@@ -456,12 +466,12 @@ def test_pairs_of_unequal_length_worked_out_by_hand() -> None:
     With two of either the harmonic mean is 4 / (2 / 3.25e-4 + 2 / 5e-5) = 8.667e-5, so weights are 0.2667 and 1.7333.
     """
     pairs = [of_length(theta, 12e-4 / s, s) for theta, s in ((0.03, 4), (0.01, 4), (-0.001, 48), (0.001, 48))]
-    alone = pooled([pairs, pairs_of([0.0] * 4, 1e-6)])
+    alone = pooled([pairs, *[pairs_of([0.0] * 4, 1e-6)] * 2])
     assert alone.tau == 0.005
     found = alone.steps[0].estimate
     assert found.mean == pytest.approx(0.2667 * 0.04 / 4, rel=1e-3), "the plain mean would be 0.01"
     total = 4 / (2 / 3.25e-4 + 2 / 5e-5)
-    d0 = 2 * total / 2.5e-5
+    d0 = 6  # twice its own; by its variance it would be 6.9
     scatter = (
         0.26667 * ((0.03 - found.mean) ** 2 + (0.01 - found.mean) ** 2)
         + 1.73333 * ((0.001 + found.mean) ** 2 + (0.001 - found.mean) ** 2)

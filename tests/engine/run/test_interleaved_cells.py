@@ -180,7 +180,7 @@ def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(b
 
 def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Bench, label: str) -> None:
     """The other one compresses the pages that it writes to its WAL."""
-    plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "3", "--set", "shared_buffers=32MB")
+    plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "4", "--set", "shared_buffers=32MB")
     planted = ("--set-each", "wal_compression=off,on", "--slice-ms", "20")
     done = bench("--pg", label, *plan, *planted, "--interleave", "slices")
     assert done.returncode == 0, done.stderr
