@@ -11,13 +11,11 @@ from click.testing import CliRunner
 
 from engine.builds import resolve
 from engine.builds.nix import BuildFailed
-from engine.cli import ci, start
+from engine.cli import ci
 from engine.cli.ci import Side
 from engine.cli.main import main
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.report.console import PlainConsole
-from engine.run.stop import STOPPED
 from tests.support import ci_runner
 from tests.support.journal import make_run
 from tests.support.smalltree import commit, git, make_repository
@@ -42,15 +40,6 @@ def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_out
     said = f"**{SHOWN} does not build.**\n\n    a.c:1: error\n    make: \\x1b[2J\n"
     assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == said
     assert not (tmp_path / "summary.md").exists()
-
-
-def test_a_job_that_is_stopped_has_the_code_of_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ci, "_fitting", lambda *_: ({"builds": ["a", "b"]}, ""))
-    monkeypatch.setattr(start, "prepare_shown", lambda *_: None)
-    monkeypatch.setattr(start, "start", lambda *_, **__: STOPPED)
-    with pytest.raises(SystemExit) as end:
-        ci._measure(SIDES, ["l.i0"], 10, tmp_path, PlainConsole(force_terminal=False))
-    assert end.value.code == STOPPED
 
 
 @pytest.mark.parametrize(

@@ -69,28 +69,6 @@ def test_the_base_that_is_read_out_is_that_of_the_role_that_is_shown(recording: 
     replay(recording, check, at_s=9, step="l.i1")
 
 
-def test_a_still_replay_reads_nothing_and_what_cannot_be_read_is_said_in_a_line(
-    recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert screen.player is not None
-        shown = await press(pilot, "space", "left")
-        asked: list[str] = []
-        screen.player.reader._db.set_trace_callback(asked.append)
-        for _ in range(3):
-            screen._tick()
-        assert not asked and text_of(pilot) == shown and "REPLAY PAUSED" in shown
-        screen.player.reader._db.set_trace_callback(None)
-
-        def broken(*_: Any) -> Any:
-            raise ValueError("half a row")
-
-        monkeypatch.setattr(screen.player.reader, "waits", broken)
-        assert "ValueError: half a row" in " ".join((await press(pilot, "left")).split())
-
-    replay(recording, check, at_s=9, step="l.i1")
-
-
 def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         chart = screen.query_one("#chart").region
