@@ -106,7 +106,22 @@ def test_an_older_record_of_a_run_until_known_is_read_and_continued_by_the_same_
     assert decisions(run)[1]["level"] == pytest.approx(0.0173, rel=1e-2)
 
 
-def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
+def test_what_is_no_slower_does_not_end_early(tmp_path: Path) -> None:
+    """Its sign would be tested again, at the last and largest level, on pairs that end because it was not certain."""
+
+    def uneven(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        seen = step == "l.i0" and cell.subject.build == "17.0"
+        return replace(totals, seconds=totals.seconds / (1.03, 1.05, 1.0, 1.04)[cell.repeat - 1]) if seen else totals
+
+    run = made(
+        tmp_path / "r", 4, noise=0, slice_noise=0.001, change=uneven, interim_analyses=(InterimAnalysis(4, 0.03),)
+    )
+    found = compare([run]).ratio("17.0", "l.i0", "rate_per_s")
+    assert found is not None and found.verdict == "no slower"
+    assert decided(run, 4) == 8 and decisions(run)[0]["unknown"] == ["l.i0"]
+
+
+def test_what_is_withheld_for_now_is_undecided(tmp_path: Path) -> None:
     """The machine changed between the cells of every pair so far; in the next it may not."""
 
     def environment(cell: Cell) -> dict[str, Any]:
@@ -117,7 +132,7 @@ def test_what_is_withheld_for_now_is_not_known(tmp_path: Path) -> None:
     assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
 
 
-def test_what_slices_that_stray_withhold_is_not_known(tmp_path: Path) -> None:
+def test_what_slices_that_stray_withhold_is_undecided(tmp_path: Path) -> None:
     def slices(cell: Cell, step: str) -> list[SliceRow]:
         """Much faster in the outer turns of two blocks."""
         draws = random.Random(cell.id)
