@@ -172,15 +172,6 @@ class Bench(BenchApp):
 
         self.push_screen(HelpScreen(self.screen, self.screen_text()))
 
-    def action_jump(self) -> None:
-        from tui.screens.dialogs import JumpScreen
-
-        jumps = self.screen.jumps() if isinstance(self.screen, BenchScreen) else []
-        if jumps:
-            self.push_screen(JumpScreen(jumps))
-        else:
-            self.say("nothing to jump to on this screen")
-
     def action_stop_run(self) -> None:
         from tui.screens.dialogs import AskScreen
 

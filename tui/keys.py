@@ -54,7 +54,6 @@ EVERYWHERE = [
     key("y", "copy_screen", "copy the screen", "app.copy", show=False),
     key("e", "export_screen", "export the screen as text", "app.export", show=False),
     key("t", "next_theme", "theme", "app.theme", show=False),
-    key("ctrl+o", "jump", "jump to a part", "app.jump", show=False),
     key("ctrl+c", "explain_leaving", "how to leave", "app.interrupt", show=False),
 ]
 

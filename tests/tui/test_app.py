@@ -1,4 +1,4 @@
-"""What holds on every screen: opening the others, help, palette, jump, theme, copy, export, stopping, leaving."""
+"""What holds on every screen: opening the others, help, palette, theme, copy, export, stopping, leaving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.screens import drive, shown_keys, text_of, until
 from tui.app import Bench
 from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
 from tui.screens.bench_screen import BenchScreen
-from tui.screens.dialogs import AskScreen, HelpScreen, JumpScreen
+from tui.screens.dialogs import AskScreen, HelpScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
 
@@ -103,43 +103,6 @@ def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
         await until(pilot, lambda: re.search(r"zoom {20,}z ", text_of(pilot)) is not None)
         await pilot.press("enter")
         await until(pilot, lambda: "no longer than 60 s" in text_of(pilot))
-
-    drive(script, recording, recording.parent)
-
-
-def test_jumping_takes_the_cursor_to_a_row(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        for screen, letter, row in (("4", "d", "sched"), ("5", "a", recording.name)):
-            await pilot.press(screen)
-            await pilot.pause(0.3)
-            for _ in range(100):
-                if app_of(pilot).screen.jumps():  # type: ignore[attr-defined]
-                    break
-                await pilot.pause(0.05)
-            await pilot.press("ctrl+o")
-            await pilot.pause()
-            assert f" {letter} " in app_of(pilot).screen_text()
-            await pilot.press(letter)
-            await pilot.pause()
-            assert row in app_of(pilot).screen_text()
-            if screen == "4":
-                assert app_of(pilot).screen._row_name() == row  # type: ignore[attr-defined]
-
-    drive(script, recording, recording.parent)
-
-
-def test_jumping_takes_the_focus_to_a_part(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("ctrl+o")
-        await pilot.pause()
-        assert isinstance(app_of(pilot).screen, JumpScreen)
-        await pilot.press("e")
-        await pilot.pause()
-        focused = app_of(pilot).focused
-        assert focused is not None and focused.id == "events"
-        await pilot.press("ctrl+o", "x")  # a letter of no part goes nowhere
-        await pilot.pause()
-        assert isinstance(app_of(pilot).screen, BenchScreen) and app_of(pilot).focused is focused
 
     drive(script, recording, recording.parent)
 

@@ -39,7 +39,6 @@ class CompareScreen(BenchScreen):
 
     TITLE_WORD: ClassVar[str] = "COMPARE"
     LOOK_S: ClassVar[float] = 2.0
-    JUMPS: ClassVar[dict[str, str]] = {"table": "t", "dots": "d"}
     DEFAULT_CSS = "CompareScreen #table { height: 1fr; }"
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         key("up,k", "move(-1, 0)", "line above", "compare.up", show=False),

@@ -17,7 +17,7 @@ from tui.history.row_filter import words
 from tui.history.text import Column, counted
 from tui.keys import key
 from tui.marks import Line, line
-from tui.screens.bench_screen import DEMO, LEAST, BenchScreen, Jump
+from tui.screens.bench_screen import DEMO, LEAST, BenchScreen
 from tui.screens.dialogs import AskScreen, LineScreen
 from tui.widgets.row_list import Rows
 from tui.widgets.text_lines import Lines
@@ -181,10 +181,6 @@ class HistoryScreen(BenchScreen):
         if action in ("open", "all_cells", "delete"):
             return not self.listing.of_cells
         return self.listing.of_cells if action in ("replay", "back") else True
-
-    def jumps(self) -> list[Jump]:
-        top = self.query_one(Rows).top
-        return self.row_jumps("rows", self.listing.count - top, lambda row: self._go_to(top + row), heading=0)
 
     def on_rows_clicked(self, event: Rows.Clicked) -> None:
         """Move the cursor; a second click opens the run, or replays the cell."""

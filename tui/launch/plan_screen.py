@@ -51,10 +51,6 @@ class PlanScreen(BenchScreen):
 
     LOOK_S: ClassVar[float] = 2.0
     HORIZONTAL_BREAKPOINTS = [*BenchScreen.HORIZONTAL_BREAKPOINTS, (WIDEST_COLUMNS, "-widest")]  # noqa: RUF012
-    JUMPS: ClassVar[dict[str, str]] = {
-        "ready": "r", "builds": "b", "configs": "c", "kernels": "k", "probes": "p", "load": "w", "steps": "s",
-        "design": "d", "checks": "f",
-    }  # fmt: skip
     DEFAULT_CSS = """
     PlanScreen #head { height: 2; }
     PlanScreen #ready { height: 1; }

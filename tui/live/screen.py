@@ -30,7 +30,7 @@ from tui.live.painter import Painter
 from tui.live.playback import NO_STALL, Playback
 from tui.live.pointer import Pointer
 from tui.marks import Line, folded, line
-from tui.screens.bench_screen import DEMO, BenchScreen, Jump
+from tui.screens.bench_screen import DEMO, BenchScreen
 from tui.widgets import axes
 from tui.widgets.key_row import KeyRow
 from tui.widgets.row_list import Rows
@@ -349,14 +349,6 @@ class LiveScreen(BenchScreen):
             self.notify_line("the whole step is shown, and nothing read out")
         self.pointer.forget()
         self._redraw()
-
-    def jumps(self) -> list[Jump]:
-        """Letters for the crosshair, the last stall, and the log."""
-        charts, log = self.painter.charts, self.painter.log
-        chart = next(part for part in (charts.heat, charts.sides, charts.rates) if part.display or part is charts.rates)
-        read_out, stall = (lambda: self.action_cross(0)), (lambda: self.action_stall(-1))
-        places = (("c", chart, read_out), ("r", charts.ribbon, stall), ("e", log, self.action_log))
-        return [Jump(letter, part.region.x, part.region.y, go) for letter, part, go in places if part.region.height]
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self._heed(self.mouse.move(event.screen_offset))

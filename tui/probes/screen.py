@@ -26,7 +26,7 @@ from tui.probes import panels as probe_panels
 from tui.probes import text as probe_text
 from tui.probes.panels import OFFCPU, STACKS, WINDOWS, Moment
 from tui.probes.probe_status import AT_START, ProbeRow, probe_rows
-from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen, Jump
+from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen
 from tui.screens.dialogs import AskScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.text_lines import Lines
@@ -286,9 +286,6 @@ class ProbesScreen(BenchScreen):
         return probe_panels.small(moment, self._rows(moment))
 
     # -- keys
-
-    def jumps(self) -> list[Jump]:
-        return self.row_jumps("table", len(self._listed), self._choose)
 
     def action_move(self, by: int) -> None:
         names = [str(row["probe"]) for row in self._listed]

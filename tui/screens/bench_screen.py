@@ -1,10 +1,7 @@
 """The base of all screens: tabs, parts, a row of keys, and one page for a terminal that is too small."""
 
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from string import ascii_lowercase
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from textual import events
@@ -34,16 +31,6 @@ MOST_WAITING = 20  # actions
 Doing = tuple[str, Widget]  # an action, and the widget it belongs to
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """A letter at a column and row of the screen; `go` moves there."""
-
-    letter: str
-    x: int
-    y: int
-    go: Callable[[], object]
-
-
 class NewestSize(MessagePump):
     """Settles a screen on its terminal's newest size, however fast that changes; a base that comes before `Screen`.
 
@@ -62,14 +49,12 @@ class NewestSize(MessagePump):
 class BenchScreen(NewestSize, Screen[None]):
     """A screen of the interface. Subclasses define `parts` (widgets) and `small` (the page of a small terminal).
 
-    Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them. `JUMPS` maps ids of
-    focusable parts to the letters that jump there.
+    Textual calls the event handlers (`on_...`) of base classes too: a subclass only adds to them.
     """
 
     TITLE_WORD: ClassVar[str] = ""
     WHOLE: ClassVar[tuple[int, int]] = WHOLE  # size from which on this screen is complete
     LOOK_S: ClassVar[float] = 0.0  # interval of `look`; 0: only when the screen is opened
-    JUMPS: ClassVar[dict[str, str]] = {}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL_ROWS, "-tall")]  # noqa: RUF012
     DEFAULT_CSS = """
@@ -198,19 +183,3 @@ class BenchScreen(NewestSize, Screen[None]):
         shown = [*rows[:2], " ".join(rows[2:])] if rows[2:] else rows
         for notice in self.query("#notice").results(Lines):  # absent while the screen is being closed
             notice.show([line((f" {row}", mark)) for row in shown])
-
-    def jumps(self) -> list[Jump]:
-        return [
-            Jump(letter, part.region.x, part.region.y, part.focus)
-            for id, letter in self.JUMPS.items()
-            for part in self.query(f"#{id}")
-            if part.display and part.region.height
-        ]
-
-    def row_jumps(self, part: str, rows: int, go: Callable[[int], object], heading: int = 1) -> list[Jump]:
-        """Letters on the first `rows` rows of a list below its heading; `go` is called with the row."""
-        region = self.query_one(f"#{part}").region
-        return [
-            Jump(letter, region.x, region.y + heading + row, partial(go, row))
-            for row, letter in enumerate(ascii_lowercase[: max(0, min(rows, region.height - heading))])
-        ]

@@ -1,9 +1,8 @@
-"""Dialogs over a screen: a question, a line to type, a list to pick from, lines to read, letters to jump to."""
+"""Dialogs over a screen: a question, a line to type, a list to pick from, lines to read."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
@@ -17,7 +16,7 @@ from tui import glossary, keys
 from tui.context import Answer
 from tui.keys import key
 from tui.marks import Line, folded, hanging, line
-from tui.screens.bench_screen import Jump, NewestSize
+from tui.screens.bench_screen import NewestSize
 from tui.widgets.key_row import KeyRow
 from tui.widgets.text_lines import Lines
 
@@ -289,29 +288,3 @@ class TickScreen(PickScreen, inherit_bindings=False):
     def action_take(self) -> None:
         if self.chosen:
             self.dismiss(tuple(name for name, _ in self.choices if name in self.chosen))
-
-
-class JumpScreen(NewestSize, ModalScreen[None]):
-    """Letters over the parts of a screen or its rows; pressing one goes there."""
-
-    DEFAULT_CSS = """
-    JumpScreen { background: transparent; }
-    JumpScreen > Lines { width: 3; height: 1; position: absolute; }
-    """
-
-    def __init__(self, jumps: Sequence[Jump]) -> None:
-        super().__init__()
-        self._jumps = jumps
-
-    def compose(self) -> ComposeResult:
-        for jump in self._jumps:
-            label = Lines([line((f" {jump.letter} ", "cursor"))])
-            label.styles.offset = (jump.x, jump.y)
-            yield label
-
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        self.dismiss(None)
-        for jump in self._jumps:
-            if event.character == jump.letter:
-                jump.go()

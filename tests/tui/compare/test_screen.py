@@ -79,9 +79,9 @@ def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp
         assert names == ["17.0", "18.1", "16.3 A/A", "16.3 A/A"]
         await pilot.press("left")
         assert "why l.i0: base → 18.1" in text_of(pilot)
-        await pilot.press("ctrl+o", "d", "down")
+        await pilot.press("tab", "down")
         assert "why l.i0: base → 16.3 A/A" in text_of(pilot)
-        await pilot.press("ctrl+o", "t", "down")
+        await pilot.press("shift+tab", "down")
         assert screen.chosen is not None
         assert screen.chosen[1].metric == "server_cpu_us_per_op"
 
