@@ -88,7 +88,6 @@ def page() -> str:
         *definitions(
             [
                 ("~/.config/pgbed/builds.toml", "Builds of your own, and releases that bench pin added."),
-                ("~/.config/pgbed/keys.toml", "Key bindings of the terminal interface."),
                 ("~/.local/state/pgbed, /var/tmp/pgbed", "Runs; the second of these is root's."),
             ]
         ),

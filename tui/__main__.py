@@ -52,15 +52,12 @@ def main(words: Sequence[str] | None = None) -> int:
     _load(options.run)
     from engine.core.errors import UserError
     from engine.core.text import visible, write
-    from tui import glyphs, keys
+    from tui import glyphs
     from tui.app import Bench
     from tui.marks import chosen_theme
     from tui.terminal import LOST, paint_on_terminal
 
-    path = keys.settings_file()
     try:
-        if wanted := keys.overrides(path):
-            keys.check_ids(wanted, keys.known_ids(), path)
         theme = chosen_theme(os.environ)
     except UserError as error:
         write(visible(f"bench: {error}"), sys.stderr)

@@ -94,8 +94,6 @@ class Bench(BenchApp):
     def on_mount(self) -> None:
         if not self.is_headless:
             terminal.watch(self)
-        self.context.keymap = keys.overrides(keys.settings_file())
-        self.set_keymap(self.context.keymap)
         self.switch_mode(self._start)
         self.set_interval(CHECK_S, self._notice_end)
 

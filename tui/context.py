@@ -30,7 +30,6 @@ class Context:
     replayed: tuple[str, str | None] | None = None  # cell and step of a replay
     compared: list[Path] = field(default_factory=list)  # runs that Compare shows instead of the selected one
     position: tuple[int, int] | None = None  # id of the step that Live shows, and the moment in it
-    keymap: dict[str, str] = field(default_factory=dict)  # user-defined keys, by the id of the binding
     stopping: Path | None = None  # the run that the user has stopped
     show_cost: bool = True  # show the cost of watching on the Live screen
 

@@ -1,23 +1,11 @@
-"""Keys: every binding has an id, by which a file can change its keys.
+"""Keys: bindings with ids, those of all screens, and how keys are shown."""
 
-The file `keys.toml` in the settings folder has one line per binding:
-
-    "live.next_stall" = "n,right_square_bracket"
-"""
-
-import os
-import pkgutil
-import tomllib
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from textual.binding import ActiveBinding, Binding
 from textual.screen import Screen
 
-from engine.core.errors import UserError
 from tui import MODES
-from workloads.files import read_plain
 
 
 def key(keys: str, action: str, word: str, id: str, *, show: bool = True, shown: str | None = None) -> Binding:
@@ -56,39 +44,3 @@ EVERYWHERE = [
     key("t", "next_theme", "theme", "app.theme", show=False),
     key("ctrl+c", "explain_leaving", "how to leave", "app.interrupt", show=False),
 ]
-
-
-def settings_file() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pgbed" / "keys.toml"
-
-
-def overrides(path: Path) -> dict[str, str]:
-    """Read keys by binding id, empty if there is no file. Raises UserError if it is not a key file."""
-    try:
-        keymap = tomllib.loads(read_plain(path, follow=True).decode())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as keys: {error}") from None
-    for name, keys in keymap.items():
-        if not isinstance(keys, str) or not keys:
-            raise UserError(f'{path}: {name}: give the keys as text, e.g. "live.next_stall" = "n"')
-    return keymap
-
-
-def known_ids() -> set[str]:
-    """Ids of all bindings. Imports the whole interface."""
-    import tui
-
-    names = [module.name for module in pkgutil.walk_packages(tui.__path__, "tui.") if module.name != "tui.__main__"]
-    modules = [import_module(name) for name in names]
-    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    bindings = [*EVERYWHERE, *(binding for owner in classes for binding in vars(owner).get("BINDINGS", ()))]
-    return {binding.id for binding in bindings if isinstance(binding, Binding) and binding.id}
-
-
-def check_ids(wanted: dict[str, str], known: set[str], path: Path) -> None:
-    """Raise UserError for an id that no binding has."""
-    unknown = sorted(set(wanted) - known)
-    if unknown:
-        raise UserError(f"{path}: no binding has the id {unknown[0]}; `?` on a screen shows the ids")

@@ -152,7 +152,7 @@ class PagesScreen(Dialog[None]):
 
 
 class HelpScreen(PagesScreen):
-    """The keys of a screen, with words and ids; on a second page what its figures mean."""
+    """The keys of a screen; on a second page what its figures mean."""
 
     DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -194,9 +194,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
         if id == "app.launch":
             lines.append(line(("everywhere", "strong")))
         active, pressed = rows[id]
-        # The words are cut rather than the id, without which the key could not be changed.
-        words = f" {active.binding.description[:33]:<33}"
-        lines.append(line((f"{' '.join(pressed):<15}", "key"), words, (f" {id}", "dim")))
+        lines.append(line((f"{' '.join(pressed):<15}", "key"), f" {active.binding.description}"))
     lines.append(line((f"{'ctrl+p':<15}", "key"), " all of these by name (palette)"))
     return lines
 

@@ -1,11 +1,8 @@
 """The top row: the five screens with their keys, the open one in brackets. A click opens another."""
 
-from typing import cast
-
 from textual import events
 
-from tui import MODES, keys
-from tui.context import BenchApp
+from tui import MODES
 from tui.marks import Span, width
 from tui.widgets.text_lines import Lines
 
@@ -22,11 +19,7 @@ class Tabs(Lines):
         self._lit = ""  # the one under the mouse
 
     def draw(self) -> None:
-        keymap = cast("BenchApp", self.app).context.keymap
-        pressed = {
-            mode: keys.shown(keymap.get(f"app.{mode}", str(number)).partition(",")[0])
-            for number, mode in enumerate(MODES, 1)
-        }
+        pressed = {mode: str(number) for number, mode in enumerate(MODES, 1)}
         front = self.app.current_mode
         words = {mode: f"{pressed[mode]} {mode.capitalize()}" for mode in MODES}
         if sum(len(word) + 2 for word in words.values()) > self.size.width:

@@ -16,7 +16,6 @@ from engine.farm import nix_builders
 from engine.guest import kernels
 from engine.plan import planfile
 from engine.postgres import configs
-from tui import keys
 from workloads.own import observed, statements
 from workloads.own.data import of_dump, of_schema
 from workloads.pgbench import scripts
@@ -49,7 +48,6 @@ READERS: dict[str, Reader] = {
     "config": lambda path, _: configs.resolve([str(path)]),
     "settings": _of_own_folder("config.toml", settings.apply),
     "builds": _of_own_folder("builds.toml", user_builds.own_builds),
-    "keys": lambda path, _: keys.overrides(path),
     "patch": lambda path, _: resolve._check_patch("x", str(path)),
     "configure": _of_tree,
     "kernel": lambda path, _: kernels.release_of(path),

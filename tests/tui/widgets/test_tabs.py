@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tests.support.journal import growing
 from tests.support.screens import drive, place_of, until
-from tui import MODES, keys
+from tui import MODES
 from tui.app import Bench
 
 pytestmark = pytest.mark.slow  # opens the interface
@@ -41,16 +41,6 @@ def test_in_a_small_terminal_the_row_gives_way(recording: Path) -> None:
         assert "Launch" not in top(pilot) and "too small" in pilot.app.screen_text()  # type: ignore[attr-defined]
 
     drive(script, recording, recording.parent, size=(50, 12))
-
-
-def test_other_keys_stand_there_too(recording: Path) -> None:
-    keys.settings_file().parent.mkdir(parents=True)
-    keys.settings_file().write_text('"app.history" = "f5"\n')
-
-    async def script(pilot: Pilot[Any]) -> None:
-        assert "f5 History" in top(pilot)
-
-    drive(script, recording, recording.parent)
 
 
 def test_a_run_that_has_finished_is_compared_next(recording: Path, tmp_path: Path) -> None:
