@@ -221,8 +221,6 @@ class Launch:
     such stops were subtracted.
     `scripts`, if there are several: JSON objects with `name`, `transactions` and quantiles of their response times,
     `p50_ms`, `p95_ms` and `p99_ms`.
-    `first_end`, if each client does a fixed amount, is when the first of several finished: `seconds` into the step,
-    and the `transactions` of all clients by then.
     `found` is an object passed to later launches of the run: `Place.found`.
     `times_ms` has the time of each transaction, for a table of them.
     `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.analysis.run_results import CellResult, RunResult, StepResult
 from engine.core.model import Subject, baseline
-from engine.results.comparison import DELETE_PLAN, FULL_RATE, LATENCIES, Metric
+from engine.results.comparison import DELETE_PLAN, LATENCIES, Metric
 
 if TYPE_CHECKING:
     from engine.analysis.alpha_spending import Levels
@@ -17,7 +17,6 @@ Pair = tuple[CellResult, CellResult]  # baseline, other
 
 METRICS: tuple[Metric, ...] = (
     Metric("rate_per_s", "ops/s", "more"),
-    Metric(FULL_RATE, "ops/s with all clients", "more"),
     Metric("server_cpu_us_per_op", "server CPU us/op", "less"),
     Metric("client_cpu_us_per_op", "client CPU us/op", "less"),
     Metric("ctx_switches_per_op", "switches/op", "less"),

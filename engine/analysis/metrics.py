@@ -13,7 +13,7 @@ from typing import Any
 from engine.core import wait_kinds
 from engine.core.perf_events import per_op
 from engine.core.record import converted
-from engine.journal.totals import FirstEnd, StepTotals, Timing, ops, rows, sla, time_s
+from engine.journal.totals import StepTotals, Timing, ops, rows, sla, time_s
 from engine.results.cell_step import Execution, ScriptTimes, StatementTime
 from probes import figures
 from workloads import histogram
@@ -32,9 +32,7 @@ SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no
 def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     """The figures that are compared between builds, and others of the step.
 
-    rate_per_s is ops per second, replaced by time_s (and related figures) if the primary metric is a time. If each
-    client does a fixed amount, first_end_s is when the first had finished, and full_rate_per_s the rate until then,
-    while all worked.
+    rate_per_s is ops per second, replaced by time_s (and related figures) if the primary metric is a time.
 
     CPU, run-queue wait and switches cover all server processes; client_cpu all client processes. read_kb is what the
     server's processes read from the device. written_kb is what they dirtied in the page cache, less what was removed
@@ -46,7 +44,6 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
     primary = totals.primary_metric
     return {
         "rate_per_s": per(count, totals.seconds) if primary and primary.by == "rate" else None,
-        **_first_end(totals),
         "instructions_per_op": _instructions(totals, count),
         "server_cpu_us_per_op": _part(totals.server_cpu_ns, 1000, count),
         "client_cpu_us_per_op": _part(totals.client_cpu_ns, 1000, count),
@@ -106,15 +103,6 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
     """Instructions per operation over the same processes as server CPU."""
     found = [counts["instructions"].count for counts in totals.counters.values() if "instructions" in counts]
     return per(sum(found), count) if found else None
-
-
-def _first_end(totals: StepTotals) -> dict[str, float | None]:
-    """When the first client had finished, and the rate until then; None if unknown or the same for all."""
-    told = totals.report.get("first_end")
-    if told is None:
-        return dict.fromkeys(("first_end_s", "full_rate_per_s"))
-    found = converted(told, FirstEnd, "a step's totals: report: first_end")
-    return {"first_end_s": found.seconds, "full_rate_per_s": per(found.transactions, found.seconds)}
 
 
 def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:

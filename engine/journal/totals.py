@@ -71,14 +71,6 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstEnd:
-    """When the first of several clients was done, and what all had done by then: see `workloads.base.Launch`."""
-
-    seconds: float
-    transactions: float
-
-
-@dataclass(frozen=True, slots=True)
 class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 

@@ -146,8 +146,7 @@ class CellStep:
     """One step of one cell. Figures are those of `engine.analysis.metrics.summary`.
 
     `ordinal` is the cell's place in time. Steps of one `group` do alike work. `ops` are rows, in query steps queries;
-    `rows` those inserted or indexed. Where each client does a fixed amount, `first_end_s` is when the first had
-    finished, and `full_rate_per_s` the rate until then, while all worked.
+    `rows` those inserted or indexed.
 
     `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
     peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
@@ -190,8 +189,6 @@ class CellStep:
     kernel: str = "host"
     control: str = ""
     rate_per_s: float | None = None
-    first_end_s: float | None = None
-    full_rate_per_s: float | None = None
     time_s: float | None = None
     user_s: float | None = None
     system_s: float | None = None

@@ -32,7 +32,6 @@ SIGNS: dict[Verdict, str] = {
     "faster": "better", "slower": "worse", "same": "=", "withheld": "?", "none": " ", **dict.fromkeys(UNCLEAR, "~"),
 }  # fmt: skip
 RATE, TIME = "rate_per_s", "time_s"
-FULL_RATE = "full_rate_per_s"  # while all clients worked, where each does a fixed amount
 PRIMARY_METRICS = (RATE, TIME)  # a step has one of them
 # These have verdicts, too; all other metrics are causes.
 CPU = "server_cpu_us_per_op"

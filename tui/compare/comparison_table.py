@@ -10,7 +10,6 @@ from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import (
     DELETE_PLAN,
     DURATIONS,
-    FULL_RATE,
     PRIMARY_METRICS,
     RATE,
     TIME,
@@ -46,7 +45,6 @@ SHORT = {  # titles of metrics for a narrow column
     "device_written_kb_per_op": "dev kB/op",
     "heap_bytes": "heap",
     "index_bytes": "indexes",
-    FULL_RATE: "ops/s of all",
     TIME: "time",
     "user_s": "user",
     "system_s": "system",
@@ -57,7 +55,6 @@ SHORT = {  # titles of metrics for a narrow column
 OPS = {"rows": "row", "queries": "query", "transactions": "xact"}  # the operation that a figure is given per
 USUAL = (
     *PRIMARY_METRICS,
-    FULL_RATE,
     "server_cpu_us_per_op",
     DELETE_PLAN,
     "wal_bytes_per_op",

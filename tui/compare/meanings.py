@@ -1,13 +1,12 @@
 """An explanation of each metric in one sentence, shown for the line at the cursor."""
 
 from engine.results.cell_step import SLA, STALLS
-from engine.results.comparison import FULL_RATE, RATE, TIME, ComparedSubject, Comparison
+from engine.results.comparison import RATE, TIME, ComparedSubject, Comparison
 from tui.compare.comparison_table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, depending on how the step counts.
 MEANINGS = {
     RATE: "how many were done per second; more is better",
-    FULL_RATE: "how many were done per second until the first client finished its work; more is better",
     TIME: "how long it took; less is better",
     "server_cpu_us_per_op": "CPU time of all server processes for each {op}, in us; less is better",
     "instructions_per_op": "instructions that all server processes executed for each {op}; less is better",

@@ -28,7 +28,6 @@ from workloads.counter_page import READ_OFFSET_NS, Control, Page, State, Word
 from workloads.launcher import cancel
 from workloads.pgbench import command, summary
 from workloads.pgbench.backends import Watching, first_backends
-from workloads.pgbench.completions import Ends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.launcher import serve
 from workloads.pgbench.log import parse
@@ -158,11 +157,9 @@ class Step:
         self.sliced = not self.page.words[Control.GATE] or self.page.words[Control.PAUSED_NS] > 0
         if self.sliced:
             self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
-        if not self.timed:
-            each = int(self.spec.step["transactions"])
-            if self.spec.log_every == 1 and each * self.clients <= MOST_LISTED:
-                self.counting.times_ms = []
-            self.counting.ends = Ends(self.clients, each, self.start_ns, self.spec.log_every)
+        every_one = not self.timed and self.spec.log_every == 1
+        if every_one and int(self.spec.step["transactions"]) * self.clients <= MOST_LISTED:
+            self.counting.times_ms = []
         self.thinnable = self.spec.log_thinned and self.timed and not self.sliced  # else the log gives turns or ends
         self._read()
         for slot in range(self.clients):
@@ -201,8 +198,8 @@ class Step:
             self._read()
             self.counting.settle()
             self._correct(0)
-            assert self.counting.ends is not None
-            ended_ns = self.counting.ends.close(now_ns)  # pgbench's shutdown is not part of the step
+            whole = self.spec.log_every == 1
+            ended_ns = (whole and self.counting.last_ns) or now_ns  # pgbench's shutdown is not part of the step
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
@@ -291,8 +288,6 @@ class Step:
                 self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
         if slices is not None:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
-        if self.counting.ends is not None:
-            self.counting.ends.settle(min(self.logged_ns))
 
     def _needed(self, lines: list[bytes]) -> list[bytes]:
         if self.taken_every == 1:

@@ -11,7 +11,6 @@ from typing import Any
 
 from workloads import histogram
 from workloads.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
-from workloads.pgbench.completions import Ends
 from workloads.pgbench.log import Line
 from workloads.pgbench.slice_log import Slices
 from workloads.process import BOUNDS_NS
@@ -45,8 +44,8 @@ class Counting:
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
     If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
-    step, `ends` of one of fixed transactions. `scripts` are the names of those whose times are told apart. `times_ms`
-    lists the time of each transaction, unless it is None.
+    step. `scripts` are the names of those whose times are told apart. `times_ms` lists the time of each transaction,
+    unless it is None.
     """
 
     page: Page
@@ -59,7 +58,6 @@ class Counting:
     buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
     slices: Slices | None = None
-    ends: Ends | None = None
     scripts: tuple[str, ...] = ()
     times_ms: list[float] | None = None
     _clients: list[_Client] = field(init=False)
@@ -68,6 +66,11 @@ class Counting:
     def __post_init__(self) -> None:
         self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
         self._by_script = [Counter() for _ in self.scripts]
+
+    @property
+    def last_ns(self) -> int:
+        """The end of the last logged transaction; 0 without one."""
+        return max((client.last_ns for client in self._clients), default=0)
 
     def thin(self, factor: int) -> None:
         """From now on take only one line of `factor`, which stands for that many times more transactions."""
@@ -105,8 +108,6 @@ class Counting:
         words[base + LAST_ENDED_NS] = ended_ns
         if self.slices is not None:
             self.slices.add(slot, ended_ns, done)
-        if self.ends is not None:
-            self.ends.add(slot, ended_ns, number, done)
 
     def project(self, now_ns: int) -> None:
         """Add each client's estimated work since its last line, at its rate, as far as it may not be in the log yet."""
@@ -199,7 +200,7 @@ def report(
     *,
     unended: bool = False,
 ) -> dict[str, Any]:
-    """The step's report; `statements` and `first_end` as in `workloads.base.Launch`.
+    """The step's report; `statements` as in `workloads.base.Launch`.
 
     `stopped_ns` is the time that pgbench was stopped, which statements' times include. `unended`: it had not ended in
     time, so that counts are those of the log, which may lack the last transactions. In slices, statements' times
@@ -215,8 +216,6 @@ def report(
         ]
     if counting.scripts:
         found["scripts"] = counting.script_times()
-    if counting.ends is not None and (first_end := counting.ends.first()):
-        found["first_end"] = first_end
     if counting.times_ms:
         found["times_ms"] = counting.times_ms
     return found | ({"unended": True} if unended else {})

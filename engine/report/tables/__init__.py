@@ -50,7 +50,6 @@ TABLES: tuple[TableFunction, ...] = (
     time_parts.SCHEDULING,
     counters.counters,
     time_parts.PROGRAMS,
-    transactions.FIRST_ENDS,
     response_times.transaction_times,
     transactions.SCRIPT_TIMES,
     transactions.outcomes,

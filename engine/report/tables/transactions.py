@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.report.tables.section import UNITS, Notes, Rows, Section, Table, bounds, number, percent, ratio_text
+from engine.report.tables.section import Notes, Rows, Section, Table, number, percent
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, StatementTime
-from engine.results.comparison import FULL_RATE, RATE, Comparison
+from engine.results.comparison import Comparison
 from workloads.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
@@ -32,18 +32,6 @@ UNCERTAIN = (
 DROPPED = (
     "dropped: in flight when pgbench was stopped for another server's slice; counted, but without a response time",
 )
-
-
-def _first_ends(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
-    """The rate until the first client had finished: from then on fewer work than the step says."""
-    rate, end_s = (comparison.figure(subject, step, name) for name in (FULL_RATE, "first_end_s"))
-    if rate is not None:
-        found = comparison.ratio(subject, step, FULL_RATE)
-        seconds = middle([cell.seconds for cell in comparison.of(subject, step)])
-        judged = ("1" if subject == comparison.base else "", "") if found is None else (
-            ratio_text(found), bounds(found))  # fmt: skip
-        share = f"{end_s:.3g} of {seconds:.3g} s" if end_s is not None and seconds is not None else "-"
-        yield (number(rate), *judged, number(comparison.figure(subject, step, RATE)), share), ""
 
 
 def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
@@ -133,11 +121,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= STATEMENT_CHARS else text[: STATEMENT_CHARS - 1] + "…"
 
 
-FIRST_ENDS = Table(
-    "Rate until the first client had done its transactions (mean of cells, ratio to base)",
-    (UNITS, "ratio", "95 %", "in all", "first end"),
-    _first_ends,
-)
 SCRIPT_TIMES = Table(
     "Response time by script (ms, median of cells)",
     ("script", "counted", "p50", "p95", "p99"),
