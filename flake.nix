@@ -11,7 +11,7 @@
     let
       inherit (nixpkgs) lib;
 
-      # `bench` over other packages, or with servers of one's own: see templates.patched. For images: see nix/package.nix.
+      # `bench` over other packages, or with a table of servers of one's own. For images: see nix/package.nix.
       mkBench =
         {
           pkgs,
@@ -55,10 +55,6 @@
         versions = defaultVersions;
       };
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
-      templates.patched = {
-        path = ./nix/templates/patched;
-        description = "bench with PostgreSQL servers that have patches and flags of your own";
-      };
       # Blocks of a plan of your own, for builders that offer the feature `benchmark`, stand beside these in a flake of
       # yours, with another nonce to measure again, such as the revision that is tested:
       #   hydraJobs.nightly = lib.genAttrs [ "1" "2" "3" "4" ] (

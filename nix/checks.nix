@@ -10,10 +10,8 @@
   bench,
   packages,
   pgbench,
-  postgres,
   python,
   testServers,
-  versions,
 }:
 let
   sourceWith =
@@ -126,29 +124,6 @@ let
     touch $out
   '';
 
-  # What a flake of somebody's own gets from this one: the template, evaluated with this package set.
-  patched =
-    let
-      template = (import ./templates/patched/flake.nix).outputs {
-        pgbed = {
-          lib = {
-            inherit versions;
-            mkBench = args: callPackage ./postgres { inherit (args) versions; };
-          };
-          inputs.nixpkgs.legacyPackages = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (_: { });
-        };
-      };
-      servers = template.packages.${stdenv.hostPlatform.system}.default;
-      inherit (servers.packages) postgresql-16_3 postgresql-16_3-mine;
-    in
-    assert map baseNameOf postgresql-16_3-mine.patches == [ "mine.patch" ];
-    assert postgresql-16_3-mine.src.outPath == postgresql-16_3.src.outPath;
-    assert lib.any (build: build.label == "16.3-mine") servers.catalog;
-    assert servers.aliases."postgresql_16_3-mine".outPath == postgresql-16_3-mine.outPath;
-    assert postgresql-16_3.outPath == postgres.packages.postgresql-16_3.outPath;
-    runCommand "pgbed-patched" {
-      meta = about "The template of a patched server works";
-    } "touch $out";
   # package.nix as nixpkgs would call it: all that it needs is there, but for packages of Python, which may be too old, and
   # are refused then.
   alone =
@@ -273,7 +248,7 @@ let
       { time python -m tests.perf.coverage --trials 20; } 2>&1 | tee $out/coverage.log
     '';
 
-    inherit alone manual patched;
+    inherit alone manual;
 
     described =
       runCommand "pgbed-described" { meta = about "Every output has its description and licence"; }

@@ -30,10 +30,8 @@ let
       manual
       packages
       pgbench
-      postgres
       python
       testServers
-      versions
       ;
   };
   app = {

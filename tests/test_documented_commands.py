@@ -86,7 +86,6 @@ OTHER_PROGRAMS = {
     "nix develop": "evaluated by `nix flake check`",
     "nix build .#postgresql-16_3": "evaluated by `nix flake check`",
     "nix build .#kernel-6_12": "evaluated by `nix flake check`",
-    "nix flake init -t github:OWNER/pgbed#patched": "the template is built by `nix flake check`",
 }
 STANDS_FOR = {
     "RUN": "recorded",

@@ -5,7 +5,7 @@
 #              @embedded-postgres, or `debian = { release, hash }` of Debian's own package and the libraries it was made
 #              for; each gives another label, X-prebuilt
 #
-# Adding a build is adding an entry, here or in a flake of your own (lib.mkBench, templates.patched). A patched or
+# Adding a build is adding an entry, here or in a flake of your own (lib.mkBench). A patched or
 # differently compiled build names the entry it starts from, and has a label of its own, so that its results are never
 # mistaken for those of the version:
 #
