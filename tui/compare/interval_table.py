@@ -155,8 +155,7 @@ def _row(
         spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
     for place, width in enumerate(at.subjects, at.first):
         other = comparison.others[place]
-        unjudged = not comparison.ratios and not at.value  # shows the value instead, if there is room
-        own = padded(_figure(comparison, row, other) if unjudged else _ratio(comparison, row, other, glyphs), width - 1)
+        own = padded(_ratio(comparison, row, other, glyphs), width - 1)
         here_too = here and place == chosen
         spans += [(text, "cursor" if here_too else mark) for text, mark in own]
         spans.append((" ", ""))
@@ -176,11 +175,6 @@ def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
     if ratio is None or ratio.ratio is None:
         return [("  -", "dim")]
     return [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
-
-
-def _figure(comparison: Comparison, row: Row, subject: Subject) -> list[Span]:
-    value = comparison.figure(subject.name, row.step, row.metric)
-    return [(f"  {figure_text(row.metric, value)}", "dim")]
 
 
 def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:

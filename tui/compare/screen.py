@@ -1,8 +1,6 @@
 """Compare: what got slower, by how much, with what certainty, and possibly why."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,9 +8,9 @@ from textual.binding import Binding
 
 from engine.core.errors import UserError
 from engine.core.record import converted
+from engine.journal.reader import JournalReader
 from engine.results.comparison import PRIMARY_METRICS, Comparison
 from engine.results.comparison import ComparedSubject as Subject
-from engine.view.raw_ratios import finished_cells, measured
 from tui import bench
 from tui.compare import comparison_table, explanation, forest, interval_table
 from tui.compare.cells_screen import CellsScreen
@@ -32,6 +30,12 @@ from tui.widgets.text_lines import Lines
 LEAST_TABLE, LEAST_WHY, MOST_WHY, GIVE_WAY = 6, 5, 14, ("compare.sort", "compare.metrics")
 MOST_DOTS = {"-short": 5, "-tall": 9}
 MOST_ANSWER = {"-short": 3, "-tall": 5}
+
+
+def finished_cells(run: Path) -> int:
+    """Number of finished attempts. Raises UserError if this is not a run."""
+    with JournalReader(run) as reader:
+        return sum(attempt.state == "finished" for attempt in reader.attempts(origins=False))
 
 
 class CompareScreen(BenchScreen):
@@ -72,7 +76,6 @@ class CompareScreen(BenchScreen):
         self._wanted = ""
         self._digits = False  # figures instead of drawn intervals
         self._found: Comparison | None = None
-        self._measured: Comparison | None = None  # shown until there are verdicts
         self._rows: list[Row] = []
         self._cursor = (0, 0)  # line, subject
         self._top = 0
@@ -101,7 +104,7 @@ class CompareScreen(BenchScreen):
         runs = self._selected
         if runs != self._runs:
             self._runs, self._base, self._finished, self._problem = runs, None, (), ""
-            self._found = self._measured = None
+            self._found = None
             self._cursor, self._top, self._first = (0, 0), 0, 0
         if not runs:
             self._tell("No run selected: choose one in History (5)" + DEMO)
@@ -120,10 +123,6 @@ class CompareScreen(BenchScreen):
         return tuple(self.context.compared) or (() if self.context.run is None else (self.context.run,))
 
     @property
-    def _shown(self) -> Comparison | None:
-        return self._found or (None if self._problem else self._measured)
-
-    @property
     def unready(self) -> bool:
         return self._selected != self._runs or (self._busy and self._found is None)
 
@@ -135,7 +134,7 @@ class CompareScreen(BenchScreen):
 
     @property
     def chosen(self) -> tuple[Comparison, Row, Subject] | None:
-        shown = self._shown
+        shown = self._found
         if shown is None or not self._rows or not shown.others:
             return None
         return shown, self._rows[self._cursor[0]], shown.others[self._cursor[1]]
@@ -263,7 +262,7 @@ class CompareScreen(BenchScreen):
 
     def draw(self) -> None:
         columns = self.size.width
-        if (shown := self._shown) is None:
+        if (shown := self._found) is None:
             title = line((f" {self.TITLE_WORD} ", "title"))
             message = self._problem or "comparing..."
             instead = [line(), *folded(message, columns, "warning" if self._problem else "dim")]
@@ -292,15 +291,13 @@ class CompareScreen(BenchScreen):
             explanation.verdict(found, row, subject, glyphs),
             explanation.remark(found, row, subject, glyphs),
         ]
-        if self._found is None:
-            remarks = [line((" being judged", "dim")), line()]
-        elif size == "-tall" and remarks[1] != (explained := explanation.explained(found, row)):
+        if size == "-tall" and remarks[1] != (explained := explanation.explained(found, row)):
             remarks.append(explained)
         # Less the fixed rows: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
-        causes = explanation.why(found, row, subject, glyphs, wide - 2, most) if self._found else []
+        causes = explanation.why(found, row, subject, glyphs, wide - 2, most)
         checks = explanation.comparable(found, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
         further = explanation.further_dots(
@@ -341,17 +338,7 @@ class CompareScreen(BenchScreen):
     def _compare(self) -> None:
         self._busy, self._problem = True, ""
         self.run_worker(self._ask(), group="compare", exclusive=True, exit_on_error=False)
-        if self._found is None and len(self._runs) == 1:
-            self.run_worker(self._read(self._runs), group="measured", exclusive=True, exit_on_error=False)
         self.draw()
-
-    async def _read(self, runs: tuple[Path, ...]) -> None:
-        with suppress(UserError):  # the comparison itself reports the error
-            comparison = await asyncio.to_thread(measured, runs[0])
-            if comparison is not None and self._found is None and runs == self._runs:
-                self._measured = comparison
-                self._rows = comparison_table.rows(comparison, self._metrics, "steps", "")
-                self.draw()
 
     async def _ask(self) -> None:
         try:

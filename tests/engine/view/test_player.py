@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.analysis.compare import compare
 from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
 from engine.journal.totals import progress
 from engine.view.events import event_words, incidents_of, stall_words
 from engine.view.player import SPEEDS, Player
-from engine.view.raw_ratios import measured
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import ViewState
 from tests.support.journal import CELL, START_NS, Hand, growing, interleaved
@@ -323,8 +323,8 @@ def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: P
         by_name = {role.name: role.rate_per_s for role in view.roles}
         shown = {side.cell.id: side.rate_per_s for side in view.interleaved.sides}
         planned = {each.cell.id: each.rates["qr100"] for each in player.schedule()}
-        compared = measured(sliced_recording)
-    assert view.cell is not None and compared is not None
+        compared = compare([sliced_recording])
+    assert view.cell is not None
     assert view.interleaved.shown.rate_per_s == by_name["query"] == shown[view.cell.id]
     assert shown == planned == {cell.cell: cell.rate_per_s for cell in compared.cells if cell.step == "qr100"}
 

@@ -176,24 +176,3 @@ def test_the_words_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -
 
     run = make_run(tmp_path / "r", builds=("16.3", hostile), repeats=3, failed={5: f"={hostile}\n2"})
     assert r"[/red]\x1b]0;x\x" in show_compare(run, script, size=(200, 40))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
-def test_what_was_measured_is_shown_while_it_is_judged(
-    recording: Path, answering: asyncio.Event, size: tuple[int, int]
-) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await until(pilot, lambda: "Not judged yet" in text_of(pilot))
-        shown = text_of(pilot)
-        rate = next(line for line in shown.splitlines() if line.startswith(">l.i0"))
-        assert [figure[-1] for figure in rate.split()[2:4]] == ["k", "k"] and rate.count("k") == 2, rate
-        assert " being judged" in shown and "comparing..." in shown.splitlines()[1]
-        assert "every cell" in shown and shown.count("●") >= 6
-        await pilot.press("down")  # waits for the verdicts, which bring more lines
-        answering.set()
-        screen = await compared(pilot)
-        await until(pilot, lambda: screen._cursor[0] == 1)
-        assert "Not judged" not in text_of(pilot) and "being judged" not in text_of(pilot)
-
-    show_compare(recording, script, size=size)
