@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engine.builds.executable import executed
 from engine.core.errors import UserError, unknown
 from engine.core.kernel import Kernel, version_of
 from engine.core.model import Build
@@ -133,13 +132,13 @@ def attachments(
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe cannot attach to a build, or empty. Raises UserError if the binary cannot be determined."""
+    """Why a probe cannot attach to a build, or empty."""
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
     if not BY_ID[probe].events:
         return ""
     try:
-        attachments(probe, executed(build), build.major, allow_slow=allow_slow)
+        attachments(probe, (build.bin / "postgres").resolve(), build.major, allow_slow=allow_slow)
     except (ProbeError, OSError) as error:
         return str(error)
     return ""
