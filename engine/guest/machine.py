@@ -20,7 +20,7 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,9 +55,8 @@ TROUBLE = (PANIC, "BUG:", "Out of memory", "No working init", "Unable to mount r
 class Job:
     """A guest's work: `command` is a shell script, `binds` the folders it needs, `files` are put next to it.
 
-    `disk` is for init.sh; `image` is the descriptor of that disk's image, or None, `limits` those of its reads and
-    writes a second (`engine.host.io_limit.LIMITS`); `store` is the descriptor of the programs' image
-    (engine.guest.store_image).
+    `disk` is for init.sh; `image` is the descriptor of that disk's image, or None; `store` is the descriptor of the
+    programs' image (engine.guest.store_image).
     """
 
     command: str
@@ -67,7 +66,6 @@ class Job:
     image: int | None = None
     store: int | None = None
     watchdog_s: int = 60
-    limits: Mapping[str, str] = field(default_factory=dict)
 
     def archive(self) -> bytes:
         for path in self.binds:
@@ -103,8 +101,7 @@ def command(
     if machine.huge_pages:
         memory = f"memory-backend-memfd,id=memory,size={machine.memory_mb}M,hugetlb=on,prealloc=on"
         words += ["-object", memory, "-machine", "memory-backend=memory"]
-    throttled = [f"throttling.iops-{name.partition('_')[0]}={value}" for name, value in job.limits.items()]
-    drives = (("disk", disk, ",".join(("cache=none,aio=native", *throttled))), ("store", store, "readonly=on"))
+    drives = (("disk", disk, "cache=none,aio=native"), ("store", store, "readonly=on"))
     for name, path, how in drives:
         if path is not None:
             words += ["-drive", f"if=none,id={name},format=raw,{how},file={path}"]

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from engine.core.errors import UserError
-from engine.host import io_limit
 from engine.host.machine_counters import device_of
 
 
@@ -25,7 +24,7 @@ from engine.host.machine_counters import device_of
 class Knob:
     """A tunable: a whole number within bounds or one of `words`, in the file of memory at `place`, or of a device.
 
-    `record` is where the environment has it: section and name. Limits of I/O (`engine.host.io_limit`) have no file.
+    `record` is where the environment has it: section and name.
     """
 
     bounds: tuple[int, int] = (0, 0)
@@ -53,7 +52,6 @@ KNOBS: Mapping[str, Knob] = {
         record=("memory", "transparent_huge_pages"),
     ),
     "nr_hugepages": Knob((0, 1 << 24), place="/proc/sys/vm/nr_hugepages", record=("memory", "huge_pages")),
-    **dict.fromkeys(io_limit.LIMITS, Knob((1, 10_000_000))),
 }
 QUEUE = re.compile(r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/(\w+)")
 CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one that holds
@@ -77,21 +75,8 @@ def parsed(record: object, where: str) -> tuple[tuple[str, str], ...]:
     return tuple(settings)
 
 
-def limits(settings: Settings) -> dict[str, str]:
-    """Those that limit what the server alone does with the device."""
-    return {name: value for name, value in settings if name in io_limit.LIMITS}
-
-
 def check(settings: Settings, path: Path) -> None:
     """Raise UserError if the device under a path cannot be set: no device, no such setting, not root."""
-    for name in limits(settings):
-        _disk(name, path)
-        try:
-            folder = io_limit.parent()
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from None
-        if os.geteuid() != 0 or not os.access(folder, os.W_OK):
-            raise UserError(f"{name}: no control group can be made in {folder}; start bench as root")
     for name, place in _places(settings, path).items():
         try:
             place.open("r+").close()
@@ -104,7 +89,7 @@ def check(settings: Settings, path: Path) -> None:
 
 def values(settings: Settings, path: Path) -> dict[str, str]:
     """Current values by file. Raises UserError if one cannot be read."""
-    current = io_limit.before() if limits(settings) else {}
+    current = {}
     for name, file in _places(settings, path).items():
         try:
             current[str(file)] = _read(file)
@@ -117,10 +102,8 @@ def values(settings: Settings, path: Path) -> dict[str, str]:
 def tuned(settings: Settings, path: Path) -> Iterator[None]:
     """Set the device under a path within the block. Raises UserError if it refuses a value."""
     before = values(settings, path)
-    with _kept(before) as left:
+    with _kept(before):
         try:
-            if own := limits(settings):
-                _limit(own, path)
             for name, place in _places(settings, path).items():
                 value = dict(settings)[name]
                 try:
@@ -131,22 +114,18 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
                     raise UserError(f"{name}={value}: {place} is {found}, which is all that the kernel could give")
             yield
         finally:
-            left.update(restore(before))
+            restore(before)
 
 
-def restore(before: Mapping[str, str]) -> dict[str, str]:
-    """Write back what `values` returned, and to no other file; return what cannot be undone yet."""
-    left = {}
+def restore(before: Mapping[str, str]) -> None:
+    """Write back what `values` returned, and to no other file."""
     for path, value in before.items():
-        if io_limit.is_ours(path, value) and not io_limit.restore(path):
-            left[path] = value
         match = QUEUE.fullmatch(path)
         if (match and match[1] in KNOBS and re.fullmatch("[0-9]{1,9}", value)) or any(
             knob.place == path and knob.accepts(value) for knob in KNOBS.values()
         ):
             with suppress(OSError):
                 Path(path).write_text(value)
-    return left
 
 
 def restore_left(folder: Path = LEFT) -> list[str]:
@@ -157,25 +136,15 @@ def restore_left(folder: Path = LEFT) -> list[str]:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
             before = json.load(opened)
             found = {str(path): str(value) for path, value in before.items()} if isinstance(before, dict) else {}
-            left = restore(found)
-            done = {path: value for path, value in found.items() if path not in left}
-            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in done.items()]
-            if left:  # its server is about to end
-                opened.seek(0)
-                opened.truncate()
-                json.dump(left, opened)
-            else:
-                file.unlink()
+            restore(found)
+            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in found.items()]
+            file.unlink()
     return lines
 
 
 @contextmanager
-def _kept(before: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Record values within the block, and after it those that it says are left; only root's record is read.
-
-    Raises UserError if another run has the device.
-    """
-    left: dict[str, str] = {}
+def _kept(before: Mapping[str, str]) -> Iterator[None]:
+    """Record values within the block; only root's record is read. Raises UserError if another run has the device."""
     with ExitStack() as opened:
         if before:
             LEFT.mkdir(mode=0o700, exist_ok=True)
@@ -187,20 +156,11 @@ def _kept(before: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 raise UserError(f"another run has changed settings of {device}: wait until it ends") from None
             if os.fstat(file.fileno()).st_nlink == 0:
                 raise UserError(f"another run has just restored the settings of {device}: start again")
-            _record(file, device, before)
-            opened.callback(_record, file, device, left)
-        yield left
-
-
-def _record(file: TextIO, device: str, values: Mapping[str, str]) -> None:
-    """Write the values of a device, or remove the file if there are none."""
-    own = {path: value for path, value in values.items() if Path(path).parts[3] == device}
-    if not own:
-        Path(file.name).unlink(missing_ok=True)
-        return
-    file.truncate(0)
-    json.dump(own, file)
-    file.flush()
+            file.truncate(0)
+            json.dump({path: value for path, value in before.items() if Path(path).parts[3] == device}, file)
+            file.flush()
+            opened.callback(Path(file.name).unlink, missing_ok=True)
+        yield
 
 
 def _is_ours(folder: Path) -> bool:
@@ -214,7 +174,7 @@ def _is_ours(folder: Path) -> bool:
 def without(environment: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """An environment's record without what a config sets: that is part of the config, and no drift."""
     found = dict(environment)
-    for section, name in (KNOBS[each].record for each, _ in settings if each not in io_limit.LIMITS):
+    for section, name in (KNOBS[each].record for each, _ in settings):
         found[section] = {**(found.get(section) or {}), name: None}
     return found
 
@@ -225,25 +185,12 @@ def _read(file: Path) -> str:
     return chosen[1] if chosen else text
 
 
-def _limit(own: Mapping[str, str], path: Path) -> None:
-    try:
-        io_limit.limit(own, _disk(next(iter(own)), path))
-    except OSError as error:
-        named = ", ".join(f"{name}={value}" for name, value in own.items())
-        raise UserError(f"{named}: {error.filename or io_limit.parent()} refused: {error.strerror}") from None
-
-
 def _places(settings: Settings, path: Path) -> dict[str, Path]:
-    names = [name for name, _ in settings if name not in io_limit.LIMITS]
-    return {name: Path(KNOBS[name].place) if KNOBS[name].place else _of_device(name, path) for name in names}
+    return {name: Path(KNOBS[name].place) if KNOBS[name].place else _of_device(name, path) for name, _ in settings}
 
 
 def _of_device(name: str, path: Path) -> Path:
-    return Path("/sys/block", _disk(name, path), "queue", name)
-
-
-def _disk(name: str, path: Path) -> str:
     device = device_of(next(each for each in (path, *path.parents) if each.exists()))
     if device is None:
         raise UserError(f"{name}: {path} is not on a block device that can be tuned")
-    return device
+    return Path("/sys/block", device, "queue", name)

@@ -13,7 +13,7 @@ from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
 from engine.core.model import Config
 from engine.guest import accelerator, initrd, kernels, store_image, tools
-from engine.host import block_device, scheduler
+from engine.host import scheduler
 from engine.host.environment import Machine
 from engine.plan.request import Request
 
@@ -60,13 +60,9 @@ def check(request: Request) -> scheduler.Tunables:
 
 
 def check_device(request: Request, config: Config) -> None:
-    """Raise UserError for a config whose device settings guests cannot have: only limits of their disk are for them."""
-    if not request.in_guests or not config.device:
-        return
-    if len(block_device.limits(config.device)) < len(config.device):
+    """Raise UserError for a config that sets devices or memory, which guests cannot have."""
+    if request.in_guests and config.device:
         raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
-    if request.guest_disk == "tmpfs":
-        raise UserError(f"config '{config.name}' limits the guests' disk, and with --guest-disk tmpfs they have none")
 
 
 def _check_huge_pages(wanted_mb: int) -> None:

@@ -28,7 +28,6 @@ from engine.core.clock import patient
 from engine.core.model import Build, Config
 from engine.core.route import SOCKET, Route
 from engine.core.text import visible
-from engine.host import block_device, io_limit
 from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.host.files import open_plain
 from engine.host.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
@@ -140,8 +139,6 @@ class Server:
         with self.log_path.open("ab") as log:
             command = (str(self.build.bin / "postgres"), "-D", str(self.data_dir))
             self._postmaster = self._spawn(command, log, signal.SIGQUIT)
-        if block_device.limits(self.config.device):
-            io_limit.join(self._postmaster.pid)
 
     def _join_network(self) -> None:
         try:

@@ -33,7 +33,6 @@ from engine.core.model import Cell, Manifest
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
-from engine.host import block_device
 from engine.host.account import make_passable, unprivileged
 from engine.host.files import is_name, open_plain
 from engine.journal.wire import Receiver
@@ -130,7 +129,6 @@ class GuestAttempt:
             image=image,
             store=store,
             watchdog_s=300 if machine.emulated else 60,
-            limits=block_device.limits(self._manifest.config(self._cell.subject).device),
         )
         self._begun_s = time.monotonic()
         self._guest = guest = Guest(self._kernel, machine, programs, job, self._folder / CONSOLE)

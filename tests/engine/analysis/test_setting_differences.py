@@ -112,10 +112,10 @@ def test_what_a_config_sets_of_the_device_is_listed_too(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, OLD, NEW)
     (run,) = cells.runs
     configs = {
-        key: replace(config, device=(("read_iops", "100"),)) if key.endswith("17.0") else config
+        key: replace(config, device=(("read_ahead_kb", "100"),)) if key.endswith("17.0") else config
         for key, config in run.manifest.configs.items()
     }
     limited = replace(run, manifest=replace(run.manifest, configs=configs))
     first = differences(replace(cells, runs=(limited,)))[0]
-    assert (first.name, first.reason) == ("device read_iops", "config")
+    assert (first.name, first.reason) == ("device read_ahead_kb", "config")
     assert first.values == {"16.3": "as it was", "17.0": "100"} and "query" in first.matters

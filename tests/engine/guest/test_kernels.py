@@ -130,12 +130,12 @@ def test_the_newest_package_of_a_series_is_taken_and_only_what_guests_need_of_it
 def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
     found = Tools(Path("/nowhere/qemu"), Path("/nowhere/busybox"), Path("/nowhere/mkfs.ext4"), "7.2")
     guest = GuestMachine("kvm", 4, 2048, "image", 512, "qemu 7.2")
-    job = Job("", ("/tmp/a\nb",), {}, "none", limits={"read_iops": "200", "write_iops": "9"})
+    job = Job("", ("/tmp/a\nb",), {}, "none")
     words = machine.command(found, guest, (5, 6), ("a", "b", "/proc/self/fd/7", None), job, "")
     said = " ".join(words)
     assert "-accel kvm -cpu host,migratable=off -smp 4 -m 2048M" in said
     assert "path=/,security_model=none,multidevs=remap,readonly=on" in said
-    assert "cache=none,aio=native,throttling.iops-read=200,throttling.iops-write=9,file=/proc/self/fd/7" in said
+    assert "cache=none,aio=native,file=/proc/self/fd/7" in said
     assert "-no-reboot" in words and "-device pvpanic-pci -device i6300esb" in said
     huge = machine.command(found, replace(guest, huge_pages=True), (5, 6), ("a", "b", None, None), job, "")
     assert "memory-backend-memfd,id=memory,size=2048M,hugetlb=on,prealloc=on" in huge
