@@ -238,13 +238,6 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """User-written scripts that a plan executes, by file name."""
-
-    scripts: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
     """Named sizes of a workload, as rows for `bench list workloads`; `columns` are those that a table shows.
 
@@ -275,8 +268,8 @@ class Workload(Protocol):
         """Check that the plan can run with the programs that were found. Raises ValueError in one line."""
         ...
 
-    def written(self, record: Record) -> Written:
-        """Text by the plan's author that clients execute: nobody should run another person's plan unread."""
+    def written(self, record: Record) -> Mapping[str, str]:
+        """Scripts by the plan's author that clients execute, by file name: nobody should run another's plan unread."""
         ...
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:

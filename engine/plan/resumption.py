@@ -178,8 +178,8 @@ def _check_scripts(manifest: Manifest, request: Request) -> None:
     """Scripts whose files are gone run as they were recorded."""
     try:
         record, load = manifest.workload, load_of(request, request.options)
-        written = workload(str(record["name"])).written(record).scripts
-        now = load.workload.written(load.plan.record).scripts
+        written = workload(str(record["name"])).written(record)
+        now = load.workload.written(load.plan.record)
     except (UnknownName, ValueError, LookupError, TypeError, AttributeError, UserError):
         return
     for name, text in now.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -24,7 +25,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.connection import TUPLES_OK, error_of
 from workloads.counter_page import Control, Page, Word
@@ -59,8 +59,8 @@ class Toy:
     def check(self, record: Record) -> None:
         return
 
-    def written(self, record: Record) -> Written:
-        return Written()
+    def written(self, record: Record) -> Mapping[str, str]:
+        return {}
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return dict(entries)

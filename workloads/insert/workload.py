@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import msgspec
 
-from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload, Written
+from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload
 from workloads.base import Step as AnyStep
 from workloads.insert import estimates
 from workloads.insert.ddl import table_name
@@ -86,8 +87,8 @@ class InsertBenchmark:
     def check(self, record: Record) -> None:
         pass
 
-    def written(self, record: Record) -> Written:
-        return Written()
+    def written(self, record: Record) -> Mapping[str, str]:
+        return {}
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         if entries.get("placement") == "free":

@@ -7,7 +7,7 @@ Its record has `options`, the differences from the defaults, and the `programs` 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,7 +23,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.micro import hyperfine
 from workloads.micro.options import Options, recorded
@@ -65,8 +64,8 @@ class Micro:
                     "set hyperfine in config.toml"
                 )
 
-    def written(self, record: Record) -> Written:
-        return Written()
+    def written(self, record: Record) -> Mapping[str, str]:
+        return {}
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         names = entries.get("steps") or ()

@@ -7,7 +7,7 @@ order of the catalog, with another vacuum after those that write first.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.names import pick
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
@@ -70,8 +69,8 @@ class OltpTests:
     def check(self, record: Record) -> None:
         return
 
-    def written(self, record: Record) -> Written:
-        return Written()
+    def written(self, record: Record) -> Mapping[str, str]:
+        return {}
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         if entries.get("placement") == "free":

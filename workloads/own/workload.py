@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.options import given, options_of
 from workloads.own import observed, psql, scripts, statements, template
@@ -113,9 +113,9 @@ class Own:
         notices = list(filter(None, [left_out(data)]))
         return {**record, "data": msgspec.to_builtins(data), "demands": [*demands, *data.demands], "notices": notices}
 
-    def written(self, record: Record) -> Written:
+    def written(self, record: Record) -> Mapping[str, str]:
         text = "\n\n".join(f"-- name: {each.name}\n{each.sql};" for each in _recorded(record))
-        return Written({"statements.sql": text} if text else scripts.texts(record.get("scripts", {})))
+        return {"statements.sql": text} if text else scripts.texts(record.get("scripts", {}))
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}

@@ -13,7 +13,7 @@ import pwd
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.options import given, options_of
 from workloads.pgbench import command
@@ -115,10 +114,10 @@ class Pgbench:
     def check(self, record: Record) -> None:
         check_program(record, recorded(record), _all_scripts(record))
 
-    def written(self, record: Record) -> Written:
+    def written(self, record: Record) -> Mapping[str, str]:
         ours = shipped_scripts()
         own = {each.name: each.text for each in _all_scripts(record) if not each.builtin and each.text not in ours}
-        return Written(own)
+        return own
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         for name, why in NOT_SLICED.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
@@ -25,7 +26,6 @@ from workloads.base import (
     Role,
     Step,
     Workload,
-    Written,
 )
 from workloads.options import given
 from workloads.pgbench import command
@@ -77,10 +77,10 @@ class TpccLike:
     def check(self, record: Record) -> None:
         check_program(record, recorded(record).for_pgbench(), _recorded_scripts(record))
 
-    def written(self, record: Record) -> Written:
+    def written(self, record: Record) -> Mapping[str, str]:
         ours = {script.text for script in scripts()}
         own = {each.name: each.text for each in _recorded_scripts(record) if each.text not in ours}
-        return Written(own)  # of another version of pgbed, or of somebody's making
+        return own  # of another version of pgbed, or of somebody's making
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}

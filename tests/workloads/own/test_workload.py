@@ -26,7 +26,7 @@ def test_each_statement_is_a_step_that_is_sliced_and_the_first_restores_the_data
     assert len(others) == 15 and {step.sliced for step in others} == {"time"} and others[0].name == "customer"
     assert [role.client for role in others[0].roles] == [1, 2] and others[0].expected_s == 3
     assert recorded(record).clients == 2 and record["data"]["digest"]
-    assert "select" in WORKLOAD.written(record).scripts["statements.sql"].lower()
+    assert "select" in WORKLOAD.written(record)["statements.sql"].lower()
 
 
 def test_a_mix_and_plans_are_one_step_of_all_statements() -> None:
@@ -73,7 +73,7 @@ def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Pat
     assert "\ufeff" not in json.dumps(plan.record, ensure_ascii=False)
     assert plan.programs == ("psql", "pgbench") and (read.name, write.name) == ("read", "write")
     assert read.primary_metric and read.primary_metric.unit == "tx/s" and not read.gated and read.sliced == "time"
-    assert WORKLOAD.written(plan.record).scripts.keys() == {"read.sql", "write.sql"}
+    assert WORKLOAD.written(plan.record).keys() == {"read.sql", "write.sql"}
     assert [step.name for step in WORKLOAD.steps(WORKLOAD.plan(Options(mix=True, **given)).record)] == ["data", "mix"]  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give a file of statements"):
         WORKLOAD.plan(Options(plans_only=True, **given))  # type: ignore[arg-type]

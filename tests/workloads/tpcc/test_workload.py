@@ -50,9 +50,9 @@ def test_a_load_is_a_share_of_the_capacity_that_was_found() -> None:
 
 def test_scripts_of_another_make_are_shown_before_they_run() -> None:
     record, _ = planned()
-    assert WORKLOAD.written(record).scripts == {}
+    assert WORKLOAD.written(record) == {}
     record["scripts"][0]["text"] = "DROP TABLE orders;"
-    assert WORKLOAD.written(record).scripts == {"new_order.sql": "DROP TABLE orders;"}
+    assert WORKLOAD.written(record) == {"new_order.sql": "DROP TABLE orders;"}
     record["scripts"][0]["name"] = "../new_order.sql"
     for use in (lambda: WORKLOAD.check(record), lambda: WORKLOAD.launch(record, planned()[1]["init"], place())):
         with pytest.raises(ValueError, match="a script's name has letters"):
