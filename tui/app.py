@@ -1,7 +1,6 @@
 """The application: five screens over one output folder, and the keys of all screens."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -201,14 +200,3 @@ class Bench(BenchApp):
     def action_copy_screen(self) -> None:
         self.copy_to_clipboard(self.screen_text())
         self.say("the screen's text is in the clipboard, if the terminal allows that (OSC 52)")
-
-    def action_export_screen(self) -> None:
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self.context.clock.wall_ns() / 1e9))
-        name = f"bench-{self.current_mode}-{stamp}.txt"
-        try:
-            path = Path.cwd() / name
-            path.write_text(self.screen_text())
-        except OSError as error:
-            self.say(f"{name}: cannot be written to this folder: {error.strerror}", "warning")
-            return
-        self.say(f"written: {path}")

@@ -1,4 +1,4 @@
-"""What holds on every screen: opening the others, help, palette, theme, copy, export, stopping, leaving."""
+"""What holds on every screen: opening the others, help, palette, theme, copy, stopping, leaving."""
 
 from __future__ import annotations
 
@@ -182,28 +182,6 @@ def test_y_copies_the_screen(recording: Path) -> None:
         await pilot.pause()
         assert app_of(pilot).clipboard == shown
         assert "clipboard" in text_of(pilot)
-
-    drive(script, recording, recording.parent)
-
-
-def test_e_writes_the_screen_into_a_file(recording: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-
-    async def script(pilot: Pilot[Any]) -> None:
-        shown = text_of(pilot)
-        await pilot.press("e")
-        await pilot.pause()
-        (written,) = folder.iterdir()
-        assert written.name == "bench-live-20261120-132000.txt"
-        assert written.read_text() == shown
-        assert "written:" in text_of(pilot)
-        written.unlink()
-        folder.rmdir()
-        await pilot.press("e")
-        await pilot.pause()
-        assert "cannot be written" in text_of(pilot)
 
     drive(script, recording, recording.parent)
 
