@@ -254,7 +254,7 @@ def _conclude(
     _add_to_summary(summary, render.to_comment(comparison, (*titles, result, *notes)))
     disk.write_text(folder / "junit.xml", gates.to_junit(comparison, judged))
     if comparison.cells:
-        disk.replace_text(folder / "report.html", document.report([run], "html"))
+        disk.replace_text(folder / "report.html", document.report([run]))
     echo(result, err=True)
     echo(f"summary, page, JUnit and run: {folder}")
     if gate and gates.failed(judged):

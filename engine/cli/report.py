@@ -1,4 +1,4 @@
-"""The command `bench report`: a comparison as a page for the browser or as Markdown."""
+"""The command `bench report`: a comparison as a page for the browser."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from engine.cli.options import FILE, FOLDER, RunArgument
 from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import default_out, find_run
-from engine.report.console import echo, echo_lines
-
-FORMATS = ("html", "md")
+from engine.report.console import echo
 
 
 @click.command()
 @click.argument("runs", nargs=-1, type=RunArgument(), metavar="[RUN]…")
-@click.option("--out", "--to", "to", type=FILE,
-              help="File to write [default: RUN-report.html here; md is printed].")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(FORMATS), default="html", show_default=True,
-              help="A page for the browser, or Markdown for a ticket or a mail.")  # fmt: skip
+@click.option("--out", "--to", "to", type=FILE, help="File to write [default: RUN-report.html here].")
 @click.option("--base", metavar="LABEL", help="Compare with this build or config instead of the run's base.")
 @click.option("--runs", "folder", type=FOLDER, help="Folder that holds the runs [default: as for other commands].")
-def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, folder: Path | None) -> None:
+def report(runs: tuple[str, ...], to: Path | None, base: str | None, folder: Path | None) -> None:
     """Write a comparison as one file: the answer, every step with charts and tables, and the origin of the figures.
 
     RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page needs no other
@@ -32,17 +27,11 @@ def report(runs: tuple[str, ...], to: Path | None, form: str, base: str | None, 
     from engine.report import document  # reads results, which loads more than the other commands need
 
     folders = [find_run(run, folder or default_out()) for run in runs or (None,)]
-    if to is None and form == "html":
-        to = Path(f"{folders[0].resolve().name}-report.html")
-    if to is not None:
-        disk.check_writable(to)  # before the work
-    text = document.report(folders, form, base)
-    if to is None:
-        echo_lines(text)
-        return
+    to = to or Path(f"{folders[0].resolve().name}-report.html")
+    disk.check_writable(to)  # before the work
+    text = document.report(folders, base)
     try:
         size = disk.replace_text(to, text)
     except OSError as error:
         raise UserError(f"{to}: cannot be written: {error.strerror}; name another file with --out") from error
-    hint = "; open it in a browser" if form == "html" else ""
-    echo(f"{to.absolute()}: {size / 1e6:.1f} MB{hint}")
+    echo(f"{to.absolute()}: {size / 1e6:.1f} MB; open it in a browser")

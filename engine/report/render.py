@@ -124,13 +124,12 @@ def to_csv(comparison: Comparison) -> Visible:
     return visible_lines(out.getvalue())
 
 
-def to_markdown(comparison: Comparison, *, published: bool = False, further: Iterable[Section] = ()) -> Visible:
-    """The terminal's tables, and `further` ones, for a ticket or a page."""
+def to_markdown(comparison: Comparison, *, published: bool = False) -> Visible:
+    """The terminal's tables, for a ticket or a mail."""
     notes = Notes()
     parts = _answers(comparison)
     parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
-    shown = (*tables.sections(comparison, notes, with_published=published), *further)
-    parts += [_markdown_table(section) for section in shown]
+    parts += [_markdown_table(section) for section in tables.sections(comparison, notes, with_published=published)]
     parts.append("\n".join(f"- {markdown_text(line)}" for line in footer(comparison)))
     return visible_lines("\n\n".join(parts) + "\n")
 

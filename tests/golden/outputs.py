@@ -145,7 +145,7 @@ def _runs(folder: Path) -> Iterator[tuple[str, str]]:
         for form, options in FORMS.get(name, {}).items():
             yield f"runs/{name}.{form}", bench("compare", *options, *words)
         if name in IN_MARKDOWN:
-            yield f"runs/{name}.md", bench("report", "--format", "md", *words)
+            yield f"runs/{name}.md", bench("compare", "--md", *words)
 
 
 def _comparison(record: dict[str, Any], name: str) -> dict[str, str]:

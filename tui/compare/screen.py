@@ -61,8 +61,7 @@ class CompareScreen(BenchScreen):
         key("l", "slices", "slices", "compare.slices"),
         key("p", "plans", "plans", "compare.plans"),
         key("f", "flame", "flame", "compare.flame"),
-        key("e", "report('html')", "report for the browser", "compare.page", show=False),
-        key("H", "report('md')", "report as Markdown", "compare.report", show=False),
+        key("e", "report", "report for the browser", "compare.page", show=False),
         key("v", "view", "intervals drawn / in digits", "compare.view", show=False),
         key("r", "again", "compare again", "compare.again", show=False),
     ]
@@ -250,10 +249,10 @@ class CompareScreen(BenchScreen):
         else:
             self.bench.ask_user(PickScreen("flame graph of which role", [(role, role) for role in roles]), show)
 
-    def action_report(self, form: str) -> None:
+    def action_report(self) -> None:
         if self._runs:
-            to = Path.cwd() / f"{self._runs[0].name}-report.{form}"
-            self.bench.ask_bench(("report", *self._asked(), "--format", form, "--out", str(to)), "writing the report")
+            to = Path.cwd() / f"{self._runs[0].name}-report.html"
+            self.bench.ask_bench(("report", *self._asked(), "--out", str(to)), "writing the report")
 
     def action_again(self) -> None:
         if not self._busy:

@@ -134,7 +134,7 @@ def hostile(tmp_path: Path) -> Comparison:
     return compare([run])
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "ticket", "page"])
+@pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "page"])
 def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
     folders = [Path(folder) for folder in hostile.folders.values()]
     shown: dict[str, Callable[[], str]] = {
@@ -144,8 +144,7 @@ def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Compar
         "csv": lambda: render.to_csv(hostile),
         "json": lambda: render.to_json(hostile),
         "junit": lambda: gate.to_junit(hostile, (Judged(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
-        "ticket": lambda: document.report(folders, "md"),
-        "page": lambda: re.sub(r"(?s)<(script|style)>.*?</\1>", "", document.report(folders, "html")),
+        "page": lambda: re.sub(r"(?s)<(script|style)>.*?</\1>", "", document.report(folders)),
     }
     text = shown[form]()
     assert all(line.isprintable() for line in text.split("\n"))

@@ -121,7 +121,7 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
 
 def test_without_a_run_it_says_where_to_find_one(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("b", "enter", "f", "H", "r", "s", "down")
+        await pilot.press("b", "enter", "f", "e", "r", "s", "down")
         assert "No run selected: choose one in History (5)" in text_of(pilot) and "bench demo" in text_of(pilot)
 
     drive(script, None, tmp_path, screen="compare")
