@@ -1,4 +1,4 @@
-"""The table of a comparison: one line per step and metric, one column per subject. Pure: values to lines."""
+"""The lines of a comparison's table, one per step and metric, and how they are sorted and worded. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,8 @@ from engine.results.comparison import (
     Comparison,
     Ratio,
 )
-from engine.results.comparison import ComparedSubject as Subject
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, cut, fit
+from tui.marks import Span, fit
 
 Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
@@ -66,29 +65,13 @@ RANKS = ("worse", "?", "~", " ", "better", "=")  # signs, the most worrying firs
 
 METRIC_CELLS = 13
 BASE_CELLS = 12
-RATIO_CELLS = 19  # sign, ratio, interval, and a blank
-CONTROL_CELLS = 8  # of an A/A control: sign, ratio, and a blank
 VALUE_CELLS = 8  # the subject's own value, if there is room
-WORD_CELLS = 26  # extra width of the whole interval, a verdict in words, and a blank
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     step: str
     metric: str
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Column widths, and how many subjects fit from `first` on."""
-
-    step: int
-    base: int
-    ratio: int
-    words: bool
-    values: bool
-    first: int
-    count: int
 
 
 def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
@@ -133,98 +116,12 @@ def step_cells(comparison: Comparison) -> int:
     return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
 
 
-def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) -> Layout:
-    """Fit the columns, scrolled from `first` until the chosen subject is visible."""
-    step = step_cells(comparison)
-    others = comparison.others
-    room = columns - step - METRIC_CELLS
-    base = BASE_CELLS if room - BASE_CELLS >= _needed(others, RATIO_CELLS) or len(others) < 2 else 0
-    room -= base
-    words = room >= _needed(others, RATIO_CELLS + WORD_CELLS)
-    ratio = RATIO_CELLS + (WORD_CELLS if words else 0)
-    values = room >= _needed(others, ratio) + VALUE_CELLS * len(others)
-    room -= VALUE_CELLS * len(others) if values else 0
-    first = max(0, min(first, chosen))
-    while _fitting(others[first:], room, ratio) <= chosen - first:
-        first += 1
-    return Layout(step, base, ratio, words, values, first, _fitting(others[first:], room, ratio))
-
-
-def header(comparison: Comparison, at: Layout, chosen: int, glyphs: Glyphs) -> Line:
-    spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
-    if at.base:
-        spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
-    shown = comparison.others[at.first : at.first + at.count]
-    for place, subject in enumerate(shown, at.first):
-        wide = _width(subject, at.ratio) + VALUE_CELLS * at.values - 1
-        more = (place == at.first > 0) or (place == at.first + at.count - 1 < len(comparison.others) - 1)
-        name = cut(subject.name if wide > len("A/A") + 5 or not subject.control else "A/A", wide - 4 * more, glyphs)
-        name = f"< {name}" if place == at.first > 0 else name
-        name = f"{name} >" if place == at.first + at.count - 1 < len(comparison.others) - 1 else name
-        spans += [(name.ljust(wide), "chosen" if place == chosen else "strong"), (" ", "")]
-    return tuple(spans)
-
-
-def table(
-    comparison: Comparison,
-    shown: Sequence[Row],
-    at: Layout,
-    cursor: tuple[int, int],
-    top: int,
-    height: int,
-    glyphs: Glyphs,
-) -> list[Line]:
-    """The lines from `top` on; `cursor` is the chosen line and subject."""
-    lines: list[Line] = []
-    for place, row in enumerate(shown[top : top + height], top):
-        here = place == cursor[0]
-        metric = cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
-        spans: list[Span] = [(">" if here else " ", "chosen"), (row.step.ljust(at.step - 1), "strong" if here else "")]
-        spans.append((metric, "strong" if here else ""))
-        if at.base:
-            spans += padded(base_cell(comparison, row), at.base)
-        for column, subject in enumerate(comparison.others[at.first : at.first + at.count], at.first):
-            wide = _width(subject, at.ratio)
-            found = padded(cell(comparison, row, subject, glyphs, wide - 1, words=at.words), wide - 1)
-            if at.values:
-                judged = row.metric not in (STALLS, SLA)
-                value = comparison.figure(subject.name, row.step, row.metric) if judged else None
-                spans.append((f"{figure_text(row.metric, value) if value is not None else '':<{VALUE_CELLS}}", ""))
-            chosen = here and column == cursor[1]
-            spans += [(text, "cursor" if chosen else mark) for text, mark in found]
-            spans.append((" ", ""))
-        lines.append(tuple(spans))
-    return lines
-
-
-def cell(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, cells: int, *, words: bool) -> list[Span]:
-    """A subject's column: sign, ratio, interval, and the verdict in words if it fits."""
-    if row.metric in (STALLS, SLA):
-        return [counted(comparison, row, subject.name, cells)]
-    ratio = comparison.ratio(subject.name, row.step, row.metric)
-    if ratio is None or ratio.ratio is None:
-        value = comparison.figure(subject.name, row.step, row.metric)
-        return [(f"  {figure_text(row.metric, value)}" if value is not None else "  -", "dim")]
-    spans = [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
-    if cells >= RATIO_CELLS - 1:
-        spans.append((f" {bounds_text(ratio, whole=words):<{11 if words else 10}}", "dim"))
-    if words:
-        spans.append((f" {verdict_words(ratio)}", MARKS.get(ratio.sign, "")))
-    return spans
-
-
 def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
     """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty without a verdict."""
     if ratio.verdict == "undecided" and ratio.more_pairs and not ratio.flagged:
         return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
     words = ratio.verdict_text.partition(", +")[0]
     return words if whole else words.partition(" among")[0].partition(",")[0]
-
-
-def base_cell(comparison: Comparison, row: Row) -> list[Span]:
-    if row.metric in (STALLS, SLA):
-        return [counted(comparison, row, comparison.base, BASE_CELLS - 1)]
-    return [(figure_text(row.metric, comparison.figure(comparison.base, row.step, row.metric)), "base")]
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
@@ -260,13 +157,9 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.2f}" if ratio < 99.995 else f"{ratio:5.0f}"
 
 
-def bounds_text(ratio: Ratio, *, whole: bool = False) -> str:
-    """An interval in at most ten cells (`.926-.942`, `.995-1.013`, `1.07-1.09`), or `whole`, as in `bench compare`."""
-    if whole or not ratio.bounds:
-        return "-".join(f"{bound:.3f}" for bound in ratio.bounds or ())
-    if round(ratio.bounds[0], 3) >= 1:
-        return "-".join(f"{bound:.2f}" if bound < 9.995 else f"{bound:.0f}" for bound in ratio.bounds)
-    return "-".join(map(_bound, ratio.bounds))
+def bounds_text(ratio: Ratio) -> str:
+    """An interval as in `bench compare`: `0.926-0.942`; empty without one."""
+    return "-".join(f"{bound:.3f}" for bound in ratio.bounds or ())
 
 
 def padded(spans: Iterable[Span], cells: int) -> list[Span]:
@@ -275,13 +168,6 @@ def padded(spans: Iterable[Span], cells: int) -> list[Span]:
     if missing > 0 and kept:
         kept[-1] = (kept[-1][0] + " " * missing, kept[-1][1])
     return kept
-
-
-def _bound(value: float) -> str:
-    text = f"{value:.3f}"
-    if value < 1 and text.startswith("0"):
-        return text[1:]
-    return text if value < 1.1 else f"{value:.2f}" if value < 9.995 else f"{value:.0f}"
 
 
 def _holds_something(comparison: Comparison, row: Row) -> bool:
@@ -313,25 +199,6 @@ def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
         return (0 if marks & {"stall", "sla"} else len(RANKS), 0.0)
     rank = min((RANKS.index(ratio.sign) for ratio in ratios), default=len(RANKS))
     return rank, -_effect([ratio for ratio in ratios if RANKS.index(ratio.sign) == rank])
-
-
-def _width(subject: Subject, ratio: int) -> int:
-    return CONTROL_CELLS if subject.control == "aa" and ratio == RATIO_CELLS else ratio
-
-
-def _needed(others: Sequence[Subject], ratio: int) -> int:
-    return sum(_width(subject, ratio) for subject in others)
-
-
-def _fitting(others: Sequence[Subject], room: int, ratio: int) -> int:
-    """Number of columns that fit, at least one."""
-    count = 0
-    for subject in others:
-        room -= _width(subject, ratio)
-        if room < -1:  # the last column needs no blank after it
-            break
-        count += 1
-    return max(1, count)
 
 
 def _fitting_text(forms: Sequence[str], room: int) -> str:

@@ -159,7 +159,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
     if ratio.ratio is None:
         return line(head, ("; ".join(ratio.remarks) or "no ratio", "dim"))
     spans = line(head, (f"{sign(ratio, glyphs)}{ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, "")))
-    interval = f" {bounds_text(ratio, whole=True)}" if ratio.bounds else ""
+    interval = f" {bounds_text(ratio)}" if ratio.bounds else ""
     words = ratio.verdict_text
     floor = f" (A/A {ratio.noise_floor:.1%})" if ratio.noise_floor is not None and not subject.control else ""
     pairs = f", {ratio.pairs} pairs" if 1 < ratio.pairs < comparison.pairs else ""

@@ -160,7 +160,7 @@ def _row(
         spans += [(text, "cursor" if here_too else mark) for text, mark in own]
         spans.append((" ", ""))
     if at.bounds:
-        spans.append((f"{bounds_text(found, whole=True) if found else '':<{at.bounds}}", "dim"))
+        spans.append((f"{bounds_text(found) if found else '':<{at.bounds}}", "dim"))
     mark = MARKS.get(found.sign, "") if found else ""
     if at.words:
         text = verdict_words(found, whole=at.words >= LONG_WORDS) if found else ""

@@ -62,7 +62,6 @@ class CompareScreen(BenchScreen):
         key("p", "plans", "plans", "compare.plans"),
         key("f", "flame", "flame", "compare.flame"),
         key("e", "report", "report for the browser", "compare.page", show=False),
-        key("v", "view", "intervals drawn / in digits", "compare.view", show=False),
         key("r", "again", "compare again", "compare.again", show=False),
     ]
 
@@ -73,7 +72,6 @@ class CompareScreen(BenchScreen):
         self._metrics: tuple[str, ...] = comparison_table.USUAL
         self._sort: Sort = "steps"
         self._wanted = ""
-        self._digits = False  # figures instead of drawn intervals
         self._found: Comparison | None = None
         self._rows: list[Row] = []
         self._cursor = (0, 0)  # line, subject
@@ -184,11 +182,6 @@ class CompareScreen(BenchScreen):
         self._arrange(stay=False)
         words = {"steps": "in the order of the steps", "effect": "by the size of the effect", "verdict": "worst first"}
         self.bench.say(f"sorted {words[self._sort]}")
-
-    def action_view(self) -> None:
-        self._digits = not self._digits
-        self.bench.say("intervals in digits, of all subjects" if self._digits else "intervals drawn on one axis")
-        self.draw()
 
     def action_filter(self) -> None:
         def take(wanted: str) -> None:
@@ -321,11 +314,6 @@ class CompareScreen(BenchScreen):
     def _table(self, found: Comparison, height: int) -> list[Line]:
         columns, glyphs, chosen = self.size.width, self.glyphs, self._cursor[1]
         shown = (self._cursor, self._top, height, glyphs)
-        if self._digits:
-            digits = comparison_table.layout(found, columns, chosen, self._first)
-            self._first = digits.first
-            heading = comparison_table.header(found, digits, chosen, glyphs)
-            return [heading, *comparison_table.table(found, self._rows, digits, *shown)]
         at = interval_table.layout(found, columns, chosen, self._first)
         self._first = at.first
         on = forest.axis(interval_table.ratios(found, self._rows), found.margin, at.axis)
