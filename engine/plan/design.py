@@ -36,7 +36,6 @@ SERVER_S = 4.0  # to initialise, start, stop and remove a cluster
 STEP_S = 0.5  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
-MAX_ROLES = 2048  # client processes of a step
 # What an engine keeps open at most: for itself, for each server of a cell, and for each connection to it.
 OPEN_FILES, OPEN_FILES_OF_SERVER, OPEN_FILES_OF_CONNECTION = 80, 25, 7
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
@@ -235,9 +234,6 @@ def _look_up(request: Request, machine: Machine) -> Design:
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     steps = load.steps
-    roles = max((len(step.roles) for step in steps), default=0)
-    if roles > MAX_ROLES:
-        raise UserError(f"{roles:,} connections in a step are more than the maximum of {MAX_ROLES:,}: reduce --clients")
     _check_open_files(max((step.connections for step in steps), default=0), request.subjects if sliced else 1)
     if request.external:
         external_servers.check_plan(load.plan)
