@@ -1,7 +1,6 @@
 """Marks: what a piece of text means, and how each theme shows that.
 
-The colours of the first two themes are those of Okabe and Ito, which colour-blind people can tell apart; further themes
-are Textual's own, with colours darkened or lightened until they are legible as text.
+The colours of two themes are those of Okabe and Ito, which colour-blind people can tell apart; the third has none.
 
 Text on a screen is lines of spans: a string and the name of a mark. No mark is known by its colour alone: `stall` is
 reversed and comes with `!`, `better` and `worse` come with their arrows.
@@ -11,8 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.style import Style
-from textual.color import BLACK, WHITE, Color
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
 from engine.core.errors import unknown
 from tui.glyphs import Glyphs
@@ -79,7 +77,7 @@ def _coloured(accent: str, title: str, sla: str, warning: str, base: str, third:
 _DARK = _coloured(SKY, title="#1d2730", sla=PURPLE, warning=YELLOW, base=ORANGE, third=GREEN)
 _LIGHT = _coloured(BLUE, title="#dde6ee", sla="#8f3f6b", warning="bold #7a5c00", base="#9a6a00", third="#00614a")
 
-_OWN = (
+THEMES = (
     Theme(
         "bench-dark",
         primary=SKY,
@@ -102,59 +100,13 @@ _OWN = (
     Theme("bench-mono", primary="#d0d0d0", background="#000000", surface="#000000", foreground="#d0d0d0", dark=True),
 )
 
-# Textual's own themes, listed after ours, the light ones last.
-TAKEN = ("nord", "gruvbox", "tokyo-night", "dracula", "monokai", "catppuccin-mocha", "catppuccin-latte",
-         "solarized-light", "atom-one-light", "rose-pine-dawn")  # fmt: skip
-THEMES = (*_OWN, *(BUILTIN_THEMES[name] for name in TAKEN))
-LEGIBLE = 4.5  # least contrast of text with its background (WCAG)
-
 SIDES = ("base", "rate", "third", "fourth")  # marks of interleaved builds, the base's first
 
 
-def contrast(text: Color, background: Color) -> float:
-    """Contrast ratio of two colours, from 1 to 21. https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
-    lesser, greater = sorted(
-        sum(
-            weight * (channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4)
-            for weight, channel in zip((0.2126, 0.7152, 0.0722), colour.normalized, strict=True)
-        )
-        for colour in (text, background)
-    )
-    return (greater + 0.05) / (lesser + 0.05)
-
-
-def _of_theme(theme: Theme) -> dict[str, str]:
-    """The marks in the colours of one of Textual's themes."""
-    background = Color.parse(theme.background or "#121212")
-    towards = WHITE if theme.dark else BLACK
-
-    def legible(colour: str | None) -> str:
-        wanted = Color.parse(colour or theme.primary)
-        steps = (wanted.blend(towards, step / 20) for step in range(21))
-        return next((step for step in steps if contrast(step, background) >= LEGIBLE), towards).hex
-
-    marks = _coloured(
-        legible(theme.primary),
-        title=background.blend(towards, 0.1).hex,
-        sla=legible(theme.accent),
-        warning=f"bold {legible(theme.warning)}",
-        base=legible(theme.warning),
-        third=legible(theme.success),
-    )
-    return {mark: style.replace(VERMILLION, legible(theme.error)) for mark, style in marks.items()}
-
-
-class _Styles(dict[str, dict[str, Style]]):
-    """Styles by theme and mark, made when a theme is first shown; an unknown theme has no colours."""
-
-    def __missing__(self, theme: str) -> dict[str, Style]:
-        own = {"bench-dark": _DARK, "bench-light": _LIGHT}
-        styles = own[theme] if theme in own else _of_theme(BUILTIN_THEMES[theme]) if theme in TAKEN else {}
-        self[theme] = {mark: Style.parse(styles.get(mark, plain)) for mark, plain in _PLAIN.items()}
-        return self[theme]
-
-
-STYLES = _Styles()
+STYLES = {  # by theme and mark
+    theme: {mark: Style.parse(styles.get(mark, plain)) for mark, plain in _PLAIN.items()}
+    for theme, styles in (("bench-dark", _DARK), ("bench-light", _LIGHT), ("bench-mono", dict[str, str]()))
+}
 
 
 def chosen_theme(environment: Mapping[str, str]) -> str:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.color import Color
 from textual.pilot import Pilot
 
 from engine.core.errors import UserError
 from tests.support.journal import growing
 from tests.support.screens import drive, shown_keys, text_of, until
 from tui.app import Bench
-from tui.marks import LEGIBLE, STYLES, THEMES, chosen_theme, contrast
+from tui.marks import STYLES, THEMES, chosen_theme
 from tui.screens.bench_screen import BenchScreen
 from tui.screens.dialogs import AskScreen, HelpScreen
 
@@ -120,7 +119,6 @@ def test_themes_go_round_and_say_the_same(recording: Path) -> None:
             await pilot.pause()
             assert text_of(pilot) == shown
         assert seen[0] == seen[-1] and set(seen) == {theme.name for theme in THEMES}
-        assert len(THEMES) >= 8 and len([theme for theme in THEMES if not theme.dark]) >= 4
 
     drive(script, recording, recording.parent)
 
@@ -145,20 +143,10 @@ def test_no_state_is_its_colour_alone() -> None:
         assert theme["stall"].reverse and theme["cursor"].reverse
 
 
-def test_every_theme_can_be_read() -> None:
-    """The colour of each mark stands out from the background, of those that are not taken to be ours as they are."""
-    for theme in THEMES[3:]:
-        background = Color.parse(theme.background or "")
-        for mark, style in STYLES[theme.name].items():
-            if style.color is not None and style.color.triplet is not None and style.bgcolor is None:
-                assert contrast(Color.parse(style.color.triplet.hex), background) >= LEGIBLE, (theme.name, mark)
-    assert STYLES["no such theme"] == STYLES["bench-mono"]
-
-
 def test_a_theme_is_named_by_the_environment() -> None:
-    assert chosen_theme({}) == "bench-dark" and chosen_theme({"PGBED_THEME": "nord"}) == "nord"
-    with pytest.raises(UserError, match=r"unknown theme 'nort' \(nearest: nord"):
-        chosen_theme({"PGBED_THEME": "nort"})
+    assert chosen_theme({}) == "bench-dark" and chosen_theme({"PGBED_THEME": "bench-light"}) == "bench-light"
+    with pytest.raises(UserError, match=r"unknown theme 'bench-lihgt' \(nearest: bench-light"):
+        chosen_theme({"PGBED_THEME": "bench-lihgt"})
 
 
 def test_boxes_are_drawn_unless_all_is_ascii(recording: Path) -> None:

@@ -42,7 +42,7 @@ class Plain(Widget):
     def strip(self, spans: Line) -> Strip:
         """A line as wide as the widget, without control characters, which must not reach the terminal from a record."""
         cells, (base, _) = self.size.width, self.colours
-        styles = STYLES[self.app.theme]
+        styles = STYLES.get(self.app.theme, STYLES["bench-mono"])
         few = self.app.console.color_system not in ("256", "truecolor")
         segments = [_segment(visible(text), base + _style(styles, mark, base, few)) for text, mark in fit(spans, cells)]
         return Strip(segments).adjust_cell_length(cells, base)
