@@ -70,7 +70,7 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
 
 
 def test_without_a_time_limit_open_steps_are_as_long_as_planned_and_known_ones_are_left_out(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.5}, **ADAPTIVE)
+    run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     assert decided(run, 3) == 8
     (found,) = decisions(run)
     assert [step["seconds"] for step in found["steps"].values()] == [None, None, None, 0]
@@ -302,7 +302,7 @@ def test_lengths_do_not_depend_on_how_much_the_servers_differ(tmp_path: Path) ->
 
 
 def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.5}, **ADAPTIVE)
+    run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     more = decided(run, 3)
     (found,) = decisions(run)
     assert found["level"] == pytest.approx(0.001, rel=1e-3) and found["unknown"] == ["l.i0", "l.x", "l.i1"]
