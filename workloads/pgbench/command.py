@@ -104,10 +104,8 @@ def initialize(program: str, options: Options, dsn: str) -> list[str]:
     command = [program, "--initialize", f"--init-steps={options.init_steps}", f"--scale={options.pgbench_scale}"]
     if options.fillfactor != 100:
         command.append(f"--fillfactor={options.fillfactor}")
-    if options.foreign_keys:
-        command.append("--foreign-keys")
     if options.unlogged:
         command.append("--unlogged-tables")
     if options.pgbench_partitions:
-        command += [f"--partitions={options.pgbench_partitions}", f"--partition-method={options.partition_method}"]
+        command.append(f"--partitions={options.pgbench_partitions}")
     return [*command, "--quiet", dsn]

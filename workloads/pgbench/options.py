@@ -117,7 +117,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     init_steps: Annotated[
         str,
         about(
-            "Steps of pgbench's initialization, in order: d, t, g or G, v, p, f.",
+            "Steps of pgbench's initialization, in order: d, t, g or G, v, p, f (foreign keys).",
             metavar="STEPS",
             rare=True,
         ),
@@ -126,16 +126,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Annotated[int, Meta(ge=10, le=100)],
         about("Fill factor of the tables.", metavar="PERCENT", rare=True),
     ] = 100
-    foreign_keys: Annotated[bool, about("Make foreign keys between the tables.", rare=True)] = False
     unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
     pgbench_partitions: Annotated[
         Annotated[int, Meta(ge=0, le=10_000)],
-        about("Partitions of the accounts.", metavar="N", rare=True),
+        about("Partitions of the accounts, by range.", metavar="N", rare=True),
     ] = 0
-    partition_method: Annotated[
-        Literal["range", "hash"],
-        about("How the accounts are partitioned.", rare=True),
-    ] = "range"
 
 
 class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -297,8 +297,6 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
         raise ValueError(f"-o init_steps={options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
     if "t" not in options.init_steps and any(script.builtin for script in scripts):
         raise ValueError(f"-o init_steps={options.init_steps}: pgbench's own scripts need its tables, which t makes")
-    if options.partition_method != "range" and not options.pgbench_partitions:
-        raise ValueError(f"-o partition_method={options.partition_method}: give pgbench_partitions too")
     for flag, used in _needing_full_log(options).items():
         if used and (options.log_every or 1) > 1:
             raise ValueError(

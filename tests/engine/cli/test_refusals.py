@@ -90,7 +90,6 @@ ROWS = """
 --workload pgbench-select -D x => -D x: give NAME=VALUE
 --workload pgbench-select -o init_steps=dtx => a step is one of d, t, g, G, v, p, f
 --workload pgbench-select -o init_steps=d => pgbench's own scripts need its tables, which t
---workload pgbench-select -o partition_method=hash => -o partition_method=hash: give pgbench_partitions too
 --workload pgbench-tpcb --rate 100 --pg OLD,PG --interleave slices => --rate: transactions become due while their
 --workload pgbench => no script given
 --workload pgbench:none.sql => no such file

@@ -286,7 +286,7 @@ def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: st
 
 
 def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
-    words = "pgbench_partitions=2 partition_method=hash fillfactor=50 unlogged=true foreign_keys=true"
+    words = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
     options = [word for option in words.split() for word in ("-o", option)]
     found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--transactions", "50", *options)
     with JournalReader(bench.run) as reader:
