@@ -47,7 +47,7 @@
       output =
         name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
     in
-    lib.genAttrs [ "packages" "legacyPackages" "apps" "checks" "devShells" "formatter" ] output
+    lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output
     // {
       # lib.SYSTEM.run is a block of a plan as a derivation: see nix/block.nix.
       lib = output "lib" // {

@@ -61,8 +61,6 @@ in
       postgres
       ;
   };
-  # `nix build` looks here, too.
-  legacyPackages = postgres.aliases;
   apps = {
     bench = app;
     default = app;

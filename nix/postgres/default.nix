@@ -1,7 +1,6 @@
 # Every server of a table like versions.nix, as packages and as the catalogue that the application reads.
 #
 #   packages   { postgresql-16_3 = derivation; postgresql-16_3-prebuilt = derivation; … }
-#   aliases    the same as nixpkgs spells them: postgresql_16_3
 #   catalog    [ { label, version, attr, provenance, initdb_args, patches, tarball, drv, out } … ], JSON-able;
 #              `tarball` is null for a prebuilt, else { name, hash, path } of the source in the store; `drv` is the
 #              derivation and `out` what it makes, so that a server can be realised with nothing but the store
@@ -26,8 +25,7 @@ let
   system = stdenv.hostPlatform.system;
   hasLlvm = (builtins.tryEval (llvmPackages_18 != null && llvmPackages_18 ? llvm)).value;
 
-  nameOf = label: builtins.replaceStrings [ "." ] [ "_" ] label;
-  attrOf = label: "postgresql-" + nameOf label;
+  attrOf = label: "postgresql-" + builtins.replaceStrings [ "." ] [ "_" ] label;
 
   # A variant takes version and source from the entry it starts from.
   sourceOf = label: entry: rec {
@@ -125,12 +123,9 @@ let
         ];
       }
     );
-  named =
-    nameOf': lib.listToAttrs (map (server: lib.nameValuePair (nameOf' server) server.package) servers);
 in
 {
-  packages = named (server: server.attr);
-  aliases = named (server: "postgresql_" + nameOf server.label);
+  packages = lib.listToAttrs (map (server: lib.nameValuePair server.attr server.package) servers);
   catalog = lib.concatMap listed servers;
   inherit recipes;
   extensions = {
