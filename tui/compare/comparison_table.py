@@ -117,11 +117,11 @@ def step_cells(comparison: Comparison) -> int:
 
 
 def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
-    """The verdict in a word or two: `slower`, `needs 8 more pairs`; empty without a verdict."""
+    """The verdict in a word or two: `slower`, `a little slower`, `needs 8 more pairs`; empty without a verdict."""
     if ratio.verdict == "undecided" and ratio.more_pairs and not ratio.flagged:
         return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
     words = ratio.verdict_text.partition(", +")[0]
-    return words if whole else words.partition(" among")[0].partition(",")[0]
+    return words.removeprefix("same, ") if whole else words.partition(" among")[0].partition(",")[0]
 
 
 def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:

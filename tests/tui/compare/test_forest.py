@@ -122,6 +122,11 @@ def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, whole: str
     assert (verdict_words(found), verdict_words(found, whole=False)) == (whole, short)
 
 
+def test_a_certain_sign_within_the_margin_fits_where_there_is_room() -> None:
+    found = Ratio("l.i0", "17.0", "rate_per_s", 0.99, 0.985, 0.995, 3, "same", better=False, differs=True)
+    assert (verdict_words(found), verdict_words(found, whole=False)) == ("a little slower", "same")
+
+
 def test_a_cost_is_more_and_its_sign_means_worse() -> None:
     cost = Ratio("l.i0", "17.0", "server_cpu_us_per_op", 1.07, 1.05, 1.09, 3, "slower")
     assert (sign(cost, SETS["braille"]), verdict_words(cost)) == ("▼", "more")
