@@ -183,8 +183,8 @@ def glossary() -> str:
 
 
 def comparison(run: str) -> str:
-    """What `bench compare` prints of a run, as wide as a terminal."""
-    lines = bench("compare", run).splitlines()
+    """The output of `bench compare --all`, as wide as a terminal."""
+    lines = bench("compare", "--all", run).splitlines()
     return "\n".join("\n".join(textwrap.wrap(line, TERMINAL_WIDTH)) if line.strip() else "" for line in lines) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--json", "form", flag_value="json", help="Print JSON; its keys are stable.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
+@click.option("--all", "whole", is_flag=True, help="Print all tables and notes, not the verdicts alone.")
 @click.option("--published", is_flag=True, help="Add the columns of published Insert Benchmark reports.")
 @click.option(
     "--slices",
@@ -49,6 +51,7 @@ def compare(
     out: Path,
     base: str | None,
     form: str | None,
+    whole: bool,
     published: bool,
     slices: str | None,
     plan: str | None,
@@ -77,6 +80,8 @@ def compare(
         raise UserError(f"{' and '.join(excluded)}: choose one")
     if not gate and (junit or tolerate is not None):
         raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
+    if whole and (form or slices is not None or plan is not None):
+        raise UserError("--all goes with the text of a comparison: nothing else is shortened")
     if form == "csv" and (slices is not None or plan is not None):
         raise UserError("--csv: slices and plans are printed as text, --md or --json")
     if slices is not None:
@@ -101,7 +106,8 @@ def compare(
     elif form == "md":
         echo_lines(render.to_markdown(comparison, published=published))
     else:
-        render.print_comparison(comparison, console(False), published=published)
+        rest = "" if whole else shlex.join(("bench", "compare", *runs, "--all"))
+        render.print_comparison(comparison, console(False), published=published, rest=rest)
     if judged is not None:
         from engine.report.gate import exit_code, sentence
 

@@ -359,8 +359,7 @@ def _conclude(run: Path, code: int, console: PlainConsole) -> int:
         then = f"to continue: bench resume {reference(run)}"
         raise UserError(f"the engine {_ended(code)}; see {run / 'engine.log'}; {then}")
     comparison = compare([run])
-    render.print_comparison(comparison, console, brief=True)
+    render.print_comparison(comparison, console, rest=f"bench compare {reference(run)} --all")
     if manifest.probes_in_control:
         probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
-    console.say(f"every cell, response times, stalls and sizes: bench compare {reference(run)}")
     return code

@@ -27,19 +27,36 @@ from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.findings
 MOST_CHANGES = 10  # of plans, named above the tables
+MOST_NOTES = 3  # below the verdicts
+SIGNS = "▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"
 ASCII = {"→": ">", "≠": "!", "▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 
 
-def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, brief: bool = False) -> None:
-    """Print a comparison; `published` adds the reference client's own figures, `brief` leaves most tables out."""
+def print_comparison(comparison: Comparison, console: Console, *, published: bool = False, rest: str = "") -> None:
+    """Print a comparison; `published` adds the reference client's own figures.
+
+    With `rest`, the words that lead to everything else, only the verdicts and the first notes are printed.
+    """
     plain, notes = _is_plain(console), Notes()
     for text in (text for answer in comparison.answer for text in answer.lines):
         shown = Text(_spelled(visible(text), plain), style="bold")
         console.print(shown, soft_wrap=not console.is_terminal)  # one line, for programs that read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    _print_sections(tables.sections(comparison, notes, with_published=published, brief=brief), console, plain)
-    _print_footer(footer(comparison), console, plain)
+    sections = tables.sections(comparison, notes, with_published=published, brief=bool(rest))
+    _print_sections(sections, console, plain)
+    if not rest:
+        _print_footer(footer(comparison), console, plain)
+        return
+    remarks = [*_few_pairs(comparison), *(cell.text for cell in comparison.left_out), *_gathered(comparison.findings)]
+    more = {
+        "table": len(tables.sections(comparison, Notes(), with_published=published)) - len(sections),
+        "note": len(remarks) - MOST_NOTES,
+    }
+    counts = " and ".join(f"{number} more {what}{'s' * (number > 1)}" for what, number in more.items() if number > 0)
+    _print_footer([SIGNS, *remarks[:MOST_NOTES]], console, plain)
+    if counts:
+        console.print(Text(visible(f"{counts}: {rest}")), soft_wrap=True)
 
 
 def print_slices(step: SlicedStep, console: Console) -> None:
@@ -203,14 +220,10 @@ def _subject(comparison: Comparison, name: str) -> str:
 
 
 def footer(comparison: Comparison) -> list[str]:
-    lines = ["▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"]
-    if comparison.pairs == 1:
-        lines.append("one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats")
-    elif comparison.pairs == 2:
-        lines.append("two pairs: no verdict can be given yet; 3 are needed, better 4 or 6")
-    elif comparison.pairs and all(ratio.verdict == "none" for ratio in comparison.ratios):
+    lines = [SIGNS, *_few_pairs(comparison)]
+    if comparison.pairs >= 3 and all(ratio.verdict == "none" for ratio in comparison.ratios):
         lines.append("ratios with 95 % intervals, each on its own; there are no verdicts")
-    elif comparison.pairs:
+    elif comparison.pairs >= 3:
         lines.append(
             f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
             f"equal, 1 in 20 any the same that is not, 1 in 20 any no slower that is; so for server "
@@ -221,9 +234,18 @@ def footer(comparison: Comparison) -> list[str]:
         lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")
     lines += _gathered(comparison.findings)
     lines += [cell.text for cell in comparison.left_out]
-    if not comparison.cells:
-        lines.append("no cell has finished yet: nothing to compare")
     return lines
+
+
+def _few_pairs(comparison: Comparison) -> list[str]:
+    """Why there is no verdict yet, if there are not enough pairs."""
+    if not comparison.cells:
+        return ["no cell has finished yet: nothing to compare"]
+    if comparison.pairs == 1:
+        return ["one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats"]
+    if comparison.pairs == 2:
+        return ["two pairs: no verdict can be given yet; 3 are needed, better 4 or 6"]
+    return []
 
 
 def _gathered(findings: Iterable[str]) -> list[str]:

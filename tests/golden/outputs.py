@@ -35,9 +35,10 @@ from tests.support.totals import SECOND_NS
 
 HOME = Path(__file__).parent
 RECORDED = ("../../recorded/two-configs-aa", "../../recorded/two-majors", "two-builds", "in-slices", "interleaved")
+BRIEF = ("demo", "failures")
 IN_MARKDOWN = ("demo", "failures")
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
-    "failures": {"published.txt": ("--published",)},
+    "failures": {"published.txt": ("--published", "--all")},
     "sliced": {"blocks.txt": ("--slices", "qr100")},
 }
 # Long entries of a cell, which are kept in one comparison only.
@@ -141,7 +142,9 @@ def _runs(folder: Path) -> Iterator[tuple[str, str]]:
     for name, paths in (*_recorded(folder).items(), *_made(folder).items()):
         words = [str(path) for path in paths]
         yield f"runs/{name}.json.txt", _text(_comparison(json.loads(bench("compare", "--json", *words)), name))
-        yield f"runs/{name}.txt", bench("compare", *words)
+        yield f"runs/{name}.txt", bench("compare", "--all", *words)
+        if name in BRIEF:
+            yield f"runs/{name}.brief.txt", bench("compare", *words).replace(f"{folder}/", "")
         for form, options in FORMS.get(name, {}).items():
             yield f"runs/{name}.{form}", bench("compare", *options, *words)
         if name in IN_MARKDOWN:

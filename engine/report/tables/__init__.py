@@ -59,18 +59,14 @@ TABLES: tuple[TableFunction, ...] = (
     statements.planning,
     statements.plan_changes,
 )
-BRIEF: tuple[TableFunction, ...] = (  # at the end of a run
+BRIEF: tuple[TableFunction, ...] = (  # the verdicts, and figures that were asked for
     performance.sweep_figures,
     groups.step_groups,
     performance.THROUGHPUT,
     performance.TIMES,
     performance.PLANNING,
-    performance.PER_OPERATION,
+    published.figures,
     published.ratios,
-    time_parts.attribution,
-    functions.changes,
-    settings.important,
-    statements.planning,
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from engine.core.format import size
@@ -18,6 +20,7 @@ from engine.report.tables.section import (
     number,
     ratio_text,
     value_text,
+    with_units,
 )
 from engine.report.tables.text_plots import strip
 from engine.results.comparison import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME, Comparison
@@ -37,6 +40,7 @@ READS = ("reads_per_op", "pages_read_per_op", "read_kb_per_op", "read_us_per_op"
 PAGES, LEAST_READS = "pages_read_per_op", 0.01
 ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks
+NAME = 13  # letters of a subject in a heading's line
 TWO_MODES = "2 modes"
 CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
 
@@ -189,24 +193,32 @@ def _modes(comparison: Comparison, name: str, step: str) -> str:
     return f" {TWO_MODES}" if spread is not None and spread.bimodal else ""
 
 
-THROUGHPUT = Table(
-    "Throughput (mean of cells, ratio to base)",
-    (UNITS, "ratio", "95 %", "verdict"),
-    partial(_judged, RATE),
-    below="",
-)
-TIMES = Table(
-    "Time (mean of cells, ratio to base; less is better)",
-    ("time", "ratio", "95 %", "verdict"),
-    partial(_judged, TIME),
-    below="",
-)
-PLANNING = Table(
-    "Planning a DELETE (mean of cells, ratio to base; less is better)",
-    ("us", "ratio", "95 %", "verdict"),
-    partial(_judged, DELETE_PLAN),
-    below="",
-)
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The table of a metric with verdicts: a line for each step, or for each of its subjects if these are not two."""
+
+    title: str
+    unit: str
+    metric: str
+
+    def __call__(self, comparison: Comparison, notes: Notes) -> Iterable[Section]:
+        rows = partial(_judged, self.metric)
+        if len(comparison.names) != 2:
+            yield from Table(self.title, (self.unit, "ratio", "95 %", "verdict"), rows, below="")(comparison, notes)
+            return
+        names = ("\n".join(textwrap.wrap(name, NAME)) for name in comparison.names)
+        section = Section(with_units(self.title, comparison), ("step", *names, "ratio", "95 %", "verdict"))
+        for step in comparison.steps:
+            base, other = (list(rows(comparison, notes, step, name)) for name in comparison.names)
+            figure = base[0][0][0] if base else "-"
+            for place, ((value, *judged), style) in enumerate(other or [(("-", "", "", ""), "")] * bool(base)):
+                section.rows.append(((*(("", "") if place else (step, figure)), value, *judged), style))
+        yield section
+
+
+THROUGHPUT = Judged(f"Throughput in {UNITS} (mean of cells, ratio to base)", UNITS, RATE)
+TIMES = Judged("Time (mean of cells, ratio to base; less is better)", "time", TIME)
+PLANNING = Judged("Planning a DELETE in us (mean of cells, ratio to base; less is better)", "us", DELETE_PLAN)
 EVERY_CELL = Table(f"Every cell ({UNITS})", ("lowest", "", "highest"), partial(_every_cell, RATE))
 EVERY_TIME = Table("Every cell (time)", ("shortest", "", "longest"), partial(_every_cell, TIME))
 PER_OPERATION = Table(

@@ -76,10 +76,8 @@ class Table:
 
     def __call__(self, comparison: Comparison, notes: Notes) -> Iterable[Section]:
         """Yield the section; the subject's name stands before the first of its rows."""
-        of_rates = (unit for step, unit in comparison.units.items() if comparison.primary_metric(step) == RATE)
-        units = tuple(dict.fromkeys(of_rates)) or ("ops/s",)
-        columns = (column.replace(UNITS, " or\n".join(units)) for column in self.columns)
-        section = Section(self.title.replace(UNITS, " or ".join(units)), ("step and build", *columns))
+        columns = (with_units(column, comparison, " or\n") for column in self.columns)
+        section = Section(with_units(self.title, comparison), ("step and build", *columns))
         for step in comparison.steps:
             rows = [
                 ((f"  {name}" if place == 0 else self.below, *cells), style)
@@ -88,6 +86,12 @@ class Table:
             ]
             section.add_step(step, rows)
         yield section
+
+
+def with_units(text: str, comparison: Comparison, between: str = " or ") -> str:
+    """The text with its UNITS spelled out."""
+    of_rates = (unit for step, unit in comparison.units.items() if comparison.primary_metric(step) == RATE)
+    return text.replace(UNITS, between.join(tuple(dict.fromkeys(of_rates)) or ("ops/s",)))
 
 
 def number(value: float | None) -> str:

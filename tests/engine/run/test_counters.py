@@ -125,7 +125,7 @@ def test_a_run_in_slices_counts_what_each_server_does_in_its_own(
         assert cell.counters["query"]["context_switches"] > 0
         assert cell.counters_notes == () and OBSERVER in cell.observers
         assert (cell.instructions_per_op is not None) == ("instructions" in cell.counters["query"])
-    assert "Counted per operation" in bench("compare").stdout
+    assert "Counted per operation" in bench("compare", "--all").stdout
     with closing(sqlite3.connect(bench.run / "journal.db")) as journal:
         rows = journal.execute("SELECT step, role, running_s <= enabled_s FROM counters").fetchall()
     assert {("qr100", "query", 1), ("qr100", "server", 1)} <= set(rows) and all(within for *_, within in rows)
@@ -140,7 +140,7 @@ def test_a_run_without_hardware_counters_is_compared_and_says_so(bench: Bench, l
     cell = next(cell for cell in compare([bench.run]).cells if cell.step == "qr100")
     assert not cell.counters and OBSERVER not in cell.observers
     assert cell.counters_notes == ("no hardware counters here: there is no perf",)
-    assert "no hardware counters here" in bench("compare").stdout
+    assert "no hardware counters here" in bench("compare", "--all").stdout
 
 
 @pytest.mark.outside

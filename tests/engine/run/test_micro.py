@@ -59,7 +59,7 @@ def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
     assert list(old) == OF_BOTH
     assert [step for step in new if step not in ("initdb.icu", "initdb.builtin")] == OF_BOTH and "initdb.builtin" in new
     sentence = f"left out: step initdb.builtin: {labels[0]}: the builtin locale provider came with PostgreSQL 17"
-    assert sentence in told and sentence in " ".join(bench("compare").stdout.split())
+    assert sentence in told and sentence in " ".join(bench("compare", "--all").stdout.split())
     assert "cells: one-shot timings cannot be interleaved" in told
     assert read_manifest(bench.run).workload["lacking"][labels[0]].keys() == {"initdb.icu", "initdb.builtin"}
 
@@ -102,7 +102,7 @@ def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tupl
 def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -> None:
     bench, told = made
     assert "Time (mean of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
-    told = bench("compare").stdout
+    told = bench("compare", "--all").stdout
     assert "What the programs took that were timed" in told and "recovery" in told
     found: Any = bench.comparison()
     cells = {(cell["build"], cell["step"]): cell for cell in found["cells"]}
@@ -138,7 +138,7 @@ def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
     found: Any = bench.comparison()
     (cell,) = (cell for cell in found["cells"] if cell["step"] == "start")
     assert cell["ops"] == 2 and cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 2)
-    assert "fastest" in bench("compare").stdout
+    assert "fastest" in bench("compare", "--all").stdout
     nothing_left(bench)
     with JournalReader(bench.run) as reader:
         assert not [event for event in reader.events() if event.kind in ("stall", "server_error")]

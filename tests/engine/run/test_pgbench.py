@@ -62,7 +62,7 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
             assert counted == pytest.approx(role.statements, rel=0.05, abs=len(roles) * every * 128)
     program = read_manifest(bench.run).workload["programs"]["pgbench"]
     assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64
-    told = bench("compare").stdout
+    told = bench("compare", "--all").stdout
     assert "tx/s" in told and "Response time of pgbench statements" in told
 
 
@@ -84,7 +84,7 @@ def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> 
     assert totals.report["pgbench"]["processed"] == 800 and totals.report["stopped_ms"] > 0
     assert 400 <= totals.roles["pgbench"].statements <= 800  # without those before the step's begin
     assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
-    assert "UPDATE pgbench_accounts SET abalance" in bench("compare").stdout
+    assert "UPDATE pgbench_accounts SET abalance" in bench("compare", "--all").stdout
 
 
 def test_a_step_of_fixed_transactions_ends_with_its_last_client(bench: Bench, label: str) -> None:
@@ -133,7 +133,7 @@ def test_bulk_loads_of_a_preset_are_timed_one_by_one(bench: Bench) -> None:
             assert {name for name, _, bytes in reader.sizes(step.id) if bytes > 100_000} == {"loaded"}
     record: Any = bench.comparison()
     assert [cell["transactions"]["count"] for cell in record["cells"] if cell["step"] != "init"] == timed
-    assert "Time of each transaction (ms" in bench("compare").stdout
+    assert "Time of each transaction (ms" in bench("compare", "--all").stdout
     (table,) = record["published"]
     assert [line["figure"] for line in table["lines"]] == [
         f"transactions.{name}_ms" for name in ("mean", "median", "min", "max", "stddev")
@@ -190,7 +190,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
     found = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
     outcomes = found["script.c3"]["totals"].roles["pgbench"].outcomes
     assert outcomes["retries"] >= outcomes["retried"] > 0 and outcomes["serialization"] > 0
-    assert "What became of transactions" in bench("compare").stdout
+    assert "What became of transactions" in bench("compare", "--all").stdout
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_statements_have_their_times_without_the_stops_and_how_sure_these_are(do
         assert by_clock_ms / CLIENTS > 1000 * totals.wall_seconds * 0.9
         _, counted, one = (each for each in statements if "SELECT" in each["statement"])
         assert counted["mean_ms"] > one["mean_ms"] and counted["error_ms"] > 0
-    assert "Time of each statement" in done("compare").stdout
+    assert "Time of each statement" in done("compare", "--all").stdout
 
 
 def test_comparison_and_blocks_have_it(done: Bench) -> None:
-    told = done("compare").stdout
+    told = done("compare", "--all").stdout
     mark = re.search(r"dropped (\(\d\))", told)  # on a busy machine there are other remarks before it
     assert "interleaved in slices of 50 ms" in told and mark and f"{mark.group(1)} dropped: in flight when" in told, (
         told

@@ -41,11 +41,11 @@ def test_it_is_planned_run_watched_and_compared(toy: Bench, label: str, tmp_path
     assert step["kind"] == "ask" and step["ops"] == 600 and step["rate_per_s"] > 0
     assert step["roles"]["ask"]["statements"] == 600
     assert toy.comparison()["units"] == {"ask": "questions/s"}
-    told = toy("compare").stdout
+    told = toy("compare", "--all").stdout
     assert "questions/s ratio" in told and "Every cell (questions/s)" in told and "queries/s" not in told
     assert "Response time of ask statements" in told
     bare = Bench(toy.out)  # a run is read without its workload
-    assert bare("compare").stdout == told
+    assert bare("compare", "--all").stdout == told
 
 
 def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str, tmp_path: Path) -> None:

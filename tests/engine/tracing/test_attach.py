@@ -108,7 +108,7 @@ def test_planner_counts_by_role_are_the_statements_that_were_planned(
     (cell,) = (cell for cell in _cells(bench) if cell["step"] == "l.i1")
     assert cell["plan_us_per_op"] > 0
     assert cell["probes"]["delete"]["plan_n"] > 0
-    text = bench("compare").stdout
+    text = bench("compare", "--all").stdout
     assert "Planner (" in text
     assert "Waits for a CPU (" in text
     refused = bench("run", "--pg", build(12).label, *arguments)

@@ -23,7 +23,7 @@ def test_the_screen(recording: Path) -> None:
 @pytest.mark.slow
 def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
     table = printed("compare", str(recording)).split("Planning a DELETE")[0]
-    told = re.findall(rf"^  {NEW} +[\d,]+ (\S)(\d\.\d+) (\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)
+    told = re.findall(r"^\S+ +[\d,]+ +[\d,]+ (\S)(\d\.\d+) +(\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)
     assert len(told) == 4
     shown = show_compare(recording, size=(130, 36))
     for sign, ratio, interval, words in told:
