@@ -37,7 +37,7 @@ hypothesis.settings.load_profile("pgbed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-RECORDINGS = Path(__file__).parent / "tui" / "recordings"
+RECORDINGS = Path(__file__).parent / "recorded"
 MAJORS = (12, 14, 16, 17, 18)
 BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.

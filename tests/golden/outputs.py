@@ -34,7 +34,7 @@ from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import SECOND_NS
 
 HOME = Path(__file__).parent
-RECORDED = ("../../recorded/two-configs-aa", "../../recorded/two-majors", "two-builds", "in-slices", "interleaved")
+RECORDED = ("two-configs-aa", "two-majors", "two-builds", "in-slices", "interleaved")
 BRIEF = ("demo", "failures")
 IN_MARKDOWN = ("demo", "failures")
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -167,7 +167,7 @@ def _recorded(folder: Path) -> dict[str, list[Path]]:
     """The recordings of the demo and of the tests, each in a folder of its own."""
     bench("demo", "--to", str(folder / "demo"))
     slower, plans = sorted((folder / "demo").iterdir())
-    recorded = {path.name: [unpacked(name, folder / path.name / "run")] for name in RECORDED if (path := Path(name))}
+    recorded = {name: [unpacked(name, folder / name / "run")] for name in RECORDED}
     return {"demo": [slower], "demo-plans": [plans], **recorded}
 
 

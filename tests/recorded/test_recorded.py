@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 RECORDED = {
     "two-configs-aa": HERE / "two-configs-aa",
     "two-majors": HERE / "two-majors",
-    "stalled": HERE.parent / "tui" / "recordings" / "two-builds",
+    "stalled": HERE / "two-builds",
 }
 
 
