@@ -350,14 +350,14 @@ def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measur
         bench.detached("--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000")
         bench.await_step("l.i1")
         hog = out / "hog"
-        with hog.open("wb") as file:
-            try:
+
+        def failed() -> bool:
+            with hog.open("ab", buffering=0) as file, suppress(OSError):  # again what a checkpoint has set free
                 while True:
                     file.write(bytes(1 << 20))
-                    file.flush()
-            except OSError:
-                pass
-        wait_for(lambda: states(bench)[0][0] == "failed", "the cell to fail")
+            return states(bench)[0][0] == "failed"
+
+        wait_for(failed, "the cell to fail")
         hog.unlink()
         bench.await_end()
         state, reason = states(bench)[0]
