@@ -25,6 +25,7 @@ def test_of_a_version_that_is_known_nothing_is_unknown(label: str, server: Calla
         assert unknown(monitor, ["of a later version"]) == ()
 
 
+@pytest.mark.slow
 def test_a_version_of_the_future_is_measured_and_what_is_unknown_is_named(
     bench: Bench, new_folder: Callable[[], Path]
 ) -> None:

@@ -115,6 +115,7 @@ def test_own_scripts_have_weights_variables_and_connections_of_their_own(
     assert weights == [("one.sql", 3), ("two.sql", 1), ("select-only", 2)]
 
 
+@pytest.mark.slow
 def test_bulk_loads_of_a_preset_are_timed_one_by_one(bench: Bench) -> None:
     words = ("--pg", f"{OLD},{NEW}", "--repeats", "1", "--set", "shared_buffers=32MB", "--plain")
     done = bench("run", "--preset", "copy-ring", *words, "-D", "rows=50000", "--transactions", "5")
