@@ -14,10 +14,12 @@
   testServers,
 }:
 let
-  sourceWith =
-    pages:
+  sourceWith = pages: sourceOf pages [ ];
+  sourceOf =
+    pages: leave:
     callPackage ./sources.nix { } {
       name = "pgbed-source";
+      inherit leave;
       keep = pages ++ [
         "engine"
         "probes"
@@ -63,61 +65,23 @@ let
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';
 
+  # Tests by their markers, four files at a time, since most of them wait for servers. What the tests do not read is left
+  # out of their source: an edit of a screen repeats the tests of the screens alone.
   tests =
-    description: name: which:
+    leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
-    check [ stdenv.cc ] description name ''
+    checkOf (sourceOf [ ] leave) [ stdenv.cc ] description name ''
       ${programs}
       mkdir -p $out
-      { time python -m pytest -p no:cacheprovider -m "not outside and not nightly" --durations=10 ${which}; } 2>&1 | tee $out/pytest.log
+      { time python -m pytest -p no:cacheprovider -n 4 --dist loadfile --basetemp=$TMPDIR/t \
+          --durations=10 -m "${markers} and not outside and not nightly" ${which}; } 2>&1 | tee $out/pytest.log
     '';
-
-  # Tests of runs that are checks of their own, so that no check takes much longer than the others: what is left when all
-  # others have ended keeps one of the processors.
-  apart = {
-    attached = [
-      "variants"
-      "attached"
-      "background"
-      "remote_clients"
-    ];
-    interleaved = [ "interleaved" ];
-    faults = [
-      "blame"
-      "faults"
-    ];
-    micro = [ "micro" ];
-    pgbench = [ "pgbench" ];
-    slices = [ "stopping_rule" ];
-  };
-  # These take long, and almost nothing else of the engine's tests does.
-  planted = map (name: "tests/engine/analysis/test_${name}.py") [
-    "attribution"
-    "cpu_wait"
+  withoutScreens = [
+    "tui"
+    "tests/tui"
   ];
-  # These start servers, or the command line.
-  servers = map (name: "tests/engine/${name}") [
-    "builds"
-    "cli"
-    "observe"
-    "plan"
-    "postgres"
-  ];
-  # And of the screens.
-  screensApart = {
-    damage = [
-      "damage"
-      "storms"
-    ];
-  };
-  filesOf = folder: lib.concatMapStringsSep " " (name: "${folder}/test_${name}*.py");
-  runsOf = filesOf "tests/engine/run";
-  screensOf = filesOf "tests/tui";
-  without =
-    folder: groups:
-    lib.concatMapStringsSep " " (name: "--ignore-glob=*/${folder}/test_${name}*") (
-      builtins.concatLists (builtins.attrValues groups)
-    );
+  runs = "tests/engine/run tests/engine/slices";
+  documents = "--ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py --ignore=tests/test_sql_page.py";
 
   format = runCommand "pgbed-format" { meta = about "The Nix code is formatted"; } ''
     ${lib.getExe nixfmt} --check ${../flake.nix} ${../engine/farm/block.nix} ${../engine/builds/derivation.nix} $(find ${../nix} -name '*.nix')
@@ -186,39 +150,16 @@ let
           touch $out
         '';
 
-    # The tests that need no privilege, in parts that run beside each other: most of the time they wait.
-    # Sockets live under the build directory; PostgreSQL runs because a build has a user of its own.
-    engine = tests "The tests of the engine but its runs, against real servers" "engine" (
-      toString servers
-    );
-    figures =
-      tests "What is computed, recorded and reported" "figures"
-        "--ignore=tests/engine/run --ignore=tests/engine/slices ${
-          lib.concatMapStringsSep " " (file: "--ignore=${file}") (servers ++ planted)
-        } tests/engine";
-    runs = tests "Whole runs" "runs" "${without "run" apart} tests/engine/run";
-    attached =
-      tests "Runs of external servers, of remote clients and with background workloads" "attached"
-        (runsOf apart.attached);
-    interleaved = tests "Runs of servers side by side" "interleaved" (runsOf apart.interleaved);
-    faults = tests "What ends runs" "faults" (runsOf apart.faults);
-    micro = tests "Runs of one-shot timings, and servers that are slowed down on purpose" "micro" (
-      toString ([ (runsOf apart.micro) ] ++ planted)
-    );
-    pgbench = tests "Runs of pgbench" "pgbench" (runsOf apart.pgbench);
-    slices =
-      tests "What interleaves servers, and when it ends" "slices"
-        "tests/engine/slices ${runsOf apart.slices}";
-    screens =
-      tests "The tests of the terminal, without one" "screens"
-        "--ignore=tests/tui/history --ignore=tests/tui/launch --ignore=tests/tui/live ${without "tui" screensApart} tests/tui";
-    live = tests "Launch, Live, History" "live" "tests/tui/history tests/tui/launch tests/tui/live";
-    damage = tests "Screens over damaged records, and in storms of keys and sizes" "damage" (
-      screensOf screensApart.damage
-    );
-    tests =
-      tests "All other tests, against real servers" "tests"
-        "--ignore=tests/engine --ignore=tests/tui --ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py --ignore=tests/test_sql_page.py";
+    # The tests that need no privilege. Sockets live under the build directory; PostgreSQL runs because a build has a user
+    # of its own.
+    pure = tests withoutScreens "The tests that start no process" "pure" "not screens and not servers and not slow"
+        documents;
+    servers =
+      tests withoutScreens "The tests against real servers, but for runs" "servers"
+        "not screens and (servers or slow)"
+        "${documents} ${lib.concatMapStringsSep " " (folder: "--ignore=${folder}") (lib.splitString " " runs)}";
+    runs = tests withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" runs;
+    screens = tests [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
 
     # Apart, or an edit of a page would repeat all other tests.
     documented =

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -43,13 +44,31 @@ BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
 TIERS = pytest.StashKey[str]()
+SCREENS = Path(__file__).parents[1] / "tui"
+# Of a test file: the screens, or a module of `tests.support` that imports them.
+IMPORTS_SCREENS = re.compile(
+    r"^(?:from|import) tui\b|^from tests\.support(?:\.| import [^#\n]*\b)(?:aftermath|asking|film|pictures|screens)\b",
+    re.MULTILINE,
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # which has the environment of the process that shares out the tests
+        return
     if templates.BY_THEMSELVES and not config.option.markexpr.startswith(("outside", "nightly")):
         folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-", dir="/tmp"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ[templates.VARIABLE] = str(templates.installs(Path(os.environ[templates.VARIABLE]), folder))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Pass over the tests of the screens in a source tree without them."""
+    return True if not SCREENS.is_dir() and imports_screens(collection_path) else None
+
+
+@cache
+def imports_screens(path: Path) -> bool:
+    return path.suffix == ".py" and bool(IMPORTS_SCREENS.search(path.read_text()))
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
@@ -59,6 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "servers" in getattr(item, "fixturenames", ()):
             item.add_marker("servers")
+        if imports_screens(item.path):
+            item.add_marker("screens")
         markers = {marker.name for marker in item.iter_markers()}
         if any(not marker.args for marker in item.iter_markers("nightly")):
             raise pytest.UsageError(f"{item.nodeid}: nightly says why")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests import mirror
 
 HOME = Path(__file__).parents[1]
 
 
+@pytest.mark.screens
 def test_no_module_is_without_tests() -> None:
     assert list(mirror.complaints(HOME)) == []
 

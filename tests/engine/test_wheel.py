@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.journal import make_run
 
+pytestmark = pytest.mark.screens  # which a wheel holds, too
 HOME = Path(__file__).parents[2]
 PACKAGES = ("engine", "probes", "tui", "workloads")
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
