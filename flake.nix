@@ -22,6 +22,7 @@
           inherit
             ((import ./nix {
               inherit
+                module
                 pkgs
                 revision
                 versions
@@ -39,13 +40,16 @@
       perSystem = lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (
         system:
         import ./nix {
-          inherit revision;
+          inherit module revision;
           pkgs = nixpkgs.legacyPackages.${system};
           versions = defaultVersions;
         }
       );
       output =
         name: lib.filterAttrs (_: value: value != null) (lib.mapAttrs (_: all: all.${name}) perSystem);
+
+      # Its default package is the one of `nix run`, whatever nixpkgs the system is made of.
+      module = import ./nix/module.nix { benchOf = system: perSystem.${system}.packages.bench; };
     in
     lib.genAttrs [ "packages" "apps" "checks" "devShells" "formatter" ] output
     // {
@@ -55,6 +59,7 @@
         versions = defaultVersions;
       };
       overlays.default = final: _: { pgbed = mkBench { pkgs = final; }; };
+      nixosModules.default = module;
       # Blocks of a plan of your own, for builders that offer the feature `benchmark`, stand beside these in a flake of
       # yours, with another nonce to measure again, such as the revision that is tested:
       #   hydraJobs.nightly = lib.genAttrs [ "1" "2" "3" "4" ] (

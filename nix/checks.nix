@@ -8,6 +8,7 @@
   nixfmt ? null,
   stdenv,
   bench,
+  module,
   packages,
   pgbench,
   python,
@@ -225,6 +226,7 @@ let
           HOME=$PWD ${bench.selfContained}/bin/bench list builds | grep -F 18.6 > $out
         '';
 
+    module = callPackage ./module-check.nix { inherit bench module; };
     bench = bench.tests.start;
   }
   # The recipe for servers from source, which no other check needs.

@@ -2,6 +2,7 @@
 {
   pkgs,
   versions,
+  module,
   revision ? "",
 }:
 let
@@ -28,6 +29,7 @@ let
       bench
       hyperfine
       manual
+      module
       packages
       pgbench
       python

@@ -11,7 +11,7 @@
 #   PGBED_PACKAGES      the same with nixpkgs' version, for `bench --version`
 #   PGBED_REVISION      the revision of the flake; empty where its files or inputs are others
 #   PGBED_STACK_TOOL    eu-stack of elfutils: the user stack of a backend that stalls
-#   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already
+#   PGBED_PROBE_HELPER  what starts bpftrace, with privilege; unless it is named already, as by module.nix
 #   PGBED_SERVER_PATH   the PATH of servers: `locale`, which initdb asks for collations, and nothing else
 # (`pgbench`, `pg_dump`, `pg_restore`, `psql`, `hyperfine` and `perf` of the user's config.toml replace the variables of
 # that name.)
@@ -183,20 +183,22 @@ let
     export PGBED_BPFTRACE_VERSION=${bpftrace.version}
   '';
 
-  # What runs with privilege, with the one bpftrace that it may start, without its context: the first run that wants
-  # probes fetches it. -I: neither environment nor current folder decides what a privileged process imports. -B: it leaves
-  # nothing behind.
-  probeHelper = ''
+  # What runs with privilege: of a bench in `out`, with the one bpftrace that it may start. -I: neither environment nor
+  # current folder decides what a privileged process imports. -B: it leaves nothing behind.
+  probeHelper = out: bpftraceProgram: ''
     #!${python}/bin/python -IB
     import sys
 
-    sys.path.insert(0, "@out@/lib/pgbed")
+    sys.path.insert(0, "${out}/lib/pgbed")
     from probes.helper import main
 
-    sys.exit(main(sys.argv[1:], "${
-      bpftrace.hostProgram or (builtins.unsafeDiscardStringContext "${bpftrace}/bin/bpftrace")
-    }"))
+    sys.exit(main(sys.argv[1:], "${bpftraceProgram}"))
   '';
+
+  # Without its context: the first run that wants probes fetches it.
+  ownProbeHelper = probeHelper "@out@" (
+    bpftrace.hostProgram or (builtins.unsafeDiscardStringContext "${bpftrace}/bin/bpftrace")
+  );
 
   wrapper = ''
     #!${runtimeShell}
@@ -226,7 +228,7 @@ let
       )}
       printf '%s' ${lib.escapeShellArg environment} | sed "s|@out@|$out|g" > "$out/share/pgbed/environment"
       printf '%s' ${lib.escapeShellArg wrapper} | sed "s|@out@|$out|g" > "$out/bin/bench"
-      printf '%s' ${lib.escapeShellArg probeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
+      printf '%s' ${lib.escapeShellArg ownProbeHelper} | sed "s|@out@|$out|g" > "$out/libexec/pgbed-probe-helper"
       chmod +x "$out/bin/bench" "$out/libexec/pgbed-probe-helper"
       runHook postInstall
     '';
@@ -235,6 +237,7 @@ let
       inherit
         dependencies
         hyperfine
+        probeHelper
         python
         pythonPackages
         ;

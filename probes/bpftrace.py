@@ -1,6 +1,6 @@
 """Which bpftrace runs: fixed where the helper is installed, never by its caller.
 
-An installation may pin one (see nix/package.nix). Without a pin, or if the pinned one is missing, it
+An installation may pin one (see nix/package.nix and nix/module.nix). Without a pin, or if the pinned one is missing, it
 is the first of SYSTEM_PATHS that only root can change.
 """
 

@@ -143,7 +143,7 @@ def _program(found: Facts) -> Iterator[Finding]:
             yield Finding(
                 "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, require "
                 "for attaching to functions; planner, phases and endpoint are off. Give it to the probe helper "
-                "too, or use sudo.",
+                "too (on NixOS programs.pgbed.serverProbes), or use sudo.",
                 ON_BINARY,
             )
     kernel = next((kernel for since, kernel in OLDEST_KERNEL if version >= since), (0, 0))

@@ -24,7 +24,7 @@ ENVIRONMENT = (
     ("PGBED_OUT", "Folder that holds the runs, instead of --out."),
     ("PGBED_USER", "User that runs servers and clients if bench is started as root."),
     ("PGBED_SOCKETS", "Folder in which each server has its private socket folder; a short path."),
-    ("PGBED_PROBE_HELPER", "Program that attaches probes with privilege."),
+    ("PGBED_PROBE_HELPER", "Program that attaches probes with privilege; the NixOS module sets it."),
     ("PGBED_PACKAGE_SET", "Packages that ./bench builds from: nixpkgs, or hostpkgs for this machine's own tools."),
     ("BENCH_TARBALLS", "Folder of PostgreSQL's source tarballs, for machines without network access."),
 )

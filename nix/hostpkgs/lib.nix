@@ -56,3 +56,4 @@ rec {
   };
   sourceTypes.binaryNativeCode.isSource = false;
 }
+// import ./modules.nix

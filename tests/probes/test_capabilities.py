@@ -1,4 +1,4 @@
-"""The probe helper and bpftrace as an ordinary user who has a few capabilities."""
+"""The probe helper and bpftrace as an ordinary user who has a few capabilities, as nix/module.nix gives them."""
 
 from __future__ import annotations
 
