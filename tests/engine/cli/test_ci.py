@@ -46,7 +46,7 @@ def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_out
     ("minutes", "rows", "steps", "said"),
     [
         (15, 400_000, "l.i0,l.x,l.i1,qr100,qp100", ""),
-        (8, 200_000, "l.i0,l.x,l.i1,qr100,qp100", "loading 200,000 rows instead of 400,000, to fit into 8m00s"),
+        (7, 200_000, "l.i0,l.x,l.i1,qr100,qp100", "loading 200,000 rows instead of 400,000, to fit into 7m00s"),
         (
             2, 50_000, "l.i0,l.x,l.i1",
             "loading 50,000 rows instead of 400,000 and leaving out qr100, qp100, to fit into 2m00s",
