@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis import external_servers, statistics, three_sided
+from engine.analysis import alpha_spending, external_servers, statistics, three_sided
 from engine.analysis.cells import METRICS, NEGLIGIBLE, ComparedCells
 from engine.analysis.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.results.averages import mean
@@ -55,7 +55,8 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
         if primary:
             p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
             shares = three_sided.shares(p_values, cells.levels)
-            places |= {id(test): _Place(own, len(tests)) for test, own in zip(tests, shares, strict=True)}
+            parts = (_of_few(cells, test, own) for test, own in zip(tests, shares, strict=True))
+            places |= {id(test): _Place(own, len(tests)) for test, own in zip(tests, parts, strict=True)}
         else:
             level = statistics.benjamini_hochberg_level([statistics.p_value(test.estimate) for test in tests])
             places |= {id(test): _Place(flagged=level) for test in tests}
@@ -63,9 +64,19 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
     for tests in families.values():
         certain = sum(found[id(test)].differs for test in tests)
         for test in (test for test in tests if found[id(test)].verdict in CHANGED):
-            bounds = statistics.paired_interval(test.estimate, 1 - cells.levels.differs(certain / len(tests)))
+            # What is withheld is among the certain, too, and left this sign a larger share than is quoted.
+            share = max(certain / len(tests), places[id(test)].shares.sign)
+            bounds = statistics.paired_interval(test.estimate, 1 - cells.levels.differs(share))
             found[id(test)] = replace(found[id(test)], joint_low=bounds.low, joint_high=bounds.high)
     return list(found.values())
+
+
+def _of_few(cells: ComparedCells, test: MeasuredRatio, shares: three_sided.Hypotheses) -> three_sided.Hypotheses:
+    """The shares of a step; with few pairs in slices as if the run had no more of them."""
+    if not test.by_slices or test.estimate.pairs > MIN_PAIRS:
+        return shares
+    part = min(1.0, alpha_spending.OF_FEW / cells.levels.analyses[-1][1])
+    return three_sided.Hypotheses(*(part * share for share in shares))
 
 
 def _of(ratio: Ratio) -> tuple[str, ...]:

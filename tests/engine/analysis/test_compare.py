@@ -8,10 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from engine.analysis import measured_ratios, verdicts
+from engine.analysis.cells import ComparedCells
 from engine.analysis.compare import compare, compared_cells
 from engine.analysis.findings import clock_of, findings
 from engine.analysis.run_results import ServerSettings
+from engine.analysis.statistics import Estimate
 from engine.core.errors import UserError
 from engine.core.model import Cell, Subject
 from engine.journal.manifest import read_manifest
@@ -489,3 +494,23 @@ def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
     assert found is not None and found.ratio is None and found.reasons == ("both at most 1 on average",)
     assert comparison.spread("17.0", "qr100", "wal_bytes_per_op") is None
     assert comparison.spread("16.3", "l.i1", "wal_bytes_per_op") is not None
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> ComparedCells:
+    return compared_cells([make_run(tmp_path_factory.mktemp("cells") / "r", repeats=8)])
+
+
+@given(st.lists(st.tuples(st.floats(-0.1, 0.1), st.floats(0.001, 0.02), st.booleans()), min_size=2, max_size=4))
+@example([(0.05, 0.005, True), (0.012, 0.0125, False)])
+def test_no_interval_of_a_certain_sign_holds_1_whatever_is_withheld(
+    cells: ComparedCells, tests: list[tuple[float, float, bool]]
+) -> None:
+    rates = [each for each in measured_ratios.measured(cells) if each.metric.name == "rate_per_s"]
+    measured = [
+        replace(rate, pooled=Estimate(mean, sd, 8), blank=replace(rate.blank, reasons=("not comparable",) * withheld))
+        for rate, (mean, sd, withheld) in zip(rates, tests, strict=False)
+    ]
+    for ratio in verdicts.judged(cells, measured):
+        low, high = ratio.bounds or (0.0, 0.0)
+        assert ratio.verdict not in ("slower", "faster") or not low <= 1 <= high
