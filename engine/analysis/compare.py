@@ -39,7 +39,7 @@ def compare(
     cells = cells if level is None else replace(cells, levels=alpha_spending.alone(level))
     measured = measured_ratios.measured(cells)
     ratios, spreads = verdicts.ratios(cells, measured), verdicts.spreads(cells)
-    groups = group_verdicts.groups(cells, measured)
+    groups = group_verdicts.groups(cells, measured, ratios)
     units = {
         step.name: judged.unit
         for cell in cells.cells

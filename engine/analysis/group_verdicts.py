@@ -21,7 +21,7 @@ from engine.analysis import measured_ratios, verdicts
 from engine.analysis.cells import ComparedCells, Pair
 from engine.analysis.measured_ratios import MeasuredRatio
 from engine.analysis.statistics import ALPHA, f_tail
-from engine.results.comparison import PRIMARY_METRICS, StepGroup
+from engine.results.comparison import PRIMARY_METRICS, Ratio, StepGroup
 from engine.results.slice_ratio import ratio_of
 
 LEAST_RESIDUAL = 1e-18  # of log ratios, squared: steps that repeat themselves exactly
@@ -29,14 +29,15 @@ LEAST_RESIDUAL = 1e-18  # of log ratios, squared: steps that repeat themselves e
 Table = npt.NDArray[np.float64]  # log ratios, (steps, pairs)
 
 
-def groups(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> tuple[StepGroup, ...]:
+def groups(cells: ComparedCells, measured: Sequence[MeasuredRatio], ratios: Sequence[Ratio]) -> tuple[StepGroup, ...]:
     """The groups of two steps or more, in the order of their first steps; none if all steps are of one kind."""
     kinds = {name: step.group for cell in cells.cells for name, step in cell.steps.items()}
     if len(set(kinds.values())) < 2:
         return ()
+    withheld = {_of(ratio) for ratio in ratios if ratio.reasons}
     members: dict[tuple[str, str, str], list[MeasuredRatio]] = {}
     for each in measured:
-        if each.metric.name in PRIMARY_METRICS and each.quotients and not each.blank.reasons:
+        if each.metric.name in PRIMARY_METRICS and each.quotients and _of(each.blank) not in withheld:
             members.setdefault((kinds[each.blank.step], each.blank.subject, each.metric.name), []).append(each)
     several = [(kind, own, _table(own)) for (kind, *_), own in members.items() if len(own) > 1]
     pooled = [_pooled(kind, own, table, ALPHA / len(several)) for kind, own, table in several if table.size]
@@ -60,6 +61,10 @@ def _pooled(kind: str, members: Sequence[MeasuredRatio], table: Table, level: fl
     steps = tuple(each.blank.step for each in members)
     blank = replace(members[0].blank, step=kind, left_out=(), reasons=_disagreement(table, steps, level))
     return MeasuredRatio(blank, members[0].metric, quotients, _common(members), steps=steps)
+
+
+def _of(ratio: Ratio) -> tuple[str, str, str]:
+    return ratio.step, ratio.subject, ratio.metric
 
 
 def _key(pair: Pair) -> tuple[str, int]:
