@@ -101,9 +101,10 @@ def _details(verdict: Verdict, ratios: Sequence[Ratio]) -> str:
         return _effects(ratios)
     if verdict in ("no slower", "no faster"):
         faster = verdict == "no faster"
-        ends = {each.step: each.bounds[faster != (each.metric == TIME)] for each in ratios if each.bounds}
-        ordered = sorted(ends, key=lambda step: -abs(math.log(ends[step])))
-        return f"at {'best' if faster else 'worst'} {_listed(f'{step} {ends[step] - 1:+.1%}' for step in ordered)}"
+        ends = [(each, each.bounds[faster != (each.metric == TIME)]) for each in ratios if each.bounds]
+        ends.sort(key=lambda end: math.log(end[1]) * (-1 if end[0].metric == TIME else 1), reverse=faster)
+        texts = (f"{each.step} {end - 1:+.1%}{' in time' * (each.metric == TIME)}" for each, end in ends)
+        return f"at {'best' if faster else 'worst'} {_listed(texts)}"
     if verdict == "undecided":
         return _listed(f"{ratio.step} {_width(ratio)}" for ratio in sorted(ratios, key=_half, reverse=True))
     why = next((f": {ratio.reasons[0].removesuffix(': no ratio')}" for ratio in ratios if ratio.reasons), "")
