@@ -78,7 +78,7 @@ EXIT_CODES = (
     ("1", "Without --gate: cells of a run or blocks of a farm failed, or a check of bench doctor did."),
     ("2", "The command failed or was refused: a wrong name or value, nothing to compare, or an output that is closed "
           "or full; of bench bisect: no commit was found."),
-    ("3", "With --gate: every step of some build is undecided, and none failed."),
+    ("3", "With --gate: nothing is worse, but every step of some build is undecided or withheld."),
     ("130", "Stopped by Ctrl-C; bench resume, or the same bench bisect, continues."),
     ("141", "Nobody reads the output any more, as after bench list builds | head -1; a run continues."),
     ("143", "Stopped by SIGTERM, likewise."),

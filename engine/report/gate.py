@@ -161,7 +161,7 @@ def failed(judged: tuple[Judged, ...]) -> list[Judged]:
 
 
 def exit_code(judged: tuple[Judged, ...]) -> int:
-    return 1 if failed(judged) else 3 if _undecided(judged) else 0
+    return 1 if failed(judged) else 3 if not judged or _undecided(judged) else 0
 
 
 def _undecided(judged: tuple[Judged, ...]) -> list[str]:
@@ -181,7 +181,8 @@ def sentence(judged: tuple[Judged, ...]) -> str:
     left = sum(each.outcome == "skipped" for each in judged)
     if undecided := _undecided(judged):
         return f"gate: undecided: {left} of {len(judged)} comparisons, all of {', '.join(undecided)}"
-    return f"gate: passed: none of {len(judged)} comparisons is slower{f'; undecided: {left}' if left else ''}"
+    rest = f"; without an answer: {left}" if left else ""
+    return f"gate: passed: none of {len(judged)} comparisons is worse than tolerated{rest}"
 
 
 def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> Visible:

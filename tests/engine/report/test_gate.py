@@ -118,7 +118,7 @@ def test_a_step_that_is_no_slower_passes_and_one_that_is_no_faster_does_not(tmp_
         if each["metric"] == RATE
     }
     assert verdicts == {"l.i0": "no slower", "l.x": "same", "l.i1": "same", "qr100": "no faster"}
-    assert outcome.exit_code == 0 and outcome.stderr.endswith("; undecided: 1\n")
+    assert outcome.exit_code == 0 and outcome.stderr.endswith("; without an answer: 1\n")
     assert cases(file) == {("17.0", step): "skipped" if step == "qr100" else "passed" for step in STEPS}
 
 
@@ -211,7 +211,7 @@ def test_a_missed_sla_fails_unless_the_baseline_misses_it_as_often(tmp_path: Pat
     assert gate(make_run(tmp_path / "runs" / "less", change=late(("16.3", 2), ("17.0", 1)))).exit_code == 0
     both = [(build, repeat) for build in ("16.3", "17.0") for repeat in (1, 2, 3)]
     outcome = gate(make_run(tmp_path / "runs" / "both", change=late(*both)), "--junit", str(tmp_path / "junit.xml"))
-    assert outcome.exit_code == 0 and "; undecided: 1" in outcome.stderr
+    assert outcome.exit_code == 0 and "; without an answer: 1" in outcome.stderr
     assert cases(tmp_path / "junit.xml")["17.0", "qr100"] == "skipped"
 
 
@@ -241,7 +241,7 @@ def test_a_step_that_a_build_lacks_by_the_plan_is_skipped(tmp_path: Path) -> Non
             "DELETE FROM step WHERE name = 'l.x' AND attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%17.0%')"
         )
     outcome = gate(made)
-    assert outcome.exit_code == 0 and "; undecided: 1" in outcome.stderr
+    assert outcome.exit_code == 0 and "; without an answer: 1" in outcome.stderr
 
 
 def test_a_build_of_which_every_step_is_undecided_has_not_passed_beside_one_that_has(tmp_path: Path) -> None:
