@@ -66,8 +66,8 @@ let
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';
 
-  # Tests by their markers, four files at a time, since most of them wait for servers. What the tests do not read is left
-  # out of their source: an edit of a screen repeats the tests of the screens alone.
+  # Tests by their markers, several files at a time, since most of them wait for servers. The screens are left out of the
+  # source of all others, so that an edit of a screen repeats the tests of the screens alone.
   tests =
     leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
@@ -153,7 +153,9 @@ let
 
     # The tests that need no privilege. Sockets live under the build directory; PostgreSQL runs because a build has a user
     # of its own.
-    pure = tests withoutScreens "The tests that start no process" "pure" "not screens and not servers and not slow"
+    pure =
+      tests withoutScreens "The tests that start no process" "pure"
+        "not screens and not servers and not slow"
         documents;
     servers =
       tests withoutScreens "The tests against real servers, but for runs" "servers"
