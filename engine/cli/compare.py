@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from engine.cli.options import FILE, OUT, RunArgument, console
 from engine.core.errors import UserError
-from engine.journal.runs import find_run
+from engine.journal.runs import default_out, find_run
 from engine.report.console import echo, echo_lines
 from workloads.lists import comma_list
 
@@ -68,7 +68,7 @@ def compare(
       0  no build is slower by more than tolerated
       1  a step is slower or responds later by more, missed its SLA or did nothing, or cells failed or are missing
       2  the command failed
-      3  otherwise, but every step of some build is undecided
+      3  nothing is worse, but every step of some build is undecided or withheld
     """
     from engine.analysis.compare import compare as compare_runs
     from engine.report import render  # loads the statistics, which take most of a second
@@ -106,7 +106,9 @@ def compare(
     elif form == "md":
         echo_lines(render.to_markdown(comparison, published=published))
     else:
-        rest = "" if whole else shlex.join(("bench", "compare", *runs, "--all"))
+        places = ["--out", str(out)] if out != default_out() else []
+        given = [*runs, *places, *(["--base", base] if base else []), *["--published"] * published]
+        rest = "" if whole else shlex.join(("bench", "compare", *given, "--all"))
         render.print_comparison(comparison, console(False), published=published, rest=rest)
     if judged is not None:
         from engine.report.gate import exit_code, sentence

@@ -152,7 +152,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> Visible:
 
 
 def to_comment(comparison: Comparison, lines: Iterable[str]) -> Visible:
-    """The sentence, `lines` and the first table for a pull request; the other tables are folded."""
+    """The answer, `lines` and the first table for a pull request; the other tables are folded."""
     notes = Notes()
     shown = [_markdown_table(section) for section in tables.sections(comparison, notes)]
     parts = _answers(comparison)
@@ -207,7 +207,7 @@ def header(comparison: Comparison) -> list[str]:
     lines += [f"plan changed: {change.text}{_subject(comparison, change.subject)}"
               for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
     if (more := len(comparison.plan_changes) - MOST_CHANGES) > 0:
-        lines.append(f"plan changed: {more} more, see the table of plans")
+        lines.append(f"plan changed: {more} more, in the table of plans (--all)")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
@@ -226,9 +226,9 @@ def footer(comparison: Comparison) -> list[str]:
     elif comparison.pairs >= 3:
         lines.append(
             f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
-            f"equal, 1 in 20 any the same that is not, 1 in 20 any no slower that is; so for server "
-            f"CPU{_counted(comparison)}; intervals: 95 % each, of what is faster or slower for all of it together; "
-            "elsewhere an arrow marks a flagged figure"
+            "equal, 1 in 20 any the same that differs by the margin, 1 in 20 any no slower that is slower by it; so "
+            f"for server CPU{_counted(comparison)}; intervals: 95 % each, of what is faster or slower for all of it "
+            "together; elsewhere an arrow marks a flagged figure"
         )
     if comparison.ratios:
         lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")
@@ -268,7 +268,9 @@ def _counted(comparison: Comparison) -> str:
     judged = {ratio.metric for ratio in comparison.ratios}
     words = {INSTRUCTIONS: "instructions per operation", DELETE_PLAN: "planning a DELETE"}
     words |= dict.fromkeys(LATENCIES, "response times")
-    return "".join(dict.fromkeys(f", {text}" for metric, text in words.items() if metric in judged))
+    return "".join(
+        dict.fromkeys(f", {text}" for metric, text in words.items() if metric in judged)
+    ) + ", groups of steps" * bool(comparison.groups)
 
 
 def _spelled(text: str, plain: bool) -> str:
