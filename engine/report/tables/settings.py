@@ -27,14 +27,6 @@ def differences(comparison: Comparison, _: Notes) -> Iterable[Section]:
     yield section
 
 
-def important(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    section = Section("Settings that differ and matter", COLUMNS)
-    for each in comparison.settings:
-        if each.matters:
-            section.add(each.name, REASONS[each.reason], each.text(_names(comparison, each)))
-    yield section
-
-
 def _names(comparison: Comparison, difference: SettingDifference) -> Mapping[str, str]:
     """By subject: the name of its build, or of its config, if the value depends on that alone."""
     for part in ("build", "config"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.analysis.compare import compare
 from engine.report.tables.section import Notes
-from engine.report.tables.settings import differences, important
+from engine.report.tables.settings import differences
 from engine.results.setting_difference import SettingDifference
 from tests.support.journal import make_run
 
@@ -36,5 +36,3 @@ def test_values_are_of_builds_or_of_configs_and_unimportant_new_settings_share_a
         ("geqo", "config", "1 (16.3/a, 17.0/a, 16.3/b), 2 (17.0/b)"),
         ("2 more", "not in all versions", "unknown to 16.3: x, y"),
     ]
-    (brief,) = important(comparison, Notes())
-    assert [row[0] for row, _ in brief.rows] == ["jit"]
