@@ -29,7 +29,7 @@ VOCABULARY = (
     Entry("step", "one part of a workload: l.i0 loads, l.x builds indexes, l.i1 writes, qr100 queries while 100 rows/s "
           "are written", r"\bstep\b|\bl\.(i0|x|i1|i2)\b|\bq[rp]\d+\b"),
     Entry("role", "what a connection does: insert, delete or query", r"\brole\b"),
-    Entry("cell", "one build, config, kernel, workload and repeat: one fresh cluster, and all its steps",
+    Entry("cell", "one build, config, kernel and repeat: one fresh cluster, and all its steps",
           r"\bcells?\b"),
     Entry("run", "all cells of one plan, in one directory", r"\bruns?\b"),
     Entry("baseline", "the build that others are compared with: the first one named, unless --base names another",
@@ -67,7 +67,7 @@ FIGURES = (
           "▼ is worse: less done, or more cost",
           r"95% CI|[▲▼] ?\d|\d\.\d{3} \d?\.\d+-\d"),
     Entry("margin", "a difference that matters: what differs by less for certain is the same"),
-    Entry("8 more pairs", "how many more pairs of cells would probably settle the question",
+    Entry("8 more pairs", "how many more pairs of cells would probably decide it",
           r"\d+ more pairs?"),
     Entry("pair", "one cell of the baseline and one of another build: in slices at the same time, else in turn",
           r"\bpairs?\b"),

@@ -8,7 +8,7 @@ in squares of those.
 
 Sources, besides those of `engine.results.slice_ratio`, which has the error of a ratio: Paule and Mandel 1982; moderated
 variances, Smyth 2004 (limma); how many of which level, Kalibera and Jones 2013 (10.1145/2464157.2464160). Verdicts on
-an `Estimate` are given by `engine.analysis.statistics.judge`, which loads scipy: import this late, too. How well
+an `Estimate` are given by `engine.analysis.three_sided.judge`, which loads scipy: import this late, too. How well
 promises are kept is simulated in tests/perf/coverage.py.
 """
 

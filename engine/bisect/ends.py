@@ -29,10 +29,9 @@ def slowest(comparison: Comparison, named: str | None, *, last: bool, where: str
     slower = [ratio for ratio in known if ratio.verdict == "slower"]
     worst = max(slower, key=lambda ratio: abs(math.log(ratio.ratio or 1)), default=None)
     small = worst is None or abs((worst.ratio or 1) - 1) < comparison.margin
+    # A step may be slower by more; one without an interval has too few pairs, as if the machine changed.
     if not last and small and any(ratio.verdict in ("undecided", "no faster") or ratio.low is None for ratio in known):
-        return (
-            None  # a step may be slower by more; one without an interval has too few pairs, as if the machine changed
-        )
+        return None
     if worst is not None:
         return worst
     if faster := [ratio for ratio in known if ratio.verdict == "faster"]:

@@ -1,6 +1,6 @@
 """How the rest of an adaptive run is divided: the number of pairs to come, and the length of each step in them.
 
-Time goes to the steps that are undecided yet. Those whose length is free share it by Neyman's rule: in proportion to
+Time goes to the steps that are still undecided. Those whose length is free share it by Neyman's rule: in proportion to
 the standard deviation of their log ratio per root second, as a second costs the same in each (Neyman 1934). More pairs
 or longer ones: the number is chosen for which widths are the smallest, on average over the open steps and in
 proportion, as each further pair costs its clusters, loads and index builds once more. Without a time limit all planned

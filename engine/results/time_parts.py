@@ -118,9 +118,9 @@ class Attribution:
         more = self.us - self.base_us
         head = f"{abs(more):,.1f} us {'more' if more > 0 else 'less'} per {self.role} operation"
         if self.reason:
-            return f"{head}: causes undecided ({self.reason})"
+            return f"{head}: causes not known ({self.reason})"
         found = [f"{part.title} {part.share_text} [{part.bounds_text}]" for part in self.named]
         found += [f"{self.further_text} {self.further_share:.0%}"] if self.further else []
         unclear = ", ".join(f"{part.title} {part.bounds_text}" for part in self.of(self.undecided))
-        in_it = f" (in it, undecided: {unclear})" if unclear else ""
+        in_it = f" (in it, perhaps: {unclear})" if unclear else ""
         return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}{in_it}'])}"

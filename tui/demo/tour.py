@@ -59,7 +59,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             8,
-            "Compare: the answer in a sentence, then every ratio with its interval on one axis. The band is the margin "
+            "Compare: a line for each verdict, then every ratio with its interval on one axis. The band is the margin "
             "within which two builds are called the same.",
             ("3",),
             until="every cell",

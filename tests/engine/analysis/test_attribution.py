@@ -185,7 +185,7 @@ def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_
 
     comparison, found = of_qr100(tmp_path / "r", change)
     assert found is not None and (found.causes, found.undecided) == ((), ("server_runq",))
-    assert found.unexplained == 1.0 and "unexplained: 100% (in it, undecided: server waiting for a CPU" in found.text
+    assert found.unexplained == 1.0 and "unexplained: 100% (in it, perhaps: server waiting for a CPU" in found.text
     text = render.to_markdown(comparison)
     assert re.search(
         r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| undecided \| -?\d+% to", text
@@ -216,7 +216,7 @@ def test_what_is_known_is_named_before_what_scatters_more_and_no_known_part_is_c
     assert set(found.further) == {"client_cpu", "limiter", "client_wait"}
     assert found.unexplained == pytest.approx(1 - sum(shares.values())) == pytest.approx(0.15, abs=0.03)
     assert found.further_share == pytest.approx(0.16, abs=0.02)
-    assert re.search(r"3 further known parts 1\d%; unexplained: 1\d% \(in it, undecided: lock waits", found.text)
+    assert re.search(r"3 further known parts 1\d%; unexplained: 1\d% \(in it, perhaps: lock waits", found.text)
     table = render.to_markdown(comparison)
     assert "| 3 further known parts |  | 16% |" in table and table.index("further known") < table.index("| lock waits")
     (record,) = [each for each in json.loads(render.to_json(comparison))["attributions"] if each["step"] == "qr100"]
@@ -264,7 +264,7 @@ def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path)
     assert of_qr100(tmp_path / "same", slower(0.0), noise=0.0001)[1] is None
     _, found = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
     assert found is not None and (found.causes, found.unexplained) == ((), None)
-    assert found.text.endswith("causes undecided (the difference is within its error)")
+    assert found.text.endswith("causes not known (the difference is within its error)")
     comparison, found = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
     assert found is not None and found.reason == "one pair" and found.causes == ()
     assert "What makes the difference" not in render.to_markdown(comparison)

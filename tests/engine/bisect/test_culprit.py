@@ -20,7 +20,7 @@ FOUND = Culprit(
 def test_a_commit_is_shown_with_the_comparison_with_its_parent() -> None:
     slower = list(FOUND.lines())
     assert f"qr100 became slower with commit {'b' * 40}" in slower and FOUND.confirmed
-    assert "against its parent aaaaaaaaaaaa: -10.0 % [-12.0, -8.0] (3 pairs), slower" in slower
+    assert "against its parent aaaaaaaaaaaa: -10.0% [-12.0, -8.0] (3 pairs), slower" in slower
     withheld = replace(FOUND, ratio=replace(SLOWER, verdict="withheld"))
     assert not withheld.confirmed and any("does not confirm it" in line for line in withheld.lines())
     assert withheld.record()["ratio"]["verdict"] == "withheld"
