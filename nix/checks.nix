@@ -69,12 +69,12 @@ let
   # Tests by their markers, several files at a time, since most of them wait for servers. The screens are left out of the
   # source of all others, so that an edit of a screen repeats the tests of the screens alone.
   tests =
-    leave: description: name: markers: which:
+    workers: leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
     checkOf (sourceOf [ ] leave) [ stdenv.cc ] description name ''
       ${programs}
       mkdir -p $out
-      { time python -m pytest -p no:cacheprovider -n 4 --dist loadfile --basetemp=$TMPDIR/t \
+      { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile --basetemp=$TMPDIR/t \
           --durations=10 -m "${markers} and not outside and not nightly" ${which}; } 2>&1 | tee $out/pytest.log
     '';
   withoutScreens = [
@@ -154,15 +154,15 @@ let
     # The tests that need no privilege. Sockets live under the build directory; PostgreSQL runs because a build has a user
     # of its own.
     pure =
-      tests withoutScreens "The tests that start no process" "pure"
+      tests 2 withoutScreens "The tests that start no process" "pure"
         "not screens and not servers and not slow"
         documents;
     servers =
-      tests withoutScreens "The tests against real servers, but for runs" "servers"
+      tests 2 withoutScreens "The tests against real servers, but for runs" "servers"
         "not screens and (servers or slow)"
         "${documents} ${lib.concatMapStringsSep " " (folder: "--ignore=${folder}") (lib.splitString " " runs)}";
-    runs = tests withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" runs;
-    screens = tests [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
+    runs = tests 4 withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" runs;
+    screens = tests 2 [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
 
     # Apart, or an edit of a page would repeat all other tests.
     documented =
