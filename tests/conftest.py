@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if templates.BY_THEMSELVES and not config.option.markexpr.startswith(("outside", "nightly")):
         folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-", dir="/tmp"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ[templates.ORIGINALS] = os.environ[templates.VARIABLE]
         os.environ[templates.VARIABLE] = str(templates.installs(Path(os.environ[templates.VARIABLE]), folder))
 
 

@@ -17,8 +17,9 @@ from engine.core.model import Build
 from tests.support import scripted
 
 VARIABLE = "PGBED_SERVERS"
+ORIGINALS = "PGBED_ORIGINAL_SERVERS"  # of the workers of a call of pytest, whose VARIABLE has been replaced
 # For `bench` as a process: the installs as they are.
-BY_THEMSELVES: dict[str, str] = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+BY_THEMSELVES = {VARIABLE: path for name in (VARIABLE, ORIGINALS) if (path := os.environ.get(name))}
 REAL = "initdb.real"
 INITDB = """#!/bin/sh
 real={real} folder={made}

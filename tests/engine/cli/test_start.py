@@ -57,6 +57,7 @@ def test_the_wait_for_an_engine_that_never_ends_can_be_left(tmp_path: Path) -> N
         start._await_end(tmp_path, None, ended, console, patience_s=-1.0)
 
 
+@pytest.mark.screens
 def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_text_is_written_as_a_line() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.screens
 @pytest.mark.parametrize(
     ("statement", "wanted"),
     [

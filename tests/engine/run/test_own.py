@@ -91,7 +91,7 @@ def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
 ) -> None:
     told = bench("compare", "--all").stdout
     before = told[: told.index("Throughput")]
-    assert told.startswith("Not the same results, or none: only_new, version. ")
+    assert told.startswith("Not the same results, or none: only_new, version.\n")
     old, new = labels
     assert f"? only_new fails: {old}: 42883 function any_value(integer) does not exist; {new}: no error" in before
     assert f"? version returns other values with {new} and {old}, in 5 rows each" in before
