@@ -140,7 +140,7 @@ def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Serve
         for side in (0, 1)
     ]
     assert 0.4 < rates[0] / rates[1] < 2.5
-    assert all(each.cpu_ns > 0 for each in found)
+    assert all(each.cpu_ns > 0 for each in found if each.ops)
     early = [each for each in found if each.early_ops]
     assert len(early) > len(found) / 2
     assert all(10_000_000 <= each.early_ns <= each.counted_ns and each.early_ops <= each.ops for each in early)
