@@ -32,15 +32,16 @@ class Glyphs:
     heat: str  # from little to much
     tick: str  # of a time axis
     trends: str  # falling, steady, rising
+    plus_minus: str
 
 
 _BLOCK = Glyphs(
     "block", " ▁▂▃▄▅▆▇█", "▒", "─", "│", "╌", "▲", "▼", "●", "█", "░", "…", "●○◆◇", "◎", "▁─▔", "├─┤┼", "→", "░▒▓█",
-    "╵", "↘→↗",
+    "╵", "↘→↗", "±",
 )  # fmt: skip
 _ASCII = Glyphs(
     "ascii", " .:-=+*#", ":", "-", "|", "-", "^", "v", "o", "#", ".", "~", "ox+#", "%", ".='", "[-]+", "->", ".:*#",
-    "'", "v=^",
+    "'", "v=^", "+-",
 )  # fmt: skip
 SETS = {
     "braille": replace(_BLOCK, name="braille"),  # braille charts, but these bars and signs

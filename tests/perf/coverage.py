@@ -242,7 +242,8 @@ def measured(design: Design, trials: int) -> Iterator[str]:
             widths.append((high - low) / 2)
         verdicts = {*found.verdicts(), *found.before}
         if abs(math.expm1(design.truth)) >= MARGIN - 1e-9:
-            wrong.append(any(each.verdict in ("same", "no faster") for each in verdicts))
+            mistaken = ("same", "no slower" if design.truth < 0 else "no faster")
+            wrong.append(any(each.verdict in mistaken for each in verdicts))
         elif not design.truth:
             wrong.append(any(each.differs for each in verdicts))
             for place, by in enumerate(SLOWER):

@@ -19,7 +19,8 @@ from tests.support import scripted
 VARIABLE = "PGBED_SERVERS"
 ORIGINALS = "PGBED_ORIGINAL_SERVERS"  # of the workers of a call of pytest, whose VARIABLE has been replaced
 # For `bench` as a process: the installs as they are.
-BY_THEMSELVES = {VARIABLE: path for name in (VARIABLE, ORIGINALS) if (path := os.environ.get(name))}
+_ORIGINAL = os.environ.get(ORIGINALS) or os.environ.get(VARIABLE)
+BY_THEMSELVES: dict[str, str] = {VARIABLE: _ORIGINAL} if _ORIGINAL else {}
 REAL = "initdb.real"
 INITDB = """#!/bin/sh
 real={real} folder={made}

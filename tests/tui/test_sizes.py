@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.cases import CASES, open_case, run_of
-from tests.support.screens import drive, text_of
+from tests.support.screens import drive, text_of, until
 from tui.app import Bench
 from tui.marks import width
 from tui.widgets.key_row import KeyRow
@@ -62,6 +62,7 @@ def test_without_colour_it_says_the_same(tmp_path: Path, name: str, monkeypatch:
 
     async def script(pilot: Pilot[Any]) -> None:
         await open_case(pilot, case)
+        await until(pilot, lambda: "looking" not in text_of(pilot))
         await pilot.pause(0.2)
         shown[pilot.app.theme] = re.sub(r"other work +\d+%", "other work", text_of(pilot))  # as it is at the time
 

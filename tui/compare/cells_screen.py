@@ -85,5 +85,5 @@ class CellsScreen(BenchScreen):
     def _about(self) -> list[Line]:
         columns = self.size.width
         lines = cells_text.about(self._comparison, self.cell, columns)
-        judged = cells_text.judged(self._comparison, self._row, self._subject, columns)
+        judged = cells_text.judged(self._comparison, self._row, self._subject, columns, self.glyphs)
         return [*lines, line((" both sides", "strong")), *judged]

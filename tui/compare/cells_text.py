@@ -8,7 +8,7 @@ from engine.results.cell_step import SLA, CellStep, StallRecord
 from engine.results.comparison import RATE, TIME, Comparison
 from engine.results.comparison import ComparedSubject as Subject
 from tui.compare.comparison_table import Row, ratio_text
-from tui.compare.explanation import judged_by
+from tui.compare.explanation import answer_lines, judged_by
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, folded, hanging, line
 
@@ -100,7 +100,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     return lines
 
 
-def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> list[Line]:
+def judged(comparison: Comparison, row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> list[Line]:
     """The reason of a withheld verdict, the answer, all findings of the step, and all checks of both sides."""
     ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines: list[Line] = []
@@ -110,8 +110,7 @@ def judged(comparison: Comparison, row: Row, subject: Subject, columns: int) -> 
             lines += folded(f"{'withheld: ' if withheld else ''}{reason}", columns, "sla" if withheld else "dim")
         for text in ratio.left_out:
             lines += folded(text, columns, "warning")
-    for text in comparison.answer_for(subject.name):
-        lines += folded(text, columns, "strong")
+    lines += answer_lines(comparison, subject, columns, glyphs)
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
     for finding in comparison.findings:
         if finding.startswith((f"{row.step}: ", *drifts)):

@@ -59,10 +59,15 @@ def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
 
 def answer(comparison: Comparison, subject: Subject, columns: int, most: int, glyphs: Glyphs) -> list[Line]:
     """The answer about the chosen subject in at most `most` lines; `enter` shows all of it."""
-    lines = [line for text in comparison.answer_for(subject.name) for line in folded(text, columns, "strong")]
+    lines = answer_lines(comparison, subject, columns, glyphs)
     if len(lines) > most:
         lines[most - 1] = fit((*lines[most - 1], (" " * columns, "")), columns, glyphs.ellipsis)  # there is more
     return lines[:most]
+
+
+def answer_lines(comparison: Comparison, subject: Subject, columns: int, glyphs: Glyphs) -> list[Line]:
+    texts = (text.replace("±", glyphs.plus_minus) for text in comparison.answer_for(subject.name))
+    return [line for text in texts for line in folded(text, columns, "strong")]
 
 
 def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:

@@ -174,7 +174,7 @@ def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
     for cell in manifest["cells"][: prospect["cell_count"]]:
         subject = cell["subject"]
         control = {"aa": " A/A", "probed": " probed"}.get(subject["control"], "")
-        name = f"{subject['build']} {subject['workload']}".rstrip() + control
+        name = f"{subject['build']}{control}"
         begins = span(cell["ordinal"] * prospect["cell_s"])
         row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
         lines.append(line(row))

@@ -245,7 +245,7 @@ def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) ->
     lines = [cells_text.heading(comparison, Row("l.i1", "rate_per_s"), columns)]
     lines += cells_text.table(comparison, subject, found, 1, columns, BRAILLE)
     about = cells_text.about(comparison, found[1], columns)
-    about += cells_text.judged(comparison, Row("l.i1", "rate_per_s"), subject, columns)
+    about += cells_text.judged(comparison, Row("l.i1", "rate_per_s"), subject, columns, BRAILLE)
     assert max(width(line) for line in [*lines, *cells_text.window(about, 0, 99, columns, BRAILLE)]) <= columns
     said = " ".join(" ".join(texts(about)).split())
     assert "! 14.0 s insert at 1% of 20k rows/s, 280,000 rows not done" in said
