@@ -160,7 +160,9 @@ let
     servers =
       tests 2 withoutScreens "The tests against real servers, but for runs" "servers"
         "not screens and (servers or slow)"
-        "${documents} ${lib.concatMapStringsSep " " (folder: "--ignore=${folder}") (lib.splitString " " runs)}";
+        "${documents} ${
+          lib.concatMapStringsSep " " (folder: "--ignore=${folder}") (lib.splitString " " runs)
+        }";
     runs = tests 4 withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" runs;
     screens = tests 2 [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
 
