@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from engine.cli.options import FILE, OUT, RunArgument, console
 from engine.core.errors import UserError
-from engine.journal.runs import default_out, find_run
+from engine.journal.runs import find_run, reference
 from engine.report.console import echo, echo_lines
 from workloads.lists import comma_list
 
@@ -106,9 +106,12 @@ def compare(
     elif form == "md":
         echo_lines(render.to_markdown(comparison, published=published))
     else:
-        places = ["--out", str(out)] if out != default_out() else []
-        given = [*runs, *places, *(["--base", base] if base else []), *["--published"] * published]
-        rest = "" if whole else shlex.join(("bench", "compare", *given, "--all"))
+        given = [
+            *map(reference, folders),
+            *(["--base", shlex.quote(base)] if base else []),
+            *["--published"] * published,
+        ]
+        rest = "" if whole else " ".join(("bench compare", *given, "--all"))
         render.print_comparison(comparison, console(False), published=published, rest=rest)
     if judged is not None:
         from engine.report.gate import exit_code, sentence
