@@ -81,7 +81,10 @@ let
     "tui"
     "tests/tui"
   ];
-  runs = "tests/engine/run tests/engine/slices";
+  runs = [
+    "tests/engine/run"
+    "tests/engine/slices"
+  ];
   documents = "--ignore=tests/test_documented_commands.py --ignore=tests/test_manual.py --ignore=tests/test_sql_page.py";
 
   format = runCommand "pgbed-format" { meta = about "The Nix code is formatted"; } ''
@@ -160,10 +163,10 @@ let
     servers =
       tests 2 withoutScreens "The tests against real servers, but for runs" "servers"
         "not screens and (servers or slow)"
-        "${documents} ${
-          lib.concatMapStringsSep " " (folder: "--ignore=${folder}") (lib.splitString " " runs)
-        }";
-    runs = tests 4 withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" runs;
+        "${documents} ${lib.concatMapStringsSep " " (folder: "--ignore=${folder}") runs}";
+    runs = tests 4 withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" (
+      toString runs
+    );
     screens = tests 2 [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
 
     # Apart, or an edit of a page would repeat all other tests.
