@@ -13,7 +13,7 @@ COLUMNS = ("step, build and function", "base", "us", "more", "95 %")
 SHOWN = 8  # of a step and build
 
 
-def changes(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def _changes(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """By step and build; the first line of each is all that was sampled."""
     section = Section(TITLE, COLUMNS)
     for step in comparison.steps:
@@ -29,7 +29,7 @@ def tested(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     for costs in comparison.functions:
         if not costs.pairs:
             unlike.setdefault(costs.reason, []).append(f"{costs.step} {costs.subject}")
-    for section in changes(comparison, notes):
+    for section in _changes(comparison, notes):
         lines = [f"{', '.join(of)}: {reason}" for reason, of in unlike.items()]
         for text in lines if section.rows or not compared else (_nothing(compared), *lines):
             section.add(text, *[""] * (len(COLUMNS) - 1))
