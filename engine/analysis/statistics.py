@@ -40,14 +40,6 @@ class Interval:
     high: float | None
     pairs: int
 
-    def excludes_one(self) -> bool:
-        """Whether the bounds are known and 1 is not between them."""
-        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
-
-    def within(self, low: float, high: float) -> bool:
-        """Whether the bounds are known and strictly inside the given ones."""
-        return self.low is not None and self.high is not None and low < self.low and self.high < high
-
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
