@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.accounts import temporary_account
 from tests.support.benchcall import wait_for
 
 pytestmark = pytest.mark.outside
@@ -29,9 +30,8 @@ SOCKET = Path("/nix/var/nix/daemon-socket/socket")
 def home(new_folder: Callable[[], Path]) -> Iterator[Path]:
     """A user of this machine, by the home that it has."""
     folder = new_folder() / "home"
-    subprocess.run(["useradd", "--create-home", "--home-dir", folder, USER], check=True)
-    yield folder
-    subprocess.run(["userdel", "--remove", USER], capture_output=True, check=True)
+    with temporary_account(USER, "--create-home", "--home-dir", folder):
+        yield folder
 
 
 def as_other(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

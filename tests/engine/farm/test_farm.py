@@ -16,12 +16,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engine.journal.manifest import read_manifest
+from tests.support.accounts import kill_all, processes_of, temporary_account
 from tests.support.benchcall import wait_for
 from tests.support.realnix import wrapper_environment
 
@@ -67,27 +67,6 @@ def needed(*words: str) -> None:
         pytest.fail(f"{' '.join(words)}: {done.stderr.strip()}", pytrace=False)
 
 
-def processes_of(account: str) -> list[int]:
-    uid, found = pwd.getpwnam(account).pw_uid, []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and entry.stat().st_uid == uid:
-                found.append(int(entry.name))
-    return found
-
-
-def end(account: str) -> None:
-    """Kills all that an account runs, also what is started meanwhile."""
-    for pid in processes_of(account):
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def gone(account: str) -> bool:
-    end(account)
-    return not processes_of(account)
-
-
 def seed(account: str, store: Path) -> None:
     """Gives an account's store what bench is made of, by links where it can: 400 MB are not sent by ssh.
 
@@ -115,7 +94,7 @@ def call(*words: str) -> str:
 
 def measures(account: str) -> bool:
     """Whether a server of PostgreSQL runs there."""
-    for pid in processes_of(account):
+    for pid in processes_of(pwd.getpwnam(account).pw_uid):
         with suppress(OSError):
             if Path(f"/proc/{pid}/comm").read_text().strip() == "postgres":
                 return True
@@ -166,10 +145,8 @@ def farm(new_folder: Callable[[], Path]) -> Iterator[Farm]:
     Path("/run/sshd").mkdir(exist_ok=True)
     with ExitStack() as made:
         for account in ACCOUNTS:
-            needed("useradd", "--create-home", "--shell", "/bin/bash", "--password", "*", account)
-            made.callback(subprocess.run, ["userdel", "-r", account], capture_output=True, check=False)
-            made.callback(wait_for, partial(gone, account), "all to end")
-            home = Path(pwd.getpwnam(account).pw_dir)
+            given = temporary_account(account, "--create-home", "--shell", "/bin/bash", "--password", "*")
+            home = Path(made.enter_context(given).pw_dir)
             (home / "machine").write_text(account)
             (home / ".config" / "nix").mkdir(parents=True)
             (home / ".config" / "nix" / "nix.conf").write_text(NIX_CONF.format(home=home))
@@ -195,7 +172,7 @@ def test_four_blocks_are_measured_by_two_builders_one_of_which_dies_midway(farm:
     ) as process:  # fmt: skip
         try:
             wait_for(lambda: measures(ACCOUNTS[0]) or process.poll() is not None, "a block to be measured", 300)
-            end(ACCOUNTS[0])
+            kill_all(pwd.getpwnam(ACCOUNTS[0]).pw_uid)
             out, told = process.communicate(timeout=600)
         finally:
             process.kill()

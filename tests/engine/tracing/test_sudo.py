@@ -17,6 +17,7 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from probes import helper
 from probes.tracer import direct_command
+from tests.support.accounts import temporary_account
 from tests.support.benchcall import LONG, SMALL, Bench, wait_for
 
 pytestmark = pytest.mark.outside
@@ -34,15 +35,14 @@ def user() -> Iterator[pwd.struct_passwd]:
     name = f"pgbed{os.getpid()}"
     rule = Path("/etc/sudoers.d") / name
     command = " ".join(re.sub(r"([\\ ,:=*?\[\]!])", r"\\\1", word) for word in direct_command())
-    subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        rule.touch(0o440)
-        rule.write_text(f"{name} ALL=(root) NOPASSWD: {command} *\n")
-        subprocess.run(["visudo", "--check", "--quiet", "--file", rule], check=True)
-        yield pwd.getpwnam(name)
-    finally:
-        rule.unlink()
-        wait_for(lambda: subprocess.run(["userdel", name], capture_output=True).returncode == 0, f"{name} to go")
+    with temporary_account(name, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin") as account:
+        try:
+            rule.touch(0o440)
+            rule.write_text(f"{name} ALL=(root) NOPASSWD: {command} *\n")
+            subprocess.run(["visudo", "--check", "--quiet", "--file", rule], check=True)
+            yield account
+        finally:
+            rule.unlink()
 
 
 @pytest.fixture
