@@ -8,7 +8,7 @@ uv_version=0.13.9
 # Of every dependency what pgbed uses of it: msgspec and journals, Jinja and pages, numpy and scipy, Textual, psycopg.
 tests=(
   tests/engine/journal/test_journal.py tests/engine/report/test_render.py
-  tests/engine/report/html tests/engine/view/test_player.py tests/engine/analysis/test_statistics.py
+  tests/engine/report/html tests/engine/view/test_player.py tests/engine/analysis/statistics/test_inference.py
   tests/tui/compare/test_comparison_table.py tests/tui/history/test_listing.py
   tests/engine/postgres/test_pgstat.py::test_a_question_that_the_server_gave_up_fails_no_later_one
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from engine.analysis import faults
+from engine.analysis.cells import faults
 from engine.bisect.culprit import effect
 from engine.core.errors import UserError
 from engine.results.comparison import Comparison, Ratio

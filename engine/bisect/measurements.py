@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 from rich.text import Text
 
-from engine.analysis.run_results import load
+from engine.analysis.cells.run_results import load
 from engine.builds import resolve
 from engine.builds.commit_log import Commit
 from engine.core.text import visible

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from engine.analysis import bisection
-from engine.analysis.bisection import Ends, Judgement
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
+from engine.analysis.series import bisection
+from engine.analysis.series.bisection import Ends, Judgement
 from engine.bisect import ends, measurements, state
 from engine.bisect.culprit import Culprit
 from engine.bisect.ends import BAD, GOOD, TRIED
@@ -294,9 +294,9 @@ def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float
 
 def _log_ratios(run: Path, comparison: Comparison, name: str, step: str) -> dict[int, float]:
     """Log ratios by repeat, without pairs between whose cells the machine changed."""
-    from engine.analysis import slice_verdicts
-    from engine.analysis.comparability import steady
-    from engine.analysis.compare import compared_cells
+    from engine.analysis.answer.compare import compared_cells
+    from engine.analysis.checks.comparability import steady
+    from engine.analysis.ratios import slice_verdicts
 
     metric = comparison.primary_metric(step)
     cells = compared_cells([run], comparison.base)

@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 24
 
 
 class MeasuredCommit(msgspec.Struct, frozen=True):
-    """A measured commit: pairs of log ratios (see `engine.analysis.bisection`)."""
+    """A measured commit: pairs of log ratios (see `analysis.series.bisection`)."""
 
     commit: str
     pairs: tuple[tuple[float, float], ...]

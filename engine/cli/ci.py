@@ -241,7 +241,7 @@ def _sizes(steps: list[str]) -> Iterator[tuple[int, list[str]]]:
 def _conclude(
     run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool, notes: tuple[str, ...] = ()
 ) -> int:
-    from engine.analysis.compare import compare
+    from engine.analysis.answer.compare import compare
     from engine.journal.manifest import read_manifest
     from engine.report import document, render
     from engine.report import gate as gates

@@ -70,7 +70,7 @@ def compare(
       2  the command failed
       3  nothing is worse, but every step of some build is undecided or withheld
     """
-    from engine.analysis.compare import compare as compare_runs
+    from engine.analysis.answer.compare import compare as compare_runs
     from engine.report import render  # loads the statistics, which take most of a second
 
     folders = [find_run(run, out) for run in runs or (None,)]
@@ -142,8 +142,8 @@ def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, jun
 
 
 def _show_plan(folders: list[Path], statement: str, base: str | None, form: str | None) -> None:
-    from engine.analysis.compare import compared_cells
-    from engine.analysis.statement_plans import side_by_side
+    from engine.analysis.answer.compare import compared_cells
+    from engine.analysis.causes.statement_plans import side_by_side
     from engine.report import render
 
     cells = compared_cells(folders, base)
@@ -157,7 +157,7 @@ def _show_plan(folders: list[Path], statement: str, base: str | None, form: str 
 
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:
-    from engine.analysis.step_slices import sliced_step
+    from engine.analysis.answer.step_slices import sliced_step
     from engine.report import render
     from engine.report import sliced_step as sliced
 

@@ -119,7 +119,7 @@ def presets() -> Listing:
 
 def probes(out: Path) -> Listing:
     """One row per probe, with its state and its measured cost on this machine (`probe_cost.Cost`)."""
-    from engine.analysis import probe_cost  # loads drivers and asks bpftrace: too slow for other lists
+    from engine.analysis.causes import probe_cost
     from engine.tracing import selection
 
     measured = probe_cost.known(out)

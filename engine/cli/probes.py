@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from engine.analysis import probe_cost
+from engine.analysis.causes import probe_cost
 from engine.cli import start
 from engine.cli.options import JSON, OUT, Figure, of_run
 from engine.host.account import own_folder

@@ -17,7 +17,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from engine.analysis import noise
+from engine.analysis.answer import noise
 from engine.cli import interface, standard_streams
 from engine.core.errors import UserError
 from engine.core.format import size, span
@@ -346,8 +346,8 @@ def _taken(run: Path) -> UserError:
 
 
 def _conclude(run: Path, code: int, console: PlainConsole) -> int:
-    from engine.analysis import probe_cost
-    from engine.analysis.compare import compare
+    from engine.analysis.answer.compare import compare
+    from engine.analysis.causes import probe_cost
     from engine.report import render  # here, because these load the statistics
 
     manifest = planned(run)

@@ -61,8 +61,8 @@ def trend(
     a change shows one, over all series, as long as the correlation of neighbouring points is at most 0.5. A level has
     three points or more. What was read is cached in the file .pgbed-trend of each folder.
     """
-    from engine.analysis import trend as trends
-    from engine.analysis.cells import METRICS
+    from engine.analysis.cells.compared_cells import METRICS
+    from engine.analysis.series import trend as trends
     from engine.report.trend import lines
 
     if metric not in (each.name for each in METRICS):

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from engine.analysis import noise
-from engine.analysis.noise import Noise
+from engine.analysis.answer import noise
+from engine.analysis.answer.noise import Noise
 from engine.builds import resolve
 from engine.builds.label import Label
 from engine.core.errors import UserError, unknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.text import Visible
 from engine.report.html.page import page

@@ -2,7 +2,7 @@
 
 In a differential graph the width of a frame is its part of the second profile (or, by a button, of the first), and its
 colour how much that part has changed; frames that changed by no more than chance are grey
-(`engine.analysis.stack_changes`). The first profile's samples are scaled before: to the same number of statements where
+(`analysis.causes.stack_changes`). The first profile's samples are scaled before: to the same number of statements where
 both are known, which shows that a statement became dearer; otherwise to the same number of samples, which shows shares
 only.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from engine.analysis import function_costs, run_results, stack_changes
-from engine.analysis.run_results import CellResult, RunResult
-from engine.analysis.stack_changes import RENAMED, CellStacks
+from engine.analysis.causes import function_costs, stack_changes
+from engine.analysis.causes.stack_changes import RENAMED, CellStacks
+from engine.analysis.cells import run_results
+from engine.analysis.cells.run_results import CellResult, RunResult
 from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.text import Visible, visible, visible_json, visible_record
@@ -206,7 +207,7 @@ def changed(base: Profile, new: Profile, of: Callable[[Mapping[str, int]], Count
 
 def function_changes(run: Path, base: Subject, other: Subject, step: str) -> tuple[FunctionChange, ...]:
     """The functions of two subjects of a run that cost more or less for certain; none of or against a control."""
-    from engine.analysis.compare import compared_cells
+    from engine.analysis.answer.compare import compared_cells
 
     names = read_manifest(run).names
     if base.control or other.control:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from engine.analysis import faults
-from engine.analysis.comparability import of_workload
+from engine.analysis.cells import faults
+from engine.analysis.checks.comparability import of_workload
 from engine.core import missing_steps
 from engine.core.model import Manifest
 from engine.core.text import Visible, visible

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import probe_cost
+from engine.analysis.causes import probe_cost
 from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.plan.command_line import command

@@ -25,7 +25,7 @@ from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE
 from engine.results.plan_change import PlanChange
 from engine.results.sliced_step import SlicedStep
 
-VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.findings
+VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.answer.findings
 MOST_CHANGES = 10  # of plans, named above the tables
 MOST_NOTES = 3  # below the verdicts
 SIGNS = "▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"

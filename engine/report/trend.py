@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from engine.analysis.trend import Change, Series
-from engine.analysis.trend_changes import FEWEST
+from engine.analysis.series.trend import Change, Series
+from engine.analysis.series.trend_changes import FEWEST
 from engine.core.format import three
 from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 

@@ -143,7 +143,7 @@ class TransactionTimes:
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """One step of one cell. Figures are those of `engine.analysis.metrics.summary`.
+    """One step of one cell. Figures are those of `analysis.statistics.metrics.summary`.
 
     `ordinal` is the cell's place in time. Steps of one `group` do alike work. `ops` are rows, in query steps queries;
     `rows` those inserted or indexed.

@@ -1,6 +1,6 @@
 """A comparison of builds, configs and kernels: the values of `bench compare --json`, and the questions put to them.
 
-`engine.analysis.compare` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
+`analysis.answer.compare` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
 JSON Schema. Keys are only ever added. Null stands where there is no value; NaN and infinity never occur.
 """
 
@@ -178,7 +178,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Steps of one kind and their common ratio, whose `step` is the kind: see `engine.analysis.group_verdicts`."""
+    """Steps of one kind and their common ratio, whose `step` is the kind: see `analysis.ratios.group_verdicts`."""
 
     steps: tuple[str, ...]
     ratio: Ratio
@@ -186,7 +186,7 @@ class StepGroup:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer for a subject, line by line: see `engine.analysis.answer`."""
+    """The answer for a subject, line by line: see `analysis.answer.answer_lines`."""
 
     subject: str
     lines: tuple[str, ...]
@@ -215,7 +215,7 @@ class LeftOutCell:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The spread of a subject's cells in one metric of a step: see `engine.analysis.statistics.Scatter`."""
+    """The spread of a subject's cells in one metric of a step: see `analysis.statistics.inference.Scatter`."""
 
     step: str
     subject: str

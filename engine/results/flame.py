@@ -25,7 +25,7 @@ class FlameGraph:
     CPU.
 
     `certain` are the frames (written as in `stacks`) and `certain_functions` the functions, by their own samples, that
-    changed by more than chance: see `engine.analysis.stack_changes`. `innermost_only`: the binaries keep no frame
+    changed by more than chance: see `analysis.causes.stack_changes`. `innermost_only`: the binaries keep no frame
     pointers, so a stack is only the function that ran.
 
     `functions` are those whose CPU time per operation of the step differs for certain, over all processes of the server

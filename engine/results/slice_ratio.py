@@ -1,6 +1,6 @@
 """The ratio of two servers over their slices, with its error, in plain Python: for a live view, the run, and analysis.
 
-Level 1 of the estimate; `engine.analysis.slice_estimates` has level 2. The error allows for the correlation of
+Level 1 of the estimate; `analysis.statistics.slice_estimates` has level 2. The error allows for the correlation of
 neighbouring blocks: Newey and West 1987 with the bandwidth of Andrews 1991 (10.2307/2938229). While data come in, the
 asymptotic confidence sequence of Waudby-Smith et al. 2024 (arXiv 2103.06476) is shown.
 """

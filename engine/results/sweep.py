@@ -34,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """A step of one cell that had several rates in succession: see `engine.analysis.change_points`."""
+    """A step of one cell that had several rates in succession: see `analysis.statistics.change_points`."""
 
     step: str
     subject: str

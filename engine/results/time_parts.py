@@ -1,6 +1,6 @@
 """What makes the difference in time per operation between two sides: parts of the time, and the share of each.
 
-`engine.analysis.attribution` finds it; tables, the terminal and reports show it in the words defined here.
+`analysis.causes.attribution` finds it; tables, the terminal and reports show it in the words defined here.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engine.analysis.interim_results import Seen, look
+from engine.analysis.answer.interim_results import Seen, look
 from engine.core.format import span
 from engine.core.model import Manifest
 from engine.journal import outcome

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from engine.analysis.statistics import estimate, paired_interval
+from engine.analysis.statistics.inference import estimate, paired_interval
 from tests.perf.layouts import bench
 
 Cell = dict[str, Any]

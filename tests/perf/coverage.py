@@ -33,19 +33,26 @@ import numpy as np
 from scipy import special
 from scipy.signal import lfilter
 
-from engine.analysis import trend_changes
-from engine.analysis.alpha_spending import FIRST, Analysis, Levels, alone, first, levels_on_the_way, planned
-from engine.analysis.change_points import LEVEL as RATES_LEVEL
-from engine.analysis.change_points import levels as rate_levels
-from engine.analysis.interference import step_ratios
-from engine.analysis.slice_estimates import Slices, by_kind, halves, log_ratio, noise_per_root_second, self_check
-from engine.analysis.statistics import (
+from engine.analysis.cells.alpha_spending import FIRST, Analysis, Levels, alone, first, levels_on_the_way, planned
+from engine.analysis.ratios.three_sided import Judgement, judge, levels_of, p_values, shares
+from engine.analysis.series import trend_changes
+from engine.analysis.statistics.change_points import LEVEL as RATES_LEVEL
+from engine.analysis.statistics.change_points import levels as rate_levels
+from engine.analysis.statistics.inference import (
     Estimate,
     estimate,
     paired_interval,
     scatter,
 )
-from engine.analysis.three_sided import Judgement, judge, levels_of, p_values, shares
+from engine.analysis.statistics.interference import step_ratios
+from engine.analysis.statistics.slice_estimates import (
+    Slices,
+    by_kind,
+    halves,
+    log_ratio,
+    noise_per_root_second,
+    self_check,
+)
 from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from engine.analysis.interference import STOLEN, TASKS
-from engine.analysis.slice_estimates import Slices
+from engine.analysis.statistics.interference import STOLEN, TASKS
+from engine.analysis.statistics.slice_estimates import Slices
 from engine.core.model import Subject
 from engine.slices.block_order import SliceSeed, blocks
 

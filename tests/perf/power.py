@@ -39,12 +39,12 @@ from statistics import fmean, median
 
 from scipy import special
 
-from engine.analysis import slice_verdicts
-from engine.analysis.alpha_spending import Levels
-from engine.analysis.compare import compare, compared_cells
-from engine.analysis.interference import StepRatios
-from engine.analysis.slice_estimates import by_kind, self_check
-from engine.analysis.statistics import Estimate, holm_shares, p_value, t_quantile
+from engine.analysis.answer.compare import compare, compared_cells
+from engine.analysis.cells.alpha_spending import Levels
+from engine.analysis.ratios import slice_verdicts
+from engine.analysis.statistics.inference import Estimate, holm_shares, p_value, t_quantile
+from engine.analysis.statistics.interference import StepRatios
+from engine.analysis.statistics.slice_estimates import by_kind, self_check
 from engine.journal.archive import MANIFEST
 from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
 from tests.perf.layouts import bench, spread, with_error

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from engine.analysis import metrics
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
+from engine.analysis.statistics import metrics
 from engine.core.errors import UserError
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis import function_costs
-from engine.analysis.function_costs import CellSamples, PairWindows, estimates, pair_windows
-from engine.analysis.statistics import ALPHA
+from engine.analysis.causes import function_costs
+from engine.analysis.causes.function_costs import CellSamples, PairWindows, estimates, pair_windows
+from engine.analysis.statistics.inference import ALPHA
 from engine.core.model import Build
 from engine.journal.rows import ProbeFrame, SliceRow
 from engine.slices.block_order import SliceSeed

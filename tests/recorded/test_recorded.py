@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.report import render

@@ -57,7 +57,7 @@ def test_a_command_that_opens_the_interface_loads_nothing_heavy(tmp_path: Path) 
     assert not modules & {
         "engine.plan.prepare",
         "engine.postgres.server",
-        "engine.analysis.compare",
+        "engine.analysis.answer.compare",
         "engine.tracing.selection",
     }
 

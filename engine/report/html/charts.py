@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.step_slices import sliced_step
+from engine.analysis.answer.step_slices import sliced_step
 from engine.core.errors import UserError
 from engine.core.wait_kinds import KINDS, by_kind
 from engine.journal.rows import StepRow

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.analysis import run_results, stack_changes
+from engine.analysis.causes import stack_changes
+from engine.analysis.cells import run_results
 from engine.core.errors import UserError
 from engine.journal.totals import role_place
 from engine.report import flame

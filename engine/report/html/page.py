@@ -16,9 +16,9 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
-from engine.analysis.cells import METRICS
-from engine.analysis.trend import Series
-from engine.analysis.trend_changes import FEWEST, levels
+from engine.analysis.cells.compared_cells import METRICS
+from engine.analysis.series.trend import Series
+from engine.analysis.series.trend_changes import FEWEST, levels
 from engine.core.text import Visible, visible, visible_record
 from engine.core.version import version
 from engine.report import flame, origins, render, tables

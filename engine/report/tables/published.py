@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.analysis import published_line
-from engine.analysis.run_results import load, published_by_cell
+from engine.analysis.cells import published_line
+from engine.analysis.cells.run_results import load, published_by_cell
 from engine.report.tables.section import Notes, Section
 from engine.results.averages import middle
 from engine.results.comparison import Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, stdev
 
-from engine.analysis import metrics
+from engine.analysis.statistics import metrics
 from engine.core.format import duration
 from engine.journal.totals import role_place
 from engine.report.tables.section import Notes, Rows, Section, Table, bounds, number, ratio_text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.bisect.ends import BAD, GOOD, LEVELS, TRIED, slowest, unlike_both
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, Cell
@@ -89,7 +89,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() -> None:
-    from engine.analysis.statistics import estimate, p_value
+    from engine.analysis.statistics.inference import estimate, p_value
 
     chance, wrong, unadjusted = random.Random(2), 0, 0
     for _ in range(2000):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.builds import derivation, extensions, resolve
 from engine.builds.contrib import CONTRIB, lacks
 from engine.builds.derivation import Change, Derivation, Derived

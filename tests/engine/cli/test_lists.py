@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis import probe_cost
+from engine.analysis.causes import probe_cost
 from engine.cli import lists
 from engine.report.console import PlainConsole
 from tests.support.journal import make_run

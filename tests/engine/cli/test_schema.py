@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engine.analysis.compare import compare
-from engine.analysis.step_slices import sliced_step
+from engine.analysis.answer.compare import compare
+from engine.analysis.answer.step_slices import sliced_step
 from engine.cli.main import main
 from engine.core.model import SCHEMA
 from engine.report import sliced_step as sliced_report

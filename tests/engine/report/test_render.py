@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from engine.analysis.step_slices import sliced_step
+from engine.analysis.answer.step_slices import sliced_step
 from engine.report import render
 from engine.report import sliced_step as sliced_report
 from engine.results.sliced_step import SlicedAdjustment, SlicedStep

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from engine.analysis import trend
+from engine.analysis.series import trend
 from engine.cli.main import main
 from engine.core.version import order_of
 from engine.journal.manifest import read_manifest

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.analysis.slice_estimates import Slices
-from engine.analysis.slice_estimates import log_ratio as log_ratio_of_arrays
+from engine.analysis.statistics.slice_estimates import Slices
+from engine.analysis.statistics.slice_estimates import log_ratio as log_ratio_of_arrays
 from engine.results.slice_ratio import MIN_BLOCKS, log_ratio
 
 seeds = st.integers(0, 2**32)

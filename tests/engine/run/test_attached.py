@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Build, Config
 from engine.journal.reader import JournalReader

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Build, Cell
 from engine.core.perf_events import IPC, OBSERVER, EventCount

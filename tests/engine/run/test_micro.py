@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.model import Build
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import INTERIM_ANALYSES, Build, Cell, InterimAnalysis
 from engine.journal import outcome
@@ -323,7 +323,7 @@ def test_an_adaptive_run_ends_when_every_step_is_known_or_time_is_over(tmp_path:
 
 
 def test_the_last_analysis_of_an_adaptive_run_has_nearly_all_of_the_error(tmp_path: Path) -> None:
-    from engine.analysis.compare import compared_cells
+    from engine.analysis.answer.compare import compared_cells
 
     level = compared_cells([made(tmp_path / "r", 5, of=5, minutes=60.0, **ADAPTIVE)]).levels.differs()
     assert 0.038 <= level < 0.04

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.analysis.slice_estimates import Slices, log_ratio
+from engine.analysis.statistics.slice_estimates import Slices, log_ratio
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.slice_ratio import LogRatio, half_width_at_every_moment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.record import converted
 from engine.journal.totals import StepTotals

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.cli.main import main
 from engine.core.model import Cell
 from engine.journal.archive import unpack

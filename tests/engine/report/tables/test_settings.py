@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from engine.analysis.compare import compare
+from engine.analysis.answer.compare import compare
 from engine.report.tables.section import Notes
 from engine.report.tables.settings import differences
 from engine.results.setting_difference import SettingDifference

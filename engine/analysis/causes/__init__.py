@@ -1,0 +1,1 @@
+"""Why a step became slower: time, functions, plans, rates."""

@@ -1,0 +1,45 @@
+"""How much of a side's slowness its connections spent waiting for a CPU, as the kernel counted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from engine.analysis.cells.compared_cells import ComparedCells
+from engine.core.model import Subject
+from engine.results.time_parts import Attribution
+
+SLOWER = 1.05  # ratio of the times per op from which it is worth a sentence
+LEAST = 0.2  # share of it below which a cause is not named
+WAITS = {"server_runq": "backends", "client_runq": "clients"}  # parts of the time, and whose they are
+
+
+def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
+    """A sentence for each step and side that is slower, with certainty, and waited longer for a CPU."""
+    subjects = {name: subject for subject, name in cells.names.items()}
+    found = []
+    for each in attributions:
+        waits = [part for part in each.of(tuple(WAITS)) if part.known]
+        share = sum(part.share or 0.0 for part in waits)
+        connections = any(part.name == "client_runq" for part in each.parts)  # of a command all processes are counted
+        if each.reason or not connections or each.us < SLOWER * each.base_us or share < LEAST:
+            continue
+        subject = subjects[each.subject]
+        base = cells.baseline_of(subject)
+        longer = ", ".join(f"{WAITS[part.name]} {part.us - part.base_us:+.1f} us" for part in waits)
+        found.append(
+            f"{each.step}: against {cells.names[base]}, {each.subject} takes {each.us - each.base_us:,.1f} us more per "
+            f"op; {share:.0%} of that is longer CPU wait of its {each.role} connections (run queue: {longer})"
+            f"{_moved(cells, base, subject, each.step)}"
+        )
+    return found
+
+
+def _moved(cells: ComparedCells, base: Subject, subject: Subject, step: str) -> str:
+    parts = []
+    for metric, what in (("wakeups_per_op", "wake-ups"), ("migrations_per_op", "migrations")):
+        sides = [cells.values(side, step, metric) for side in (base, subject)]
+        if all(sides):
+            before, after = map(median, sides)
+            parts.append(f"{what} per op {before:.3g} to {after:.3g}")
+    return f"; {', '.join(parts)}" if parts else ""

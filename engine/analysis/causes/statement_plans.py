@@ -1,0 +1,250 @@
+"""Statements of an application on two servers: plans that changed, results that differ, planning times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean, median
+
+from engine.analysis.cells.compared_cells import ComparedCells
+from engine.analysis.cells.run_results import StepResult
+from engine.core.errors import unknown
+from engine.core.model import Subject
+from engine.core.record import converted
+from engine.results import plan_change
+from engine.results.comparison import CHANGED, CPU, PRIMARY_METRICS, TIME, Answer, Ratio
+from engine.results.plan_change import PlanChange, PlanningRatio
+from engine.results.slice_ratio import ratio_of
+from workloads.plan_tree import StatementPlan, StatementResult
+
+MOST_NAMED = 5  # settings that are named
+LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement: others are no times
+OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server has only where they are not the default
+
+
+def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[PlanChange, ...]:
+    """Statements with another plan than the baseline's, those that became slower first."""
+    found = [
+        (made, _factor(ratios, made.step, made.subject))
+        for subject in _judged(cells)
+        for step in cells.steps
+        for statement in _statements(cells, subject, step)
+        if (made := changed(cells, subject, step, statement, ratios)) is not None
+    ]
+    return tuple(made for made, factor in sorted(found, key=lambda each: -each[1]))
+
+
+def side_by_side(cells: ComparedCells, statement: str) -> tuple[PlanChange, ...]:
+    """A statement's plans, changed or not, for each subject. Raises UserError if there is no such statement."""
+    found = [
+        made
+        for subject in _judged(cells)
+        for step in cells.steps
+        if statement in _statements(cells, subject, step)
+        if (made := changed(cells, subject, step, statement, (), always=True)) is not None
+    ]
+    if not found:
+        known = dict.fromkeys(
+            name for subject in cells.names for step in cells.steps for name in _statements(cells, subject, step)
+        )
+        raise unknown("statement with a plan", statement, list(known))
+    return tuple(found)
+
+
+def changed(
+    cells: ComparedCells, subject: Subject, step: str, statement: str, ratios: Sequence[Ratio], *, always: bool = False
+) -> PlanChange | None:
+    base, other = (
+        [plan for result in cells.of(each, step) for plan in plans(result) if plan.statement == statement]
+        for each in (cells.baseline_of(subject), subject)
+    )
+    if not base or not other:
+        return None
+    (before, _), (after, count) = _usual(base), _usual(other)
+    if before.shape == after.shape and not always:
+        return None
+    name = cells.names[subject]
+    effects = _effects(ratios, step, name) if step == statement else iter(())
+    text = plan_change.sentence(statement, before.tree, after.tree, next((words for _, words in effects), ""))
+    if before.chosen and after.chosen and before.chosen != after.chosen:
+        text += f"; its plan was {before.chosen}, is {after.chosen}"
+    if count < len(other):
+        text += f"; in {count} of {len(other)} cells"
+    if had := sum(plan.shape == after.shape for plan in base):
+        text += f"; {cells.names[cells.baseline_of(subject)]} had it in {had} of {len(base)}, too"
+    text = text if before.shape != after.shape else f"{statement}: the same plan"
+    return PlanChange(
+        step, statement, name, text, before.shape, after.shape, count, len(other),
+        plan_change.lines(before.tree, after.tree),
+    )  # fmt: skip
+
+
+def result_differences(cells: ComparedCells) -> tuple[str, ...]:
+    """What must be known before any ratio: statements that fail, or return something else, on one build."""
+    found: dict[str, None] = {}
+    for step in cells.steps:
+        for statement in dict.fromkeys(result.statement for _, result in _results(cells, list(cells.names), step)):
+            found |= dict.fromkeys(_differences(cells, step, statement))
+    return tuple(found)
+
+
+def after_results(differences: Sequence[str], answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The answers, after a line on results that differ: a ratio means little if the work was not the same."""
+    names = list(dict.fromkeys(text.partition(" ")[0] for text in differences))
+    if not names:
+        return tuple(answers)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    text = f"Not the same results, or none: {', '.join(names[:MOST_NAMED])}{more}."
+    return tuple(replace(each, lines=(text, *each.lines)) for each in answers)
+
+
+def planner_differences(cells: ComparedCells) -> tuple[str, ...]:
+    """Settings of the planner and statistics targets that differ between a subject and its baseline."""
+    sentences = []
+    for subject in _judged(cells):
+        base, other = (_planner(cells, each) for each in (cells.baseline_of(subject), subject))
+        if not base or not other:
+            continue
+        differ = [
+            f"{name} {base[name] or 'empty'} became {other[name] or 'empty'}"
+            for name in sorted(base.keys() & other.keys())
+            if base[name] != other[name]
+        ]
+        differ += [
+            f"{name} {base.get(name, 'as default')} became {other.get(name, 'as default')}"
+            for name in sorted(base.keys() ^ other.keys())
+            if name.startswith(OF_COLUMNS)
+        ]
+        if differ:
+            more = f", and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
+            names = f"{cells.names[cells.baseline_of(subject)]} to {cells.names[subject]}"
+            sentences.append(f"the planner's settings differ from {names}: {', '.join(differ[:MOST_NAMED])}{more}")
+    return tuple(sentences)
+
+
+def planning(cells: ComparedCells) -> tuple[PlanningRatio, ...]:
+    """Planning times by statement of a run that only plans, those that grew most first."""
+    from engine.analysis.statistics import inference
+
+    found = []
+    for subject in _judged(cells):
+        pairs = [
+            (times(first.steps[step]), times(second.steps[step]))
+            for step in cells.steps
+            for first, second in cells.pairs(subject, step)
+        ]
+        names = dict.fromkeys(name for base, other in pairs for name in base if name in other)
+        for name in names:
+            both = [(base[name], other[name]) for base, other in pairs if base.get(name) and other.get(name)]
+            if not both:
+                continue
+            logs = [math.log(after / before) for before, after in both]
+            low, high = inference.mean_interval(logs)
+            found.append(
+                PlanningRatio(
+                    name, cells.names[subject], median(before for before, _ in both), median(a for _, a in both),
+                    math.exp(fmean(logs)),
+                    None if low is None else ratio_of(low), None if high is None else ratio_of(high),
+                )
+            )  # fmt: skip
+    return tuple(sorted(found, key=lambda each: -(each.ratio or 1.0)))
+
+
+def plans(result: StepResult) -> tuple[StatementPlan, ...]:
+    return converted(result.totals.report.get("plans", []), tuple[StatementPlan, ...], "a step's totals: report: plans")
+
+
+def times(result: StepResult) -> dict[str, float]:
+    where = "a step's totals: report: planning"
+    found = converted(result.totals.report.get("planning", {}), dict[str, float], where)
+    return {name: ms for name, ms in found.items() if LEAST_MS <= ms <= MOST_MS}
+
+
+def _results(cells: ComparedCells, subjects: Iterable[Subject], step: str) -> Iterator[tuple[Subject, StatementResult]]:
+    where = "a step's totals: report: results"
+    for subject in subjects:
+        for found in cells.of(subject, step):
+            for result in converted(found.totals.report.get("results", []), tuple[StatementResult, ...], where):
+                yield subject, result
+
+
+def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[str]:
+    by_subject: dict[Subject, list[StatementResult]] = {}
+    for subject, result in _results(cells, list(cells.names), step):
+        if result.statement == statement:
+            by_subject.setdefault(subject, []).append(result)
+    failed = {
+        subject: next(result.error for result in results if result.error)
+        for subject, results in by_subject.items()
+        if any(result.error for result in results)
+    }
+    if failed and len(failed) == len(by_subject) and len(set(failed.values())) == 1:
+        yield f"{statement} fails everywhere: {next(iter(failed.values()))}"
+    elif failed:
+        yield f"{statement} fails: " + "; ".join(
+            f"{cells.names[subject]}: {failed.get(subject, 'no error')}" for subject in by_subject
+        )
+    for subject in _judged(cells):
+        base = cells.baseline_of(subject)
+        ours, theirs = (
+            {each.values: each for each in by_subject.get(one, []) if not each.error} for one in (subject, base)
+        )
+        for values in ours.keys() & theirs.keys():
+            same = ours[values].executions == theirs[values].executions
+            (rows, digest), (base_rows, base_digest) = (_returned(each[values], same) for each in (ours, theirs))
+            if rows is None or base_rows is None:
+                continue
+            if rows != base_rows:
+                yield (f"{statement} returns other rows: {base_rows:,} with {cells.names[base]}, "
+                       f"{rows:,} with {cells.names[subject]}")  # fmt: skip
+            elif digest != base_digest:
+                names = f"{cells.names[subject]} and {cells.names[base]}"
+                yield f"{statement} returns other values with {names}, in {rows:,} rows each"
+        if ours and theirs and ours.keys().isdisjoint(theirs):
+            yield f"{statement} was run with other values on {cells.names[subject]}: the query of its rule differs"
+
+
+def _returned(result: StatementResult, whole: bool) -> tuple[int | None, str]:
+    """Rows and digest: of the first execution only where the other build had another number of them."""
+    return (result.rows, result.digest) if whole else (result.first_rows, result.first_digest)
+
+
+def _planner(cells: ComparedCells, subject: Subject) -> dict[str, str]:
+    for step in cells.steps:
+        for result in cells.of(subject, step):
+            if found := result.totals.report.get("planner"):
+                return converted(found, dict[str, str], "a step's totals: report: planner")
+    return {}
+
+
+def _judged(cells: ComparedCells) -> list[Subject]:
+    return [subject for subject in cells.others if not subject.control]
+
+
+def _statements(cells: ComparedCells, subject: Subject, step: str) -> list[str]:
+    return list(dict.fromkeys(plan.statement for result in cells.of(subject, step) for plan in plans(result)))
+
+
+def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
+    """The plan that most cells had, and how many."""
+    ((shape, count),) = Counter(plan.shape for plan in found).most_common(1)
+    return next(plan for plan in found if plan.shape == shape), count
+
+
+def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float:
+    """How many times as long a step takes, or else as much server CPU, if that is known to differ; else 1."""
+    return next((factor for factor, _ in _effects(ratios, step, subject)), 1.0)
+
+
+def _effects(ratios: Sequence[Ratio], step: str, subject: str) -> Iterator[tuple[float, str]]:
+    """The effects that are known, that of the primary metric first, in words."""
+    own = [each for each in ratios if (each.step, each.subject) == (step, subject) and each.verdict in CHANGED]
+    for each in own:
+        if each.ratio and each.metric in PRIMARY_METRICS:
+            factor = each.ratio if each.metric == TIME else 1 / each.ratio
+            yield factor, plan_change.times(factor)
+    for each in own:
+        if each.ratio and each.metric == CPU:
+            yield each.ratio, f"{plan_change.multiple(each.ratio)} the server CPU"

@@ -1,0 +1,130 @@
+"""Sweeps in a comparison: their steps, where each subject peaks, both in a sentence, and steps with several rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from engine.analysis.cells import publication
+from engine.analysis.cells.compared_cells import ComparedCells
+from engine.analysis.statistics import change_points
+from engine.core.model import Subject
+from engine.core.record import converted
+from engine.journal.reader import JournalReader
+from engine.results.averages import mean
+from engine.results.comparison import ANSWERS, KNOWN, RATE, Ratio, Verdict
+from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
+
+MIN_POINTS = 2
+MOST_LEVELS = 4  # that are listed
+WORDS: dict[Verdict, str] = {each: each for each in (*ANSWERS, "undecided")} | {"same": "the same"}
+
+
+def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, str]) -> tuple[Sweep, ...]:
+    where = f"{cells.runs[0].path / 'manifest.json'}: workload: steps: sweep"
+    found: list[tuple[str, str, Point]] = []
+    for step in cells.runs[0].manifest.workload.get("steps", []):
+        name = str(step.get("name"))
+        for what, value in converted(step.get("sweep", {}), dict[str, float], where).items():
+            if name in cells.steps and name in units:
+                found.append((what, units[name], Point(name, value)))
+    return tuple(
+        _sweep(cells, ratios, what, unit, sorted((point for *_, point in points), key=lambda point: point.value))
+        for (what, unit), group in groupby(sorted(found, key=lambda each: each[:2]), key=lambda each: each[:2])
+        if len(points := list(group)) >= MIN_POINTS
+    )
+
+
+def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
+    found = publication.named(cells.runs[0].manifest)
+    values = {point.step: f"{point.value:g}" for point in points}
+    for table in found.published if found is not None else ():
+        ratios = {
+            values[line.step]: tuple(value / line.values[0] for value in line.values[1:])
+            for line in table.lines
+            if line.step in values and line.figure is None
+        }
+        if ratios and found is not None:
+            return PublishedSweep(found.source, table.subjects[0], table.subjects[1:], ratios)
+    return None
+
+
+def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, points: Sequence[Point]) -> Sweep:
+    peaks = _peaks(cells, ratios, points)
+    named = {peak.subject: peak for peak in peaks}
+    base = named.get(cells.names[cells.base])
+    low, high = points[0].value, points[-1].value
+    parts = []
+    for peak in peaks:
+        against = f" ({peak.ratio:.3f} of {base.subject}'s)" if base and peak.ratio and peak is not base else ""
+        verdicts = _verdicts([ratio for ratio in ratios if ratio.subject == peak.subject], points)
+        parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
+    text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
+    return Sweep(
+        what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)), _published(cells, points)
+    )
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
+def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
+    """A sentence for each step of a cell that had more than one rate, and how certain that is."""
+    told = tuple(_sentence(change, sweep.unit) for sweep in found for change in sweep.changes)
+    often = round(1 / change_points.LEVEL)
+    return (*told, f"of steps without a change of rate at most 1 in {often} is told to have one") if told else ()
+
+
+def _sentence(change: RateChange, unit: str) -> str:
+    parts = [
+        f"{_rate(level.rate_per_s)} {unit} from {level.from_s:.0f} to {level.until_s:.0f} s" for level in change.levels
+    ]
+    more = f", and {len(parts) - MOST_LEVELS} more" if len(parts) > MOST_LEVELS else ""
+    rates = ", ".join(parts[:MOST_LEVELS]) + more
+    return f"{change.step}: {change.subject} ran at {len(parts)} rates in repeat {change.repeat}: {rates}"
+
+
+def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChange]:
+    """Only if the rate means something while the step runs."""
+    for run in cells.runs:
+        own = [cell for cell in cells.cells if cell.run == run.name]
+        with JournalReader(run.path) as reader:
+            for point in points:
+                for cell in own:
+                    step = cell.steps.get(point.step)
+                    judged = step.totals.primary_metric if step is not None else None
+                    if step is None or judged is None or not judged.live:
+                        continue
+                    found = change_points.levels(change_points.rates_of(reader, reader.step(step.id)))
+                    if len(found) > 1:
+                        place = (cells.names[cell.cell.subject], run.name, cell.cell.id, cell.cell.repeat)
+                        yield RateChange(point.step, *place, found)
+
+
+def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point]) -> list[Peak]:
+    """Where each subject peaks, with the ratio of that step's pairs if its baseline peaks there, too."""
+    highest: dict[Subject, tuple[float, Point]] = {}
+    for subject in cells.names:
+        rates = [(rate, point) for point in points if (rate := mean(cells.values(subject, point.step, RATE)))]
+        if rates:
+            highest[subject] = max(rates, key=lambda each: each[0])
+    known = {
+        (ratio.subject, ratio.step): ratio.ratio for ratio in ratios if ratio.metric == RATE and ratio.verdict in KNOWN
+    }
+    found = []
+    for subject, (rate, point) in highest.items():
+        base = cells.baseline_of(subject)
+        with_base = base == cells.base and highest.get(base, (0.0, None))[1] == point
+        name = cells.names[subject]
+        ratio = known.get((name, point.step)) if with_base else None
+        found.append(Peak(name, highest[base][0] * ratio if ratio else rate, point.value, ratio))
+    return found
+
+
+def _verdicts(ratios: Sequence[Ratio], points: Sequence[Point]) -> str:
+    """How often each verdict was given among the steps: `, slower at 2 of 13`."""
+    steps = {point.step for point in points}
+    given = [ratio.verdict for ratio in ratios if ratio.metric == RATE and ratio.step in steps]
+    counts = {word: given.count(verdict) for verdict, word in WORDS.items() if verdict in given}
+    return "".join(f", {word} at {count} of {len(steps)}" for word, count in counts.items())

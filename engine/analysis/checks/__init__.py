@@ -1,0 +1,1 @@
+"""Whether cells can be compared, and in what they differ."""

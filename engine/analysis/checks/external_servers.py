@@ -1,0 +1,50 @@
+"""Comparisons of external servers: what may be said of them, and what must be."""
+
+from __future__ import annotations
+
+from engine.analysis.cells.compared_cells import ComparedCells
+from engine.core.model import Manifest, config_key
+
+NO_VERDICT = "others may have used these servers (run with --accept-foreign-load for verdicts)"
+SETTINGS_NAMED = 8
+
+
+def unjudged(cells: ComparedCells) -> bool:
+    """Whether there are no verdicts, because nobody has accepted that others may have used the servers."""
+    manifests = [run.manifest.external for run in cells.runs]
+    return any(attached is not None and not attached.accept_foreign_load for attached in manifests)
+
+
+def findings(cells: ComparedCells) -> list[str]:
+    """Warnings to go with the figures, a sentence each; none for pgbed's own servers."""
+    attached = [run.manifest for run in cells.runs if run.manifest.external is not None]
+    found = [sentence for manifest in attached for sentence in _of_run(manifest)]
+    if attached and not unjudged(cells):
+        found.append("verdicts were requested although others may have used these servers meanwhile")
+    return found
+
+
+def _of_run(manifest: Manifest) -> list[str]:
+    assert manifest.external is not None
+    servers = ", ".join(f"{build.label} ({build.server})" for build in manifest.builds)
+    found = [
+        f"external servers: {servers}; not visible from outside: CPU, run queue, memory and stops of "
+        "their processes, their machines and devices, their logs (checkpoints, autovacuum, errors)",
+        "WAL and what statistics views count of a whole server include what others did there; causes of stalls go by "
+        "wait events alone",
+    ]
+    if not manifest.external.checkpoint:
+        found.append("no CHECKPOINT was done before steps on any server: on some of them the role may not")
+    if manifest.external.scratch_database:
+        found.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
+    base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.base)].settings)
+    for build in manifest.builds:
+        own = dict(manifest.configs[config_key(manifest.cells[0].subject.config, build.label)].settings)
+        names = sorted(name for name in {*base, *own} if base.get(name) != own.get(name))
+        if names:
+            more = f" and {len(names) - SETTINGS_NAMED} more" if len(names) > SETTINGS_NAMED else ""
+            values = ", ".join(
+                f"{name} {base.get(name, 'default')} and {own.get(name, 'default')}" for name in names[:SETTINGS_NAMED]
+            )
+            found.append(f"{manifest.base} and {build.label} have different settings: {values}{more}")
+    return found

@@ -1,0 +1,155 @@
+"""The settings that differ between subjects, whatever the reason, those known to matter for their steps first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.analysis.cells.compared_cells import ComparedCells
+from engine.analysis.cells.run_results import ServerSettings
+from engine.core.model import Subject, config_key
+from engine.results.setting_difference import REASONS, UNRECORDED, Reason, SettingDifference
+
+UNSET = "as it was"  # the device, where a config does not set it
+_ALL: tuple[str, ...] = ()
+_READS = ("query", "point", "range", "aggregate", "scan")
+_WRITES = ("load", "write")
+# Steps of other kinds, such as transactions, tasks or statements of the user's, may do all of it.
+_ONE_THING = frozenset({*_READS, *_WRITES, "index"})
+# By setting: the kinds of steps for which it matters.
+IMPORTANT: dict[str, tuple[str, ...]] = {
+    "autovacuum_max_parallel_workers": _WRITES,
+    "autovacuum_vacuum_cost_delay": _WRITES,
+    "autovacuum_vacuum_cost_limit": _WRITES,
+    "backend_flush_after": _WRITES,
+    "block_size": _ALL,
+    "checkpoint_completion_target": _WRITES,
+    "checkpoint_timeout": _WRITES,
+    "data_checksums": _ALL,
+    "debug_assertions": _ALL,
+    "debug_io_direct": _ALL,
+    "default_toast_compression": _WRITES,
+    "effective_cache_size": _READS,
+    "effective_io_concurrency": (*_READS, "index"),
+    "enable_eager_aggregate": _READS,
+    "enable_partitionwise_aggregate": _READS,
+    "fsync": _WRITES,
+    "full_page_writes": _WRITES,
+    "hash_mem_multiplier": _READS,
+    "huge_pages": _ALL,
+    "huge_pages_status": _ALL,
+    "io_combine_limit": (*_READS, "index"),
+    "io_max_combine_limit": (*_READS, "index"),
+    "io_max_concurrency": (*_READS, "index"),
+    "io_max_workers": (*_READS, "index"),
+    "io_method": _ALL,
+    "io_min_workers": (*_READS, "index"),
+    "io_workers": (*_READS, "index"),
+    "jit": _READS,
+    "maintenance_io_concurrency": ("index", "write"),
+    "maintenance_work_mem": ("index", "write"),
+    "max_locks_per_transaction": _ALL,
+    "max_parallel_maintenance_workers": ("index",),
+    "max_parallel_workers": (*_READS, "index"),
+    "max_parallel_workers_per_gather": _READS,
+    "max_wal_size": _WRITES,
+    "min_wal_size": _WRITES,
+    "plan_cache_mode": _READS,
+    "random_page_cost": _READS,
+    "shared_buffers": _ALL,
+    "shared_preload_libraries": _ALL,
+    "synchronous_commit": _WRITES,
+    "timing_clock_source": _ALL,
+    "track_io_timing": _ALL,
+    "wal_buffers": _WRITES,
+    "wal_compression": _WRITES,
+    "wal_level": (*_WRITES, "index"),
+    "wal_segment_size": _WRITES,
+    "wal_sync_method": _WRITES,
+    "work_mem": (*_READS, "index"),
+}
+# What initdb has written into the cluster itself, and no file says.
+OF_INITDB = frozenset({"data_checksums", "wal_segment_size"})
+# Of the version itself, set by pgbed, or derived from other settings.
+LEFT_OUT = frozenset({
+    "cluster_name", "data_directory_mode", "in_hot_standby", "listen_addresses", "log_autoanalyze_min_duration",
+    "log_line_prefix", "port",
+    "server_version", "server_version_num", "shared_memory_size", "shared_memory_size_in_huge_pages",
+    "num_os_semaphores", "unix_socket_directories", "unix_socket_permissions",
+})  # fmt: skip
+
+
+def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
+    found: dict[Subject, ServerSettings] = {}
+    for cell in cells.cells:
+        if cell.settings.values and not cell.cell.subject.control:
+            found.setdefault(cell.cell.subject, cell.settings)
+    own = {cells.names[subject]: settings for subject, settings in found.items()}
+    judged = (step for cell in cells.cells for step in cell.steps.values() if step.totals.primary_metric is not None)
+    kinds = dict.fromkeys(step.kind for step in judged)
+    names = {name for settings in own.values() for name in settings.values} - LEFT_OUT
+    made = [
+        SettingDifference(
+            name,
+            _reason(name, values, own, _configured(cells)),
+            values,
+            {
+                subject: settings.sources.get(name, "default")
+                for subject, settings in own.items()
+                if values[subject] is not None
+            },
+            tuple(kind for kind in kinds if _matters(name, kind)),
+        )
+        for name in names
+        if len(set((values := {subject: _value(name, settings) for subject, settings in own.items()}).values())) > 1
+    ]
+    made += _of_devices(cells, tuple(own), tuple(kinds))
+    order = list(REASONS)
+    return tuple(sorted(made, key=lambda each: (not each.matters, order.index(each.reason), each.name)))
+
+
+def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:
+    """What configs set of the device and of memory, which matters for all steps."""
+    devices: dict[str, dict[str, str]] = {name: {} for name in subjects}
+    for run in cells.runs:
+        for subject, name in cells.names.items():
+            config = run.manifest.configs.get(config_key(subject.config, subject.build))
+            if name in devices and config is not None and config.device:
+                devices[name] = dict(config.device)
+    for setting in sorted({setting for each in devices.values() for setting in each}):
+        values: dict[str, str | None] = {name: each.get(setting, UNSET) for name, each in devices.items()}
+        if len(set(values.values())) > 1:
+            yield SettingDifference(f"device {setting}", "config", values, dict.fromkeys(values, "config"), kinds)
+
+
+def _matters(name: str, kind: str) -> bool:
+    return name in IMPORTANT and (kind in (IMPORTANT[name] or (kind,)) or kind not in _ONE_THING)
+
+
+def _value(name: str, settings: ServerSettings) -> str | None:
+    return settings.values.get(name, None if settings.defaults else UNRECORDED)
+
+
+def _configured(cells: ComparedCells) -> frozenset[str]:
+    """Names that a config or --set gives a value."""
+    configs = (
+        run.manifest.configs.get(config_key(subject.config, subject.build))
+        for run in cells.runs
+        for subject in cells.names
+    )
+    return frozenset(name for config in configs if config is not None for name, _ in config.settings)
+
+
+def _reason(
+    name: str, values: Mapping[str, str | None], own: Mapping[str, ServerSettings], configured: frozenset[str]
+) -> Reason:
+    if name in configured:
+        return "config"
+    if None in values.values():
+        return "version"
+    if name in OF_INITDB:
+        return "initdb"
+    sources = {settings.sources.get(name, "default") for settings in own.values()}
+    if sources == {"default"}:  # a server may choose the value of a default such as -1
+        built_in = {settings.defaults.get(name, UNRECORDED) for settings in own.values()}
+        return "default" if len(built_in) > 1 else "server"
+    return "initdb" if sources <= {"default", "configuration file"} else "server"

@@ -1,0 +1,1 @@
+"""The ratio of two subjects in a step, and its verdict."""

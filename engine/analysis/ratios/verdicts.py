@@ -1,0 +1,165 @@
+"""From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
+
+Verdicts (`analysis.ratios.three_sided`) are given in two families, the rates (or times) of all steps and the server CPU
+per operation of all steps. In each at most 5 % of comparisons name a difference that does not exist, and at most 5 %
+call something the same, or no slower, that differs by the margin (less than 5 % where pairs may be judged again with
+others: `analysis.cells.alpha_spending`). Instructions per operation, the time that planning a DELETE takes, and all
+quantiles of response times are families of their own. All other metrics are causes: they have no verdict, and those
+that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+
+An interval that is printed with a verdict is a 95 % interval on its own, except beside `faster` and `slower`: of R
+signs that are certain among m, bounds are at the level of a share R / m of the error, so that of those that are quoted
+because something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical
+Association 100, 2005).
+
+A verdict is withheld, with the reason, if one stands against it in `analysis.ratios.measured_ratios`, or if
+- the cells are bimodal, and the ratios differ from the one mode to the other by so much that it could make the effect;
+- servers are external, and the user has not accepted that others may use them: there is no verdict then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from engine.analysis.cells import alpha_spending
+from engine.analysis.cells.compared_cells import METRICS, NEGLIGIBLE, ComparedCells
+from engine.analysis.checks import external_servers
+from engine.analysis.ratios import three_sided
+from engine.analysis.ratios.measured_ratios import MeasuredRatio, geometric_mean, is_better
+from engine.analysis.statistics import inference
+from engine.results.averages import mean
+from engine.results.comparison import ANSWERS, CHANGED, MIN_PAIRS, UNCLEAR, Ratio, Spread
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A ratio's place in its family: its shares of the error and the number of tests, or the level of a cause."""
+
+    shares: three_sided.Hypotheses = three_sided.WHOLE
+    tests: int = 1
+    flagged: float = 0.0
+
+
+def ratios(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> tuple[Ratio, ...]:
+    found = judged(cells, measured)
+    floors = {_of(ratio): inference.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
+
+
+def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Ratio]:
+    """The verdicts on ratios that are read together."""
+    families: dict[tuple[str, str], list[MeasuredRatio]] = {}
+    for each in measured:
+        if len(each.quotients) > 1:
+            families.setdefault(each.family, []).append(each)
+    places: dict[int, _Place] = {}
+    for (primary, _), tests in families.items():
+        if primary:
+            p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
+            shares = three_sided.shares(p_values, cells.levels)
+            parts = (_of_few(cells, test, own) for test, own in zip(tests, shares, strict=True))
+            places |= {id(test): _Place(own, len(tests)) for test, own in zip(tests, parts, strict=True)}
+        else:
+            level = inference.benjamini_hochberg_level([inference.p_value(test.estimate) for test in tests])
+            places |= {id(test): _Place(flagged=level) for test in tests}
+    found = {id(each): _judged(each, cells, places.get(id(each), _Place())) for each in measured}
+    for tests in families.values():
+        certain = sum(found[id(test)].differs for test in tests)
+        for test in (test for test in tests if found[id(test)].verdict in CHANGED):
+            # What is withheld is among the certain, too, and left this sign a larger share than is quoted.
+            share = max(certain / len(tests), places[id(test)].shares.sign)
+            bounds = inference.paired_interval(test.estimate, 1 - cells.levels.differs(share))
+            found[id(test)] = replace(found[id(test)], joint_low=bounds.low, joint_high=bounds.high)
+    return list(found.values())
+
+
+def _of_few(cells: ComparedCells, test: MeasuredRatio, shares: three_sided.Hypotheses) -> three_sided.Hypotheses:
+    """The shares of a step; with few pairs in slices as if the run had no more of them."""
+    if not test.by_slices or test.estimate.pairs > MIN_PAIRS:
+        return shares
+    part = min(1.0, alpha_spending.OF_FEW / cells.levels.analyses[-1][1])
+    return three_sided.Hypotheses(*(part * share for share in shares))
+
+
+def _of(ratio: Ratio) -> tuple[str, ...]:
+    return ratio.step, ratio.metric, ratio.config, ratio.kernel
+
+
+def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
+    return tuple(
+        Spread(step, name, metric.name, **asdict(scatter))
+        for step in cells.steps
+        for subject, name in cells.names.items()
+        for metric in METRICS
+        for values in [cells.values(subject, step, metric.name)]
+        if (mean(values) or 0.0) > NEGLIGIBLE.get(metric.name, -1.0)  # nothing scatters by nothing
+        if (scatter := inference.scatter(values, cells.margin)) is not None
+    )
+
+
+def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Ratio:
+    """A ratio with its interval and, for a primary metric, its verdict at the levels of its place in its family."""
+    metric, blank = measured.metric, measured.blank
+    if not measured.quotients:
+        return blank
+    evidence = measured.estimate
+    interval = inference.paired_interval(evidence)
+    blank = replace(
+        blank, ratio=interval.ratio, low=interval.low, high=interval.high, pairs=interval.pairs,
+        better=is_better(interval.ratio, metric),
+    )  # fmt: skip
+    if external_servers.unjudged(cells):
+        return replace(blank, reasons=(*blank.reasons, external_servers.NO_VERDICT))
+    if not measured.family[0]:
+        certain = interval.pairs >= MIN_PAIRS and inference.p_value(evidence) <= place.flagged
+        withheld = bool(blank.reasons)
+        flagged = certain and not withheld and abs(interval.ratio - 1) >= cells.margin
+        return replace(blank, verdict="withheld" if withheld and interval.pairs > 1 else "none", flagged=flagged)
+
+    def later(more: int) -> three_sided.Hypotheses:
+        return three_sided.levels_of(place.shares, cells.levels.later(more))
+
+    test = (evidence, cells.margin, metric.better)
+    judgement = three_sided.judge(*test, three_sided.levels_of(place.shares, cells.levels))
+    verdict, reasons = judgement.verdict, blank.reasons
+    if verdict in ANSWERS and not measured.steps:
+        reasons = (*reasons, *_modes(cells, measured))
+    if reasons and verdict != "none":
+        verdict = "withheld"
+    clear = verdict in UNCLEAR and place.tests > 1 and three_sided.judge(*test).verdict != verdict
+    return replace(
+        blank,
+        verdict=verdict,
+        reasons=reasons,
+        differs=judgement.differs and verdict != "withheld",
+        among=place.tests if clear else None,
+        more_pairs=three_sided.pairs_needed(evidence, cells.margin, later) if verdict in UNCLEAR else None,
+        visible_effect=inference.smallest_visible_effect(evidence, level=cells.levels.differs(1 / place.tests)),
+    )
+
+
+def _modes(cells: ComparedCells, measured: MeasuredRatio) -> list[str]:
+    """Two modes among the cells of a side (of each run separately) that could make the effect.
+
+    They could if the ratios of pairs in one mode differ by as much from those in the other. If both sides change their
+    mode together, as when the machine slows down midway, they do not, and the pairing has done its work.
+    """
+    quotients = measured.by_slices or measured.quotients
+    effect = max(abs(geometric_mean(quotients) - 1), cells.margin)
+    reasons = []
+    for place in (0, 1):
+        for run in dict.fromkeys(pair[0].run for pair in measured.pairs):
+            own = [
+                (pair[place].steps[measured.blank.step].figure(measured.metric.name) or 0.0, quotient)
+                for pair, quotient in zip(measured.pairs, quotients, strict=True)
+                if pair[0].run == run
+            ]
+            found = inference.scatter([value for value, _ in own], cells.margin)
+            if found is None or not found.bimodal:
+                continue
+            low, high = ([quotient for _, quotient in mode] for mode in inference.modes(own))
+            if abs(geometric_mean(high) / geometric_mean(low) - 1) >= effect:
+                name = cells.names[measured.pairs[0][place].cell.subject]
+                reasons.append(f"bimodal: the cells of {name} lie {found.gap:.0%} apart")
+    return reasons

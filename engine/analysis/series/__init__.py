@@ -1,0 +1,1 @@
+"""Many runs in a row: trends, and the search for a commit."""

@@ -1,0 +1,380 @@
+"""What makes an operation take longer, in made cells, and on real servers that are slowed down on purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.analysis.answer.compare import compare, compared_cells
+from engine.analysis.causes.attribution import Parts, attribution, blocked, logs_of, parts_of
+from engine.analysis.statistics.inference import share_interval
+from engine.core import wait_kinds
+from engine.core.model import Build, Cell
+from engine.journal.run_lock import is_locked
+from engine.journal.totals import StepTotals
+from engine.report import render
+from engine.results.comparison import Comparison
+from engine.results.time_parts import Attribution
+from tests.support import scripted, templates
+from tests.support.benchcall import Bench, connect, nothing_left
+from tests.support.journal import Change, make_run
+from tests.support.programs import compiler
+from tui.compare.comparison_table import Row
+from tui.compare.explanation import why
+from tui.glyphs import SETS
+
+SYNC_US, SLOW_SYNC_US = 1000, 20_000  # of all builds but one, and of that: nearly all of its time, as 20 looks see it
+LOOPS, MORE_LOOPS = 300_000, 6_000_000  # hogs are in the way of who has something to do
+# One statement in whose way all of it can be put; only a lock on the table keeps it from beginning.
+SCRIPT = (
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (1, 1, (sin(random()) > 2)::int, 0, now());\n"
+)
+SMALL = ("--pgbench-scale", "1", "-o", "init_steps=dt", "--between", "none", "--warmup-seconds", "0", "--clients", "1",
+         "--set", "shared_buffers=32MB", "--set", "synchronous_commit=on", "--set", "fsync=on")  # fmt: skip
+HOG = "while :; do :; done"
+HOGS = 5  # on each CPU, of a session each: the kernel shares CPUs out by session first
+PLANTED = {
+    "base": "",
+    "spinning": f"PLANTED_LOOPS={MORE_LOOPS}",
+    "syncing": f"PLANTED_SYNC_US={SLOW_SYNC_US}",
+    "locked": "",
+    "crowded": "",
+}
+
+
+def install(real: Build, folder: Path, library: Path, planted: str) -> Path:
+    """An install whose server has the library preloaded; its programs are those of another."""
+    words = f"LD_PRELOAD={shlex.quote(str(library))} PLANTED_SYNC_US={SYNC_US} PLANTED_LOOPS={LOOPS} {planted}"
+    script = f'#!/bin/sh\nexport {words}\nexec {shlex.quote(str(real.bin / "postgres"))} "$@"\n'
+    return scripted.install(Path(real.prefix), folder, "postgres", script)
+
+
+@contextmanager
+def trouble(bench: Bench) -> Iterator[None]:
+    """While a step of `locked` runs, somebody holds a lock on its table most of the time; beside `crowded` run hogs."""
+    ended = threading.Event()
+    hogs: list[subprocess.Popen[bytes]] = []
+
+    def stop_hogs() -> None:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+        hogs.clear()
+
+    def step_of(build: str) -> bool:
+        attempt = bench.attempts()[-1]
+        under_way = [step.name for step in bench.steps(attempt) if step.state == "running"]
+        return attempt.state == "running" and f"-{build}-" in attempt.cell and under_way[:1] not in ([], ["init"])
+
+    def make() -> None:
+        while not ended.wait(0.02):
+            with suppress(psycopg.Error, ValueError, IndexError):
+                if step_of("locked"):
+                    with connect(bench) as holder:
+                        while not ended.is_set() and holder.execute("SELECT to_regclass('pgbench_history')").fetchone():
+                            with holder.transaction():
+                                holder.execute("LOCK TABLE pgbench_history IN EXCLUSIVE MODE")
+                                time.sleep(0.03)
+                            time.sleep(0.005)
+                if not step_of("crowded"):
+                    stop_hogs()
+                elif not hogs:
+                    cpus = sorted(os.sched_getaffinity(0)) * HOGS
+                    hogs.extend(subprocess.Popen(["sh", "-c", HOG], start_new_session=True) for _ in cpus)
+                    for hog, cpu in zip(hogs, cpus, strict=True):
+                        os.sched_setaffinity(hog.pid, {cpu})
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        stop_hogs()
+
+
+def slower(by: float, **values: object) -> Change:
+    """Makes 17.0 take so much longer in qr100, with other figures of its query role."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100":
+            return totals
+        used: dict[str, Any] = {
+            "backend_cpu_ns": round(0.4e9 * totals.seconds),
+            "backend_runq_ns": 0,
+            "client_cpu_ns": 0,
+        }
+        query = replace(totals.roles["query"], **used, waits={"": 80, "Client:ClientRead": 20}, wait_samples=100)
+        if cell.subject.build == "17.0":
+            query = replace(query, **values)  # type: ignore[arg-type]
+            totals = replace(totals, seconds=totals.seconds * (1 + by))
+        return replace(totals, roles={**totals.roles, "query": query})
+
+    return change
+
+
+def of_qr100(path: Path, change: Change, **how: Any) -> tuple[Comparison, Attribution | None]:
+    comparison = compare([make_run(path, change=change, **how)])
+    return comparison, comparison.attribution("17.0", "qr100")
+
+
+def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
+    """Of twice the time three tenths are for a lock and two for WAL: 0.6 and 0.4 of what is more."""
+    waits = {"": 40, "Client:ClientRead": 10, "Lock:tuple": 30, "IO:WALSync": 15, "LWLock:WALWrite": 5}
+    _, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
+    assert found is not None and found.role == "query" and not found.reason
+    assert found.us == pytest.approx(2 * found.base_us, rel=0.02)
+    for place in ("base_us", "us"):
+        assert sum(getattr(part, place) for part in found.parts) == pytest.approx(getattr(found, place))
+    lock, wal = found.named
+    assert (lock.name, lock.title, wal.name, wal.title) == (
+        "wait.lock", "lock waits (tuple)", "wait.wal", "WAL waits (WALSync)",
+    )  # fmt: skip
+    assert lock.share == pytest.approx(0.6, abs=0.02) and wal.share == pytest.approx(0.4, abs=0.02)
+    assert lock.known and wal.known and found.unexplained == pytest.approx(0.0, abs=0.04)
+    assert found.causes == ("wait.lock", "wait.wal")
+
+
+def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:
+    def planned(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        if step != "qr100":
+            return totals
+        new = cell.subject.build == "17.0"
+        cpu_ns, seconds = round(totals.seconds * (1e9 if new else 0.5e9)), totals.seconds * (1.5 if new else 1.0)
+        samples = {"plan": 1200 if new else 200, "execute": 800}
+        stacks = {"stacks": {"samples": sum(samples.values()), "phases": samples, "seconds": seconds}}
+        query = replace(totals.roles["query"], backend_cpu_ns=cpu_ns, backend_runq_ns=0)
+        return replace(totals, seconds=seconds, roles={**totals.roles, "query": query}, probes={"query": stacks})
+
+    _, found = of_qr100(tmp_path / "r", planned)
+    assert found is not None
+    (only,) = found.named
+    assert (only.name, only.title, only.share_text) == ("server_cpu.plan", "server CPU in plan", "100%")
+
+    def some(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        made = planned(cell, step, totals)
+        return replace(made, probes={}) if cell.repeat == 1 else made
+
+    _, found = of_qr100(tmp_path / "some", some)
+    assert found is not None and [part.name for part in found.named] == ["server_cpu"]
+
+
+def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_path: Path) -> None:
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        own_ns = round(totals.seconds * 1e9 * (0.1, 0.9, 0.4)[cell.repeat - 1])
+        waits = {"": 90, "Client:ClientRead": 10}
+        return slower(1.0, backend_runq_ns=own_ns, waits=waits)(cell, step, totals)
+
+    comparison, found = of_qr100(tmp_path / "r", change)
+    assert found is not None and (found.causes, found.undecided) == ((), ("server_runq",))
+    assert found.unexplained == 1.0 and "unexplained: 100% (in it, perhaps: server waiting for a CPU" in found.text
+    text = render.to_markdown(comparison)
+    assert re.search(
+        r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| undecided \| -?\d+% to", text
+    )
+    (subject,) = comparison.others
+    shown = why(comparison, Row("qr100", "rate_per_s"), subject, SETS["braille"], 120, 20)
+    said = ["".join(text for text, _ in each) for each in shown]
+    assert said[0].startswith(" 100% unexplained, perhaps server waiting for a CPU (run queue) (")
+
+
+def test_what_is_known_is_named_before_what_scatters_more_and_no_known_part_is_called_unexplained(
+    tmp_path: Path,
+) -> None:
+    """Of what is more half is run queue, 0.2 CPU of the server, 0.1 of clients, about 0.1 lock waits, which scatter."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        took_ns, waited = totals.seconds * 1e9, (2, 11, 5)[cell.repeat - 1]
+        waits = {"": 82 - waited, "Lock:tuple": waited, "Client:ClientRead": 18}
+        parts = {"cpu": 0.6, "runq": 0.5, "client": 0.1, "bound": 0.05}
+        used = {name: round(took_ns * part) for name, part in parts.items()}
+        return slower(1.0, backend_cpu_ns=used["cpu"], backend_runq_ns=used["runq"], client_cpu_ns=used["client"],
+                      limited_ns=used["bound"], waits=waits)(cell, step, totals)  # fmt: skip
+
+    comparison, found = of_qr100(tmp_path / "r", change)
+    assert found is not None
+    shares = {part.name: part.share or 0.0 for part in found.parts if part.known}
+    assert found.causes == ("server_runq", "server_cpu") and found.undecided == ("wait.lock",)
+    assert set(found.further) == {"client_cpu", "limiter", "client_wait"}
+    assert found.unexplained == pytest.approx(1 - sum(shares.values())) == pytest.approx(0.15, abs=0.03)
+    assert found.further_share == pytest.approx(0.16, abs=0.02)
+    assert re.search(r"3 further known parts 1\d%; unexplained: 1\d% \(in it, perhaps: lock waits", found.text)
+    table = render.to_markdown(comparison)
+    assert "| 3 further known parts |  | 16% |" in table and table.index("further known") < table.index("| lock waits")
+    (record,) = [each for each in json.loads(render.to_json(comparison))["attributions"] if each["step"] == "qr100"]
+    assert (record["causes"], record["undecided"]) == (["server_runq", "server_cpu"], ["wait.lock"])
+
+
+def test_a_known_part_that_works_the_other_way_is_not_left_to_be_explained(tmp_path: Path) -> None:
+    """A lock makes 1.2 of what is more, less CPU time -0.2 of it: nothing is left."""
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        cpu_ns = round(totals.seconds * 0.2e9)
+        waits = {"": 30, "Lock:tuple": 60, "Client:ClientRead": 10}
+        return slower(1.0, backend_cpu_ns=cpu_ns, waits=waits)(cell, step, totals)
+
+    _, found = of_qr100(tmp_path / "r", change)
+    assert found is not None and found.causes == ("wait.lock",) and found.further == ("server_cpu",)
+    assert found.unexplained == pytest.approx(0.0, abs=0.03)
+
+
+def test_a_full_machine_takes_nothing_from_a_lock() -> None:
+    """Half of the time is run-queue wait after a client's message; it was seen as ClientRead, not as the lock."""
+    assert blocked({"lock": 34.0, "client": 56.0}, 40.0, 50.0) == pytest.approx({"lock": 34.0, "client": 6.0})
+    # What is CPU time within events is taken from those in which a backend works.
+    assert blocked({"lock": 30.0, "io": 40.0, "client": 10.0}, 60.0, 5.0) == pytest.approx(
+        {"lock": 30.0, "io": 40 - 40 / 45 * 15, "client": 5 - 5 / 45 * 15}
+    )
+    assert blocked({"lock": 30.0, "client": 10.0}, 20.0, 0.0) == pytest.approx({"lock": 20.0, "client": 0.0})
+    # Seen for longer than it was blocked: it waited for a CPU once it had the lock, and the kernel counts that exactly.
+    assert blocked({"lock": 90.0, "latch": 10.0, "client": 5.0}, 80.0, 15.0) == pytest.approx(
+        {"lock": 72.0, "latch": 8.0, "client": 0.0}
+    )
+    assert blocked({"lock": 30.0}, 50.0, 10.0) == {"lock": 30.0}
+    assert blocked({}, 0.0, 0.0) == {}
+
+
+def test_an_undecided_difference_has_no_causes(tmp_path: Path) -> None:
+    """Certain by its interval, but of two pairs only: the verdict is what counts."""
+    comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, repeats=2, noise=1e-5)])
+    ratio, found = comparison.ratio("17.0", "l.i1", "rate_per_s"), comparison.attribution("17.0", "l.i1")
+    assert ratio is not None and ratio.verdict == "undecided" and ratio.high is not None and ratio.high < 1
+    assert found is not None and (found.causes, found.reason) == ((), "its verdict is undecided")
+
+
+def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path) -> None:
+    assert of_qr100(tmp_path / "same", slower(0.0), noise=0.0001)[1] is None
+    _, found = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
+    assert found is not None and (found.causes, found.unexplained) == ((), None)
+    assert found.text.endswith("causes not known (the difference is within its error)")
+    comparison, found = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
+    assert found is not None and found.reason == "one pair" and found.causes == ()
+    assert "What makes the difference" not in render.to_markdown(comparison)
+
+
+def test_servers_whose_processes_cannot_be_seen_are_told_by_looks_alone(tmp_path: Path) -> None:
+    unseen: dict[str, Any] = {"backend_cpu_ns": None, "backend_runq_ns": None}
+
+    def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+        made = slower(1.0, waits={"": 90, "Client:ClientRead": 10})(cell, step, totals)
+        return replace(made, roles={name: replace(role, **unseen) for name, role in made.roles.items()})
+
+    _, found = of_qr100(tmp_path / "r", change)
+    assert found is not None and found.named[0].name == "server_running"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"limited_ns": 10**290, "waits": {"": 1}},
+        {"connections": -1},
+        {"coupled_ns": -(10**30)},
+        {"waits": {"": -5, "Lock:tuple": 6}},
+        {"waits": {"Lock:tuple": 10**300, "": 1}},
+        {"waits": {"": 0}},
+    ],
+)
+def test_damaged_counts_make_no_figures_that_are_none(tmp_path: Path, values: dict[str, Any]) -> None:
+    comparison, _ = of_qr100(tmp_path / "r", slower(1.0, **values))
+    assert len(json.loads(render.to_json(comparison))["steps"]) == 4
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1),
+                       st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1)), min_size=1)
+)  # fmt: skip
+def test_what_the_parts_make_adds_up_to_the_logarithm_of_the_ratio(pairs: list[tuple[Parts, Parts]]) -> None:
+    for base, other in pairs:
+        whole = math.log(sum(other.values()) / sum(base.values()))
+        assert sum(logs_of((base, other), "abc").values()) == pytest.approx(whole, rel=1e-6, abs=1e-9)
+
+
+def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
+    chance, held = random.Random(1), 0
+    for _ in range(1000):
+        wholes = [chance.gauss(0.2, 0.04) for _ in range(5)]
+        parts = [0.6 * whole + chance.gauss(0, 0.01) for whole in wholes]
+        low, high = share_interval(parts, wholes)
+        assert low is not None and high is not None
+        held += low <= 0.6 <= high
+    assert 930 <= held <= 970
+    assert share_interval([0.1], [0.2]) == share_interval([0.1, 0.2], [1.0, -1.0]) == (None, None)
+
+
+@pytest.mark.nightly("a difference of each kind is planted and measured, with the machine to itself")
+@pytest.mark.outside  # beside all that Nix builds, everything waits for a CPU
+@pytest.mark.timeout(900)  # twenty cells on a machine that others keep busy
+def test_each_planted_slow_down_is_put_down_to_its_cause(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, new_folder: Callable[[], Path]
+) -> None:
+    folder = new_folder()
+    library = compiler(tmp_path)("planted.so", (Path(__file__).parent / "planted.c").read_text(), "-shared", "-fPIC")
+    library = library.rename(folder / "planted.so")
+    library.chmod(0o755)
+    (folder / "servers").mkdir()
+    (folder / "servers" / "real").symlink_to(build(16).prefix)
+    (folder / "made").mkdir()
+    real = replace(build(16), prefix=str(templates.installs(folder / "servers", folder / "made") / "real"))
+    installs = [f"{name}={install(real, folder / name, library, how)}" for name, how in PLANTED.items()]
+    script = tmp_path / "planted.sql"
+    script.write_text(SCRIPT)
+    words = ("--workload", f"pgbench:{script}", "--seconds", "2", *SMALL, "--interleave", "cells", "--repeats", "4")
+    bench.detached("--pg", ",".join(installs), *words)
+    with trouble(bench):
+        while is_locked(bench.run):
+            time.sleep(0.1)
+    nothing_left(bench)
+    assert {attempt.state for attempt in bench.attempts()} == {"finished"}
+    cells = compared_cells([bench.run])
+    (step,) = (step for step in cells.steps if step != "init")
+    of_step = {
+        name: [(one.steps[step], other.steps[step]) for one, other in cells.pairs(subject, step)]
+        for subject, name in cells.names.items()
+        if subject != cells.base
+    }
+    found = {name: attribution(step, name, pairs) or pytest.fail(name) for name, pairs in of_step.items()}
+    shares = {name: {part.name: part.share or 0.0 for part in each.parts} for name, each in found.items()}
+    assert shares["syncing"]["wait.wal"] > 0.5, found["syncing"]
+    assert shares["locked"]["wait.lock"] > 0.5, found["locked"]
+    # Tests run beside others: who needs more CPU also waits longer for it, and a few hogs more may make no difference.
+    likely = {
+        "syncing": {"wait.wal"},
+        "locked": {"wait.lock"},
+        "spinning": {"server_cpu", "server_runq"},
+        "crowded": {"server_runq", "client_runq"},
+    }
+    crowded = found.pop("crowded")
+    for name, each in found.items():
+        assert each.reason or (each.causes or each.undecided)[0] in likely[name], each
+    # Hogs keep those from their CPU, too, who flush WAL for others: which may be the surer part, but not the greatest.
+    greatest = max(shares["crowded"].keys() - {"rest"}, key=shares["crowded"].__getitem__)
+    assert crowded.reason or greatest in likely["crowded"], crowded
+    assert found["syncing"].causes and found["locked"].causes, found
+    assert found["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, found["spinning"]
+    assert found["spinning"].reason or "server_cpu" in (*found["spinning"].causes, *found["spinning"].undecided)
+    assert crowded.reason or shares["crowded"]["server_cpu"] < 0.25, crowded
+    for _, other in of_step["locked"]:  # however full the machine was
+        parts, (role,) = parts_of(other) or pytest.fail("no parts"), other.totals.roles.values()
+        whole_us, kinds = sum(parts.values()), wait_kinds.by_kind(wait_kinds.shares(role.waits))
+        # What looks say, but no more than the time in which the backend was neither on a CPU nor waiting for one.
+        blocked_us = whole_us - parts["server_cpu"] - parts["server_runq"]
+        most_us = blocked_us / sum(kinds.get(kind, 0.0) for kind in ("lock", "latch", "buffer"))
+        assert parts["wait.lock"] == pytest.approx(kinds["lock"] * min(whole_us, most_us)), (parts, role.waits)

@@ -1,0 +1,174 @@
+"""Steps that differ in one number only, such as that of clients: their table, their peaks, the sentence."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from engine.analysis.answer.compare import compare
+from engine.report import render
+from tests.engine.analysis.checks.test_kernel_differences import MACHINE, NEW, OLD, of_cell
+from tests.support.journal import make_run
+
+CLIENTS = {"l.i1": 1, "qr100": 2, "l.i0": 4, "l.x": 8}  # the made rates are 20, 8, 100 and 400 thousand
+
+
+def swept(path: Path, clients: dict[str, int], effect: float = 1.0, **values: Any) -> Path:
+    """A made run whose steps are points of a sweep."""
+    run = make_run(path, effects={("17.0", "l.i0"): effect}, **{"repeats": 4, **values})
+    manifest = json.loads((run / "manifest.json").read_text())
+    for step in manifest["workload"]["steps"]:
+        if step["name"] in clients:
+            step["sweep"] = {"clients": clients[step["name"]]}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    return run
+
+
+def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> None:
+    comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, effect=0.5)])
+    (sweep,) = comparison.sweeps
+    assert [(point.step, point.value) for point in sweep.points] == [("l.i1", 1), ("l.i0", 4)]
+    assert [(peak.subject, peak.value) for peak in sweep.peaks] == [("16.3", 4), ("17.0", 4)]
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and sweep.peaks[1].ratio == ratio.ratio == pytest.approx(0.5, abs=0.02)
+    assert f"({ratio.ratio:.3f} of 16.3's)" in sweep.text
+    assert sweep.text.startswith("1 to 4 clients: 16.3 peaks at ")
+    assert "of 16.3's), slower at 1 of 2, the same at 1 of 2." in sweep.text
+
+
+def test_of_a_peak_whose_difference_is_not_known_or_that_is_elsewhere_no_ratio_is_said(tmp_path: Path) -> None:
+    comparison = compare([swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)])
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and ratio.verdict == "undecided" and comparison.sweeps[0].peaks[1].value == 4
+    assert [peak.ratio for peak in comparison.sweeps[0].peaks] == [None, None]
+    assert " of 16.3's" not in comparison.sweeps[0].text and "undecided at" in comparison.sweeps[0].text
+    (elsewhere,) = compare([swept(tmp_path / "elsewhere", {"l.i1": 1, "l.i0": 4}, effect=0.1)]).sweeps
+    assert [(peak.value, peak.ratio) for peak in elsewhere.peaks] == [(4, None), (1, None)]
+
+
+def test_steps_of_other_units_are_no_part_of_it(tmp_path: Path) -> None:
+    (sweep,) = compare([swept(tmp_path / "run", CLIENTS)]).sweeps
+    assert [point.value for point in sweep.points] == [1, 4, 8] and sweep.unit == "rows/s"
+
+
+def test_one_step_is_no_sweep(tmp_path: Path) -> None:
+    assert compare([swept(tmp_path / "run", {"l.i1": 1})]).sweeps == ()
+
+
+def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Path) -> None:
+    comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, effect=0.5)])
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    text = console.export_text()
+    lines = text.splitlines()
+    start = next(number for number, line in enumerate(lines) if "by number of clients (mean" in line)
+    rows = {line.split()[0]: line.split() for line in lines[start + 2 : start + 6]}
+    assert list(rows) == ["1", "4", "peak", "clients"]
+    assert "▼0.5" in " ".join(rows["4"]) and rows["clients"][-2:] == ["4", "4"]
+    drawn = next(line for line in lines[start + 6 :] if line.startswith("4 "))
+    assert (
+        sum(1 if letter == "o" else int(letter) for letter in drawn.split()[2] + drawn.split()[3] if letter != "·") == 8
+    )
+    assert max(map(len, lines[start : start + 12])) <= 80
+    assert comparison.sweeps[0].text in " ".join(text.split())
+    marked = render.to_markdown(comparison)
+    assert "### rows/s by number of clients" in marked and "| peak |" in marked
+    assert json.loads(render.to_json(comparison))["sweeps"][0]["peaks"][0]["value"] == 4
+
+
+def test_published_ratios_stand_beside_those_of_kernels(tmp_path: Path) -> None:
+    """Of numbers of clients that were published, and only where kernels are compared."""
+    planned: dict[str, Any] = {"builds": ("16.3",), "under": ("6.1", "6.12"), "kernels": (OLD, NEW), "guest": MACHINE}
+    run = swept(tmp_path / "run", {"l.i1": 2, "l.i0": 50, "l.x": 64}, environments=of_cell, **planned)
+    path, names = run / "manifest.json", {"l.i1": "select.c2", "l.i0": "select.c50", "l.x": "select.c64"}
+    manifest = json.loads(path.read_text())
+    for step in manifest["workload"]["steps"]:
+        step["name"] = names.get(step["name"], step["name"])
+    manifest["workload"] |= {"name": "pgbench-select", "options": {"preset": "select-scaling"}}
+    path.write_text(json.dumps(manifest | {"workload": manifest["workload"] | {"identity": {}, "non_default": []}}))
+    with sqlite3.connect(run / "journal.db") as database:
+        database.executemany("UPDATE step SET name = ? WHERE name = ?", [(new, old) for old, new in names.items()])
+    comparison = compare([run])
+    published = comparison.sweeps[0].published
+    assert published is not None and (published.base, published.names) == ("2.6.9", ("2.6.22", "2.6.24", "2.6.25"))
+    assert [round(ratio, 3) for ratio in published.ratios["50"]] == [0.914, 0.562, 0.552] and len(published.ratios) == 2
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    by_line, by_subject = comparison.published
+    assert (by_line.against, by_subject.against) == ("line", "subject")
+    assert [(column.ours, column.published) for column in by_subject.columns] == [
+        ("6.12", ""), ("", "2.6.22"), ("", "2.6.24"), ("", "2.6.25"),
+    ]  # fmt: skip
+    assert [line.step for line in by_line.lines] == ["select.c2", "select.c50"], "those that were published and done"
+    start = next(number for number, line in enumerate(lines) if "ratio to 6.1 (published: 2.6.9)" in line)
+    rows = [line.split() for line in lines[start:] if line.startswith("select.c")]
+    assert [row[-1] for row in rows[:2]] == ["0.907", "0.914"] and [row[1:] for row in rows[2:4]] == [
+        ["0.801", "0.575"], ["0.562", "0.552"],
+    ]  # fmt: skip
+    assert max(map(len, lines[start : start + 6])) <= 80
+    assert json.loads(render.to_json(comparison))["sweeps"][0]["published"]["ratios"]["2"][0] == 16352 / 18035
+    swept(tmp_path / "builds", {"l.i1": 2, "l.i0": 50})
+    assert compare([tmp_path / "builds"]).sweeps[0].published is None
+
+
+def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:
+    """One value alone is neither the lowest nor the highest."""
+    comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, builds=("16.3",), repeats=1)])
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    text = console.export_text()
+    assert "by number of clients (mean" in text and "Every repeat" not in text
+    assert "Every repeat" not in render.to_markdown(comparison)
+
+
+def test_a_rate_that_changes_within_a_step_is_told_with_its_seconds(tmp_path: Path) -> None:
+    run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4})
+    with sqlite3.connect(run / "journal.db") as database:
+        slower = """
+            UPDATE role_second AS one SET rows = rows / 3 WHERE role_id = (
+                SELECT role.id FROM role JOIN step ON step.id = step_id JOIN attempt ON attempt.id = attempt_id
+                WHERE step.name = 'l.i1' AND role.name = 'insert' AND cell LIKE '%-17.0-%-r2'
+            ) AND t_ns > 6500000000 + (SELECT min(t_ns) FROM role_second AS other WHERE other.role_id = one.role_id)
+        """
+        assert database.execute(slower).rowcount == 5
+    comparison = compare([run])
+    (change,) = comparison.sweeps[0].changes
+    assert (change.step, change.subject, change.repeat) == ("l.i1", "17.0", 2)
+    assert [(level.from_s, level.until_s) for level in change.levels] == [(0, 7), (7, 12)]
+    (told,) = (line for line in comparison.findings if "rates in repeat" in line)
+    assert told.startswith("l.i1: 17.0 ran at 2 rates in repeat 2: 33,3") and told.endswith("from 7 to 12 s")
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
+    (marked,) = (line for line in lines[start + 2 : start + 4] if "(" in line)
+    assert marked.startswith("1 ") and marked.index("(") > 40  # 17.0's, not 16.3's
+    assert any(line.startswith("(1) in one repeat or more the rate changed") for line in lines)
+
+
+def test_three_builds_with_all_marks_fit_into_eighty_columns(tmp_path: Path) -> None:
+    """Of each build one cell of four far from the others, and every step with a change."""
+    run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, builds=("12.11-prebuilt", "16.3-prebuilt", "17.0-prebuilt"))
+    with sqlite3.connect(run / "journal.db") as database:
+        database.execute(
+            "UPDATE role_second AS one SET rows = rows / 3 WHERE t_ns > 6500000000 + "
+            "(SELECT min(t_ns) FROM role_second AS other WHERE other.role_id = one.role_id)"
+        )
+        for step, totals in database.execute(
+            "SELECT step.id, totals FROM step JOIN attempt ON attempt.id = attempt_id WHERE cell LIKE '%-r4'"
+        ).fetchall():
+            record = json.loads(totals)
+            record["seconds"] *= 3
+            database.execute("UPDATE step SET totals = ? WHERE id = ?", (json.dumps(record), step))
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(compare([run]), console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
+    (row,) = (line for line in lines[start:] if line.startswith("4 "))
+    assert row.count("2 modes") == row.count("(1)") == 3 and max(map(len, lines[start : start + 5])) <= 80

@@ -1,0 +1,126 @@
+"""Published tables beside ours: ratios only, and what differs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as replace_struct
+from rich.console import Console
+
+from engine.analysis.answer.compare import compare
+from engine.analysis.cells import publication
+from engine.journal.manifest import read_manifest
+from engine.report import render
+from engine.results.cell_step import TransactionTimes
+from engine.results.comparison import Comparison
+from engine.results.published import PublishedTable
+from tests.support.journal import make_run
+from workloads import presets
+
+BUILDS = ("16.3-prebuilt", "17.0-prebuilt", "17beta1-builtin")
+
+
+def of_preset(path: Path, preset: str = "insert-2024-05", builds: tuple[str, ...] = BUILDS) -> Comparison:
+    make_run(
+        path,
+        builds=builds,
+        repeats=4,
+        effects={("17.0-prebuilt", "l.i1"): 0.8935, ("17beta1-builtin", "l.i1"): 1.5},
+    )
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["workload"] |= {"options": {"preset": preset}}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return compare([path])
+
+
+def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> None:
+    comparison = of_preset(tmp_path / "run")
+    (table,) = comparison.published
+    assert (table.base, table.our_base) == ("16.3", "16.3-prebuilt")
+    assert [(each.ours, each.published) for each in table.columns] == [
+        ("17.0-prebuilt", "17beta1"), ("17beta1-builtin", "17beta1-builtin"),
+    ]  # fmt: skip
+    assert [line.step for line in table.lines] == ["l.i0", "l.i1", "qr100"], "of the steps that were done"
+    near, far = table.lines[1].ratios
+    assert near.ours == pytest.approx(0.89, abs=0.01) and near.published == pytest.approx(1.99 / 2.23)
+    assert (near.within, far.within) == (True, False)
+    said = " ".join(table.differs)
+    assert "machine: Test, 8 CPUs, 16 GiB here, 8 cores, 32 GB there" in said and "17.0 in place of 17beta1" in said
+    assert any("50M rows" in each for each in table.differs)
+    console = Console(width=80, record=True, force_terminal=False)
+    render.print_comparison(comparison, console)
+    lines = console.export_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Throughput, ratio to 16.3"))
+    assert max(map(len, lines[start : start + 7])) <= 80
+    row = next(line for line in lines[start:] if line.startswith("l.i1"))
+    assert row.split()[1].startswith("0.89") and row.split()[4] == "0.892" and row.rstrip().endswith("1.027 *")
+    assert "2.23" not in row, "no figure of another machine"
+    assert json.loads(render.to_json(comparison))["published"][0]["preset"] == "insert-2024-05"
+    assert "next to published ratios" in render.to_markdown(comparison)
+
+
+def test_of_many_published_builds_only_those_that_we_have_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = presets.preset("insert-2024-05")
+    table = found.published[0]
+    lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)
+    longer = replace_struct(table, subjects=(*table.subjects, "18.0", "18.1", "18.2"), lines=lines)
+    monkeypatch.setattr(publication, "preset", lambda _: replace_struct(found, published=(longer,)))
+    (shown,) = of_preset(tmp_path / "run").published
+    assert [each.published for each in shown.columns] == ["17beta1", "17beta1-builtin"]
+
+
+def test_without_its_base_the_next_published_build_is_the_base(tmp_path: Path) -> None:
+    (table,) = of_preset(tmp_path / "run", builds=("17.0-prebuilt", "17beta1-builtin")).published
+    assert (table.base, table.our_base) == ("17beta1", "17.0-prebuilt") and "16.3 is missing here" in table.differs
+    assert [each.ours for each in table.columns] == ["", "17beta1-builtin"]
+
+
+def test_other_runs_have_none(tmp_path: Path) -> None:
+    """Of no preset, of one that there is not, of one of another workload, or of none of its builds."""
+    for number, (preset, builds) in enumerate(
+        (
+            ("planner-delete", BUILDS),
+            ("nonsense", BUILDS),
+            ("select-scaling", BUILDS),
+            ("insert-2024-05", ("12.11", "14.10")),
+        )
+    ):
+        assert of_preset(tmp_path / str(number), preset, builds).published == ()
+
+
+def of_copies(path: Path, builds: tuple[str, ...]) -> tuple[PublishedTable, ...]:
+    """The tables of copy-ring, where each further build's transactions take a tenth less than the one's before."""
+    found, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
+    cells = tuple(
+        replace(cell, step="script.c1", transactions=TransactionTimes(
+            count=50, total_s=250 * part, mean_ms=5000 * part, median_ms=4900 * part, min_ms=4600 * part,
+            max_ms=5800 * part, stddev_ms=300 * part**10,
+        ))
+        for cell in found.cells if cell.step == "l.i0"
+        for part in [0.9 ** found.names.index(cell.subject)]
+    )  # fmt: skip
+    workload = dict(manifest.workload) | {"name": "pgbench", "options": {"preset": "copy-ring"}}
+    return publication.tables(replace(found, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
+
+
+@pytest.mark.parametrize(
+    ("builds", "columns"),
+    [
+        (("master", "patched"), [("patched", "patched")]),
+        (("16.3", "18.6"), [("18.6", ""), ("", "patched")]),  # no release has the patch
+    ],
+)
+def test_times_of_copies_are_those_of_a_build_to_the_base(
+    tmp_path: Path, builds: tuple[str, str], columns: list[tuple[str, str]]
+) -> None:
+    (table,) = of_copies(tmp_path / "run", builds)
+    assert (table.against, table.base, table.our_base) == ("subject", "master", builds[0])
+    assert [(each.ours, each.published) for each in table.columns] == columns
+    shown = {line.figure: (line.ratios[0].ours, line.ratios[-1].published) for line in table.lines}
+    assert shown["transactions.mean_ms"] == (pytest.approx(0.9), pytest.approx(4316 / 5015))
+    assert shown["transactions.stddev_ms"] == (pytest.approx(0.9**10), pytest.approx(101 / 314))
