@@ -25,9 +25,9 @@ import pytest
 from engine.builds import resolve
 from engine.core.model import Build, Config
 from engine.host import environment
-from engine.host.account import Account, unprivileged
 from engine.postgres import configs
 from engine.postgres.server import Server
+from engine.system.account import Account, unprivileged
 from tests.support import templates
 from tests.support.second_try import *  # noqa: F403
 

@@ -17,7 +17,6 @@ from engine.analysis.cells.run_results import load
 from engine.builds import resolve
 from engine.builds.commit_log import Commit
 from engine.core.text import visible
-from engine.host.files import is_name
 from engine.journal.run_lock import is_locked
 from engine.journal.runs import is_run, reference
 from engine.plan import planfile
@@ -25,6 +24,7 @@ from engine.plan.prepare import Prospect, prepare
 from engine.report import follow
 from engine.report.console import PlainConsole
 from engine.run.stop import STOPPED
+from engine.system.files import is_name
 
 LOG = "runs.log"
 STOPPED_TEXT = "stopped; the same command continues the search"

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.bisect.ends import LEVELS
 from engine.core.errors import UserError
-from engine.host.files import is_name, read_plain
+from engine.system.files import is_name, read_plain
 
 FORMAT = 1
 MAX_BYTES = 1 << 24

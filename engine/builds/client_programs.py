@@ -19,8 +19,8 @@ from engine.builds.nix import Progress
 from engine.core.errors import UserError, unknown
 from engine.core.model import Build
 from engine.core.version import order_of
-from engine.host.account import unprivileged
-from engine.host.subprocesses import ask
+from engine.system.account import unprivileged
+from engine.system.subprocesses import ask
 
 # Whether it is part of PostgreSQL.
 KNOWN = {"pgbench": True, "pg_dump": True, "pg_restore": True, "psql": True, "hyperfine": False}

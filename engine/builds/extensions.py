@@ -22,9 +22,9 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Extension
 from engine.core.record import converted, parsed
 from engine.core.text import user_path
-from engine.host import subprocesses
-from engine.host.account import unprivileged
-from engine.host.files import read_text
+from engine.system import subprocesses
+from engine.system.account import unprivileged
+from engine.system.files import read_text
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 CONTROLS = ("*.control", "*/*.control", "*.control.in", "*/*.control.in")

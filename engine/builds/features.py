@@ -12,9 +12,9 @@ from engine.builds import extensions
 from engine.core.errors import UserError
 from engine.core.missing_steps import reasons
 from engine.core.model import Build
-from engine.host.account import unprivileged
-from engine.host.files import open_plain
-from engine.host.subprocesses import ask
+from engine.system.account import unprivileged
+from engine.system.files import open_plain
+from engine.system.subprocesses import ask
 from workloads.base import Step
 
 ICU_SINCE, BUILTIN_SINCE = 15, 17

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 from engine.core.errors import UserError
 from engine.core.text import user_path
-from engine.host.account import Account, confined, may_read_all, unprivileged
-from engine.host.files import read_plain
+from engine.system.account import Account, confined, may_read_all, unprivileged
+from engine.system.files import read_plain
 
 LINKED = ("objects", "refs", "packed-refs", "reftable", "logs", "shallow", "index", "sharedindex.*", "*_HEAD")
 # The settings of the user and of the repository that are taken over: what its format is, and which files have changed.

@@ -38,9 +38,9 @@ from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.record import parsed as parsed_json
 from engine.core.text import user_path
-from engine.host import packages, subprocesses
-from engine.host.account import unprivileged
-from engine.host.files import read_plain
+from engine.system import packages, subprocesses
+from engine.system.account import unprivileged
+from engine.system.files import read_plain
 
 VERSION = re.compile(r"\(PostgreSQL\) (\d[A-Za-z0-9.+~_-]{0,40})(?!\S)")
 # Of a patch: a hunk of a unified, context or normal difference, or what git says of a file as a whole.

@@ -21,7 +21,7 @@ from engine.builds.derivation import Folder
 from engine.builds.git import git, repository_at, repository_of, running
 from engine.core.errors import UserError
 from engine.core.text import user_path
-from engine.host.files import read_plain
+from engine.system.files import read_plain
 
 LEFT_OUT = ("doc", "doc/src/sgml")  # files directly in these; psql's help is generated from doc/src/sgml/ref
 VERSION = re.compile(r"^PACKAGE_VERSION='(\d+[A-Za-z0-9.]{0,20})'$", re.M)

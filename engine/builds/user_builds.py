@@ -27,7 +27,7 @@ import tomli_w
 from engine.builds.compile_variants import FLAG
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed, parsed_toml
-from engine.host.files import read_text
+from engine.system.files import read_text
 
 RELEASES = "https://ftp.postgresql.org/pub/source"
 VERSIONS = "https://www.postgresql.org/versions.json"

@@ -14,8 +14,8 @@ from engine.cli.options import OUT
 from engine.cli.run import RunCommand, take
 from engine.core.errors import UserError
 from engine.core.text import user_path
-from engine.host.account import own_folder
 from engine.report.console import echo, echo_json
+from engine.system.account import own_folder
 
 SEARCH = "Search"
 EXAMPLES = (("bench bisect --repo ~/pg --good REL_16_3 --bad REL_17_0", "two tags"),)

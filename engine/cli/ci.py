@@ -18,9 +18,9 @@ from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.text import Visible, user_path, visible_lines
 from engine.host import disk
-from engine.host.account import make_passable, own_folder
 from engine.report.console import PlainConsole, echo
 from engine.results.comparison import MIN_PAIRS
+from engine.system.account import make_passable, own_folder
 from workloads.lists import comma_list
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"

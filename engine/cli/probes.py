@@ -12,11 +12,11 @@ import click
 from engine.analysis.causes import probe_cost
 from engine.cli import start
 from engine.cli.options import JSON, OUT, Figure, of_run
-from engine.host.account import own_folder
 from engine.plan import planfile
 from engine.plan.prepare import with_probed_control
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.run import control
+from engine.system.account import own_folder
 from engine.tracing import selection
 from workloads import workload
 from workloads.lists import comma_list

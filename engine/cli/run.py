@@ -20,12 +20,12 @@ from engine.builds.label import shown
 from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
 from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
-from engine.host.account import own_folder
 from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
 from engine.plan.request import Request, workload_argument
 from engine.report.console import PlainConsole, echo, echo_json
+from engine.system.account import own_folder
 from workloads import of_preset, workload, workloads
 from workloads.lists import comma_list
 from workloads.names import UnknownName

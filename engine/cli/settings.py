@@ -16,7 +16,7 @@ import msgspec
 from engine.core.errors import UserError, unknown
 from engine.core.record import parsed_toml
 from engine.core.text import visible
-from engine.host.files import read_text
+from engine.system.files import read_text
 from workloads.names import UnknownName
 from workloads.options import about, checked, given
 

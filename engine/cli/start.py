@@ -22,11 +22,9 @@ from engine.cli import interface, standard_streams
 from engine.core.errors import UserError
 from engine.core.format import size, span
 from engine.core.model import Config, workload_title
-from engine.host import disk, host_lock
-from engine.host.account import make_passable, own_folder, unprivileged
+from engine.host import disk
 from engine.host.disk import DiskFull
 from engine.host.procfs import processes_in
-from engine.host.server_folders import check_places, socket_base
 from engine.journal.database import database_path
 from engine.journal.housekeeping import data_kept, keep_data
 from engine.journal.reader import JournalReader
@@ -41,6 +39,9 @@ from engine.report import follow
 from engine.report.console import PlainConsole, echo
 from engine.run import control
 from engine.run.stop import END_S, NO_ROOM, STOPPED
+from engine.system import host_lock
+from engine.system.account import make_passable, own_folder, unprivileged
+from engine.system.server_folders import check_places, socket_base
 
 PATIENCE_S = 2.0  # between two messages while something ends
 ANSWER_S = 3.0  # of an engine that is to stop; then it gets a signal

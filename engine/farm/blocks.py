@@ -24,7 +24,7 @@ from engine.core.errors import UserError
 from engine.farm import nix_builders
 from engine.farm.block_build import ENDED
 from engine.farm.nix_builders import Builders
-from engine.host.account import bound_to_engine
+from engine.system.account import bound_to_engine
 
 EXPRESSION = Path(__file__).with_name("block.nix")
 TRIES = 3

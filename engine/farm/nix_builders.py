@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.builds.nix_log import NixError
 from engine.core.errors import UserError
-from engine.host.files import read_text
+from engine.system.files import read_text
 
 COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")

@@ -22,7 +22,7 @@ from engine.core.kernel import HOST, Kernel, Provenance, scheduler_of
 from engine.core.record import converted, parsed
 from engine.core.text import NAME, user_path, visible
 from engine.guest import command_lines, distribution, initrd
-from engine.host.files import open_plain
+from engine.system.files import open_plain
 
 # The options that affect scheduling and its cost.
 OPTIONS = (

@@ -29,7 +29,7 @@ from engine.core.kernel import GuestMachine, Kernel
 from engine.core.lines import LineError, Lines
 from engine.guest import initrd, kernels
 from engine.guest.tools import Tools
-from engine.host.account import bound_to_engine, unprivileged
+from engine.system.account import bound_to_engine, unprivileged
 
 # The same for all kernels, whatever their defaults. Without earlyprintk an early panic prints nothing. With
 # `tsc=reliable` an emulated guest's clock is off by a factor of up to 2.7.

@@ -16,8 +16,8 @@ from pathlib import Path
 from engine.builds import nix
 from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.host import packages, subprocesses
-from engine.host.account import unprivileged
+from engine.system import packages, subprocesses
+from engine.system.account import unprivileged
 
 QEMU, BUSYBOX, MKFS, EROFS = "qemu-system-x86_64", "busybox", "mkfs.ext4", "mkfs.erofs"
 PACKAGES = {QEMU: "qemu-system-x86", BUSYBOX: "busybox-static", MKFS: "e2fsprogs"}

@@ -1,4 +1,4 @@
-"""The machine: its counters, settings and drift, the account that runs servers, free disk, locks, and `doctor`.
+"""The machine: its counters, settings and drift, free disk, and `doctor`.
 
 Returns readings as plain values. Knows nothing of PostgreSQL.
 """

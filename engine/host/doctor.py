@@ -16,10 +16,10 @@ from typing import Any, Literal
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.host import environment
-from engine.host.account import own_folder, unprivileged
 from engine.host.disk import existing, free_bytes
 from engine.host.drift import SLOW_CLOCKS, EnvironmentRecord
-from engine.host.server_folders import check_sockets, socket_base
+from engine.system.account import own_folder, unprivileged
+from engine.system.server_folders import check_sockets, socket_base
 
 Status = Literal["ok", "warn", "fail"]
 

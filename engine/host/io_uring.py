@@ -6,7 +6,7 @@ import ctypes
 import errno
 from pathlib import Path
 
-from engine.host.account import Account
+from engine.system.account import Account
 
 IO_URING_SETUP = 425  # on every architecture
 DISABLED, GROUP = (Path(f"/proc/sys/kernel/io_uring_{name}") for name in ("disabled", "group"))

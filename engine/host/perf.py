@@ -25,8 +25,8 @@ import msgspec
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.perf_events import BY_NAME, EVENTS, EventCount
-from engine.host.account import Account, bound_to_engine
-from engine.host.subprocesses import Answer, ask, kill_group
+from engine.system.account import Account, bound_to_engine
+from engine.system.subprocesses import Answer, ask, kill_group
 
 VARIABLE = "PGBED_PERF"
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"

@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.host.files import is_name
 from engine.journal.database import readable
 from engine.journal.manifest import read_manifest
+from engine.system.files import is_name
 
 MANIFEST, JOURNAL = "manifest.json", "journal.db"
 STACKS = re.compile(r"cells/([^/]+)/(?:stacks|offcpu)/([^/]+\.folded)")

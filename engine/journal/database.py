@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import SCHEMA
 from engine.host import disk
-from engine.host.files import open_plain
+from engine.system.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
 ADDED = {"slice": frozenset({"stolen_ns", "runnable"})}  # columns that journals of 0.2.0 lack

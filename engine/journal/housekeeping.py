@@ -14,9 +14,9 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.record import parsed
 from engine.host import disk
-from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
 from engine.journal.run_lock import held, is_locked
+from engine.system.files import open_plain, read_plain
 from workloads.base import UNBEGUN
 
 TAGS = "tags.json"

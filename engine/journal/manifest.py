@@ -11,9 +11,9 @@ from engine.core.kernel import HOST
 from engine.core.model import LEVEL, MOST_MINUTES, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
-from engine.host.files import read_plain
 from engine.journal import signature
 from engine.journal.database import refuse_schema
+from engine.system.files import read_plain
 
 MAX_BYTES = 64 << 20
 

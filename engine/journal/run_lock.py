@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.host.files import open_plain, read_plain
+from engine.system.files import open_plain, read_plain
 
 _TRIES, _PAUSE_S = 4, 0.05  # `is_locked` in another process holds the lock for some microseconds
 

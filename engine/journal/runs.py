@@ -11,10 +11,10 @@ from pathlib import Path
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Manifest
-from engine.host.files import is_name
-from engine.host.host_lock import is_held
 from engine.journal.manifest import read_manifest
 from engine.journal.run_lock import is_locked
+from engine.system.files import is_name
+from engine.system.host_lock import is_held
 
 ELSEWHERE = "in another folder"
 CONTROL = "control"  # socket of a running engine, in the run directory

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from engine.core.errors import UserError
-from engine.host.files import open_plain, read_plain
+from engine.system.files import open_plain, read_plain
 
 NAME = "manifest.sig"
 KEY_BYTES = 32

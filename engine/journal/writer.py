@@ -17,12 +17,12 @@ from engine.core.errors import UserError
 from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host import disk
-from engine.host.account import make_passable
 from engine.journal import signature
 from engine.journal.database import add_columns, check_schema, database_path, make_database, readable
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.run_lock import take
 from engine.journal.totals import StepTotals
+from engine.system.account import make_passable
 
 
 class Rows(Protocol):

@@ -14,9 +14,9 @@ from functools import cache
 from engine.core.errors import UserError
 from engine.core.perf_events import EVENTS, OTHERS, EventCount
 from engine.host import perf
-from engine.host.account import Account
 from engine.host.perf import Counting
 from engine.host.procfs import children
+from engine.system.account import Account
 
 ATTEMPTS = 3  # attaching fails if a process ends meanwhile
 USER_ONLY = "counted outside the kernel only: others than root may see no more"

@@ -12,10 +12,10 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.perf_events import EVENTS
 from engine.host import perf
-from engine.host.account import Account
-from engine.host.subprocesses import ask
 from engine.observe.step_counters import NO_PMU, lacking, not_here
 from engine.plan.request import Request
+from engine.system.account import Account
+from engine.system.subprocesses import ask
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from engine.builds.label import name_of
 from engine.core.errors import UserError, unknown
 from engine.core.record import converted, parsed_toml
 from engine.guest import command_lines
-from engine.host.files import read_text
 from engine.journal.manifest import read_manifest
 from engine.plan import presets
 from engine.plan.request import Request, request_of
 from engine.postgres import configs
+from engine.system.files import read_text
 from workloads import workload, workloads
 from workloads.names import UnknownName
 from workloads.options import checked, given, options_of

@@ -8,8 +8,9 @@ from engine.builds import nix
 from engine.builds.nix import Progress
 from engine.core.kernel import HOST
 from engine.guest import tools
-from engine.host import packages, perf
+from engine.host import perf
 from engine.plan.request import Request
+from engine.system import packages
 from engine.tracing import selection
 from engine.tracing.selection import Selection
 from probes.requirements import BPF

@@ -14,7 +14,6 @@ from engine.core.model import Build, Manifest, config_key
 from engine.core.record import converted
 from engine.guest import kernels as known_kernels
 from engine.host import perf, scheduler
-from engine.host.files import strange_file
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
@@ -24,6 +23,7 @@ from engine.plan.workload_plans import load_of
 from engine.postgres import configs, external_server, setting_kinds
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
+from engine.system.files import strange_file
 from workloads import workload
 from workloads.names import UnknownName
 

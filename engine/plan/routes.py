@@ -7,10 +7,10 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.route import LOOPBACK, SOCKET, Route, check_host
-from engine.host.addresses import check_free, own_address
 from engine.plan.request import Request
 from engine.remote import client_host as hosts
 from engine.remote.launchers import launchers
+from engine.system.addresses import check_free, own_address
 from workloads.base import Record, Workload
 
 

@@ -16,15 +16,15 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Config, config_key
 from engine.host import io_uring
-from engine.host.account import unprivileged
 from engine.host.environment import Machine
-from engine.host.server_folders import ServerError
 from engine.plan.interleaving import Change
 from engine.plan.request import Request
 from engine.postgres import configs, setting_kinds
 from engine.postgres.cluster import last_words
 from engine.postgres.configs import ConfigSpec
 from engine.postgres.server import Server
+from engine.system.account import unprivileged
+from engine.system.server_folders import ServerError
 
 Values = Mapping[str, str]  # by the name of a setting
 Key = tuple[str, str]  # of a config and a build

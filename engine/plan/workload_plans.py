@@ -9,9 +9,9 @@ from typing import Any
 
 from engine.core import missing_steps
 from engine.core.errors import UserError
-from engine.host.account import unprivileged
 from engine.plan import planfile
 from engine.plan.request import Request
+from engine.system.account import unprivileged
 from workloads import workload
 from workloads.base import Plan, Step, Surveying, Workload
 from workloads.options import checked

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.core.model import Build
-from engine.host.account import Account
 from engine.postgres.session import Session
 from engine.postgres.waiting import Waiting
+from engine.system.account import Account
 from workloads.base import Kit
 
 

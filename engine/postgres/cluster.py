@@ -18,12 +18,12 @@ from typing import Literal
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.host.files import open_plain, read_plain
 from engine.host.procfs import processes_in
-from engine.host.server_folders import SOCKET_DIR_PREFIX
 from engine.postgres import ipc
 from engine.postgres.serverlog import PREFIX
 from engine.postgres.waiting import NOBODY, Waiting, wait_until
+from engine.system.files import open_plain, read_plain
+from engine.system.server_folders import SOCKET_DIR_PREFIX
 from workloads.base import CLIENT_FOLDER
 
 StopMode = Literal["fast", "immediate"]

@@ -21,11 +21,12 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
 from engine.core.text import user_path
-from engine.host import block_device, subprocesses
-from engine.host.account import unprivileged
+from engine.host import block_device
 from engine.host.environment import Machine
-from engine.host.files import is_name, read_text
 from engine.postgres import setting_kinds
+from engine.system import subprocesses
+from engine.system.account import unprivileged
+from engine.system.files import is_name, read_text
 from workloads.lists import comma_list
 
 DEFAULT = "auto"

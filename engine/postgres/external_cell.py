@@ -26,14 +26,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from engine.core.errors import UserError
 from engine.core.model import Build, Config, ExternalServers
 from engine.core.record import converted, parsed
-from engine.host.account import Account, unprivileged
-from engine.host.files import read_plain
-from engine.host.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
 from engine.postgres import external_queries, session
 from engine.postgres.cellserver import Inside
 from engine.postgres.external_server import Found, check_empty, check_schema, look, one_line
 from engine.postgres.session import Session
 from engine.postgres.waiting import NOBODY, Waiting
+from engine.system.account import Account, unprivileged
+from engine.system.files import read_plain
+from engine.system.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
 from workloads.base import Kit
 
 RECORD = "database.json"  # in a cell's folder, as long as its database is there

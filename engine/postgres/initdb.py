@@ -9,11 +9,11 @@ from pathlib import Path
 
 from engine.core.clock import patient
 from engine.core.model import Build
-from engine.host.account import Account
-from engine.host.server_folders import ServerError
-from engine.host.subprocesses import kill_group
 from engine.postgres.cluster import last_words
 from engine.postgres.waiting import NOBODY, Waiting, wait_until
+from engine.system.account import Account
+from engine.system.server_folders import ServerError
+from engine.system.subprocesses import kill_group
 
 # The reference takes the locale from the environment; here it is fixed, so that two machines get one cluster.
 ARGS = ("--data-checksums", "--encoding=UTF8", "--locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject")

@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from engine.host.files import read_plain
+from engine.system.files import read_plain
 
 SHM = Path("/dev/shm")
 _MAGIC, _CONTROL_MAGIC = 679834894, 0x9A503D32

@@ -18,9 +18,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from engine.core.route import Route
-from engine.host.account import Account
-from engine.host.addresses import free_port
 from engine.postgres.cluster import PASSFILE
+from engine.system.account import Account
+from engine.system.addresses import free_port
 
 METHOD = "scram-sha-256"
 OLD_ITERATIONS = 4096  # fixed before 16

@@ -28,9 +28,6 @@ from engine.core.clock import patient
 from engine.core.model import Build, Config
 from engine.core.route import SOCKET, Route
 from engine.core.text import visible
-from engine.host.account import Account, bound_to_engine, make_passable, unprivileged
-from engine.host.files import open_plain
-from engine.host.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
 from engine.postgres import initdb, session
 from engine.postgres.cellserver import Inside
 from engine.postgres.cluster import (
@@ -54,6 +51,9 @@ from engine.postgres.server_environment import environment_of
 from engine.postgres.serverlog import line_prefix, log_settings
 from engine.postgres.session import Session
 from engine.postgres.waiting import NOBODY, Waiting, wait_until
+from engine.system.account import Account, bound_to_engine, make_passable, unprivileged
+from engine.system.files import open_plain
+from engine.system.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
 from workloads.base import Kit
 
 SUPERUSER = "bench"

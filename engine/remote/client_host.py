@@ -32,12 +32,12 @@ from engine.core.errors import UserError
 from engine.core.lines import LineError
 from engine.core.record import converted
 from engine.core.route import Route
-from engine.host.account import bound_to_engine
-from engine.host.addresses import listening
 from engine.remote import clock_offset, deployment
 from engine.remote.channel import ANSWER_S, PAGE_FD, PASSFILE, Channel, code_digest
 from engine.remote.clock_offset import Offset
 from engine.remote.relay import Spec
+from engine.system.account import bound_to_engine
+from engine.system.addresses import listening
 from workloads.base import Launch
 
 CONNECT_S = 30.0

@@ -17,7 +17,6 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
 from engine.host import block_device, disk, environment
-from engine.host.account import make_passable
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
 from engine.postgres.external_cell import ExternalCell
@@ -30,6 +29,7 @@ from engine.run.phase import Phase
 from engine.run.remote_clients import RemoteClients
 from engine.run.step import StepRunner
 from engine.run.stop import Interrupted, StepFailed, Stop
+from engine.system.account import make_passable
 
 Phases = Generator[Phase, None, None]
 BLAME_S, POLL_S = 0.5, 0.02

@@ -16,11 +16,11 @@ import workloads
 from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.record import converted, parsed
-from engine.host.account import bound_to_engine
 from engine.postgres.cellserver import CellServer
 from engine.postgres.waiting import Waiting, wait_until
 from engine.remote.client_host import ClientHost
 from engine.run.stop import StepFailed
+from engine.system.account import bound_to_engine
 from workloads.base import Launch
 from workloads.counter_page import Control, Page
 

@@ -14,8 +14,6 @@ from types import FrameType
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
 from engine.host import block_device, disk, scheduler
-from engine.host.account import unprivileged
-from engine.host.host_lock import exclusive_run
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
@@ -32,6 +30,8 @@ from engine.run.reaper import reaper
 from engine.run.remote_clients import RemoteClients
 from engine.run.stop import Stop
 from engine.run.stopping_rule import StoppingRule
+from engine.system.account import unprivileged
+from engine.system.host_lock import exclusive_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,11 @@ from engine.core.model import Cell, Manifest
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
-from engine.host.account import make_passable, unprivileged
-from engine.host.files import is_name, open_plain
 from engine.journal.wire import Receiver
 from engine.run.control import Commands
 from engine.run.stop import Stop
+from engine.system.account import make_passable, unprivileged
+from engine.system.files import is_name, open_plain
 
 POLL_S = 0.1
 BOOT_S = 60.0  # until it says that its kernel is up

@@ -19,7 +19,6 @@ from engine.core.errors import UserError
 from engine.core.lines import Lines, decoded
 from engine.core.record import parsed
 from engine.host import scheduler
-from engine.host.account import make_passable
 from engine.journal.manifest import manifest_of
 from engine.journal.wire import Wire
 from engine.journal.writer import JournalWriter
@@ -28,6 +27,7 @@ from engine.run.attempt import Attempt
 from engine.run.control import Commands
 from engine.run.remote_clients import RemoteClients
 from engine.run.stop import Stop
+from engine.system.account import make_passable
 
 RUN = Path("/bench/run")
 PIECE_BYTES = 1 << 20

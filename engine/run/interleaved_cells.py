@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from engine.core.model import Manifest
-from engine.host.account import Account
 from engine.run.attempt import Attempt
 from engine.run.phase import Phase
 from engine.run.step import POLL_S, StepRunner
@@ -17,6 +16,7 @@ from engine.slices.conductor import Orders
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.hold import held
 from engine.slices.meter import Meter
+from engine.system.account import Account
 
 MEETINGS = (Phase.LAUNCHED, Phase.TOGETHER, Phase.FINISHED)
 

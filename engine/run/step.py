@@ -14,7 +14,6 @@ from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
 from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
-from engine.host.files import forget_cached
 from engine.host.machine_counters import Host, device_of
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
@@ -38,6 +37,7 @@ from engine.run.stop import StepFailed, Stop
 from engine.slices.hold import used_ns
 from engine.slices.recorder import SliceRecord
 from engine.slices.sliced_server import Side
+from engine.system.files import forget_cached
 from engine.tracing import planstats
 from engine.tracing.attach import Probing
 from engine.tracing.selection import choice_of

@@ -15,10 +15,10 @@ import msgspec
 
 import engine
 from engine.core.lines import LineError, Lines
-from engine.host.account import Account, bound_to_engine
 from engine.host.procfs import children
 from engine.slices.conductor import Orders, Slice
 from engine.slices.meter import Meter, MeterPage, metered_cpus
+from engine.system.account import Account, bound_to_engine
 from workloads.counter_page import Page, Word
 
 FOLDER = Path(engine.__file__).parents[1]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
-from engine.host.files import read_plain
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
+from engine.system.files import read_plain
 from probes import folding
 from workloads.base import role_kind
 

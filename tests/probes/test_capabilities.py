@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import psycopg
 import pytest
 
-from engine.host.account import Account
 from engine.postgres.server import Server
+from engine.system.account import Account
 from probes import helper, requirements
 from probes.bpftrace import parse_version
 from probes.frames import Frame

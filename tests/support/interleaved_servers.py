@@ -14,13 +14,13 @@ from pathlib import Path
 
 from engine.core.model import Build, Subject
 from engine.host import environment
-from engine.host.account import unprivileged
 from engine.postgres import configs
 from engine.postgres.server import Server
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
 from engine.slices.drive import SliceStream, drive
 from engine.slices.sliced_server import Side
+from engine.system.account import unprivileged
 from tests.support.steprun import StepRun, run_step, running
 from workloads.counter_page import Control, State, Word
 from workloads.insert import maintenance

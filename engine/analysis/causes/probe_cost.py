@@ -15,8 +15,8 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import PROBED
 from engine.core.record import converted, parsed
-from engine.host.files import read_plain
 from engine.results.comparison import CPU, PRIMARY_METRICS, RATE, TIME, Comparison
+from engine.system.files import read_plain
 
 METRICS = (*PRIMARY_METRICS, CPU)
 FILE = "probe-cost.json"

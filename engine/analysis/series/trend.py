@@ -32,9 +32,9 @@ from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.version import order_of
 from engine.host.drift import value
-from engine.host.files import read_plain
 from engine.journal.runs import runs_in
 from engine.results.comparison import RATE, TIME, WorkloadSummary
+from engine.system.files import read_plain
 
 Order = Literal["date", "version"]
 INDEX = ".pgbed-trend"

@@ -16,10 +16,10 @@ from engine.builds import resolve, typed_release
 from engine.builds.catalog import CatalogEntry, catalog
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.host import subprocesses
-from engine.host.account import unprivileged
 from engine.plan import planfile
 from engine.plan.prepare import prepare
+from engine.system import subprocesses
+from engine.system.account import unprivileged
 from tests.support.benchcall import wait_for
 from tests.support.realnix import wrapper_environment
 

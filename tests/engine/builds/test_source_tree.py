@@ -15,7 +15,7 @@ from engine.builds.commit_log import commits_between, merge_base, message_of
 from engine.builds.git import TAKEN, git, repository_at
 from engine.builds.source_tree import files_of, revision_of, state_of, tree_at
 from engine.core.errors import UserError
-from engine.host.account import confined, unprivileged
+from engine.system.account import confined, unprivileged
 from tests.support import smalltree
 
 pytestmark = pytest.mark.outside  # git is not there in a Nix build

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.host import io_uring
-from engine.host.account import Account
+from engine.system.account import Account
 
 SERVER = Account("postgres", 105, 109, False)
 

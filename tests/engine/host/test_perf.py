@@ -16,9 +16,9 @@ import pytest
 from engine.core.errors import UserError
 from engine.core.perf_events import IPC, EventCount, per_op
 from engine.host import perf
-from engine.host.account import Account
 from engine.observe.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
 from engine.postgres.server import Server
+from engine.system.account import Account
 from tests.support.benchcall import wait_for
 from tests.support.observing import gone
 

@@ -18,13 +18,13 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.model import Build, Config
-from engine.host.account import Account, unprivileged
 from engine.host.procfs import children, processes_in
-from engine.host.server_folders import SOCKET_PATH_MAX, ServerError
 from engine.postgres.cluster import kill_leftover, last_words, living_server
 from engine.postgres.server import Server
 from engine.postgres.server_environment import ignore_libpq_variables
 from engine.postgres.waiting import Waiting
+from engine.system.account import Account, unprivileged
+from engine.system.server_folders import SOCKET_PATH_MAX, ServerError
 from tests.support.benchcall import wait_for
 from tests.support.compiled import MAJORS
 from tests.support.shared_memory import segments_of, still_there

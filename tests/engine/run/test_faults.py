@@ -223,7 +223,7 @@ def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
 
 HOLD_THE_HOST = """
 import sys
-from engine.host.host_lock import exclusive_run
+from engine.system.host_lock import exclusive_run
 with exclusive_run(concurrent=True):  # or a real run holds it already
     print("held", flush=True)
     sys.stdin.read()

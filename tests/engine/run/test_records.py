@@ -15,9 +15,9 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.host.account import own_folder
 from engine.journal.runs import planned
 from engine.run.engine import execute
+from engine.system.account import own_folder
 from tests.support.benchcall import LONG, SECONDS, SMALL, Bench, nothing_left
 from tests.support.journal import make_run
 

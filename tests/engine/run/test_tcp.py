@@ -11,10 +11,10 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.host.addresses import check_free, own_address
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.postgres.server import SUPERUSER
+from engine.system.addresses import check_free, own_address
 from tests.support.benchcall import Bench, nothing_left, processes_of
 
 SLICES = ("--rows", "2000", "--rows-written", "2000000", "--steps", "l.i1", "--interleave", "slices", "--repeats", "1")

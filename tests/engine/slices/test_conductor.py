@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from engine.core.model import Subject
-from engine.host.account import Account
 from engine.host.procfs import children
 from engine.postgres.server import DATABASE, Server
 from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders, Slice
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.sliced_server import Side
+from engine.system.account import Account
 from tests.support.benchcall import wait_for
 from workloads import slice_times
 from workloads.counter_page import Control, Page, State, Word

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from engine.core.model import Build
-from engine.host.host_lock import exclusive_run
 from engine.journal import runs
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import held
 from engine.plan.request import Request
+from engine.system.host_lock import exclusive_run
 from tests.support import asking
 from tests.support.benchcall import LONG, processes_of
 from tests.support.benchcall import Bench as Command

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from engine.builds import client_programs
-from engine.host.account import Account
 from engine.host.procfs import processes_in
 from engine.postgres.server import Server
+from engine.system.account import Account
 from tests.support.benchcall import wait_for
 from workloads.counter_page import Control, Page, State, Word
 from workloads.micro.options import Options

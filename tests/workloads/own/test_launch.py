@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from engine.core.model import Build
-from engine.host.account import unprivileged
+from engine.system.account import unprivileged
 from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
 from workloads.counter_page import Control, Page, State, Word

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from engine.core.clock import patient
 from engine.core.errors import UserError
-from engine.host.account import Account, bound_to_engine
+from engine.system.account import Account, bound_to_engine
 
 TIMEOUT_S = patient(10.0)
 OUTPUT_MAX_BYTES = 1 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.core.errors import UserError
 from engine.core.model import Build
-from engine.host.account import Account
+from engine.system.account import Account
 
 PORT = 5432
 SOCKET_DIR_PREFIX = "pgbed-"

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
-from engine.host.account import name_of
+from engine.system.account import name_of
 
 # The lock is taken in every usable folder, as another user's file may block one of them now and be gone later.
 FOLDERS = ("/run", "/run/lock", "/tmp", "/run/user/{}")

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UserError
-from engine.host import host_lock
+from engine.system import host_lock
 
 HOLD = """
 import sys
-from engine.host.host_lock import exclusive_run
+from engine.system.host_lock import exclusive_run
 with exclusive_run(concurrent=False):
     print("held", flush=True)
     sys.stdin.read()
