@@ -163,7 +163,7 @@ PROBES: tuple[Probe, ...] = (
         tier=0,
         question="How much time do statements take to plan and to execute, by statement?",
         needs=("PostgreSQL 13", "pg_stat_statements loaded, track_planning on"),
-        cost="1 % (2 clients); more when many clients run the same statement",
+        cost="1% (2 clients); more when many clients run the same statement",
         fields=(
             _count("plans", "pg_stat_statements"),
             _us("plan_us", "pg_stat_statements"),
@@ -176,7 +176,7 @@ PROBES: tuple[Probe, ...] = (
         tier=1,
         question="How long do server and client processes wait for a CPU once they could run?",
         needs=("bpftrace", "sched tracepoints"),
-        cost="0 to 2 %",
+        cost="0 to 2%",
         fields=(RUNQ_US, _count("n", "@n"), _us("sum_us", "@runq_ns"), MAX_US),
     ),
     Probe(
@@ -184,7 +184,7 @@ PROBES: tuple[Probe, ...] = (
         tier=1,
         question="Where does each backend's wall time go: on CPU, waiting for a CPU, or asleep, and in which state?",
         needs=("bpftrace", "sched tracepoints"),
-        cost="0 to 6 %; includes runq",
+        cost="0 to 6%; includes runq",
         fields=(
             _us("oncpu_us", "@on_ns", since="@on"),
             _us("sum_us", "@runq_ns", since="@runnable"),
@@ -208,7 +208,7 @@ PROBES: tuple[Probe, ...] = (
         tier=1,
         question="What are server and client processes doing when they are on a CPU?",
         needs=("bpftrace", "frame pointers in the binary for more than the innermost function"),
-        cost="1 %",
+        cost="1%",
         fields=(
             _count("samples", "@samples"),
             Field("stacks", "@stacks", "stacks"),

@@ -36,6 +36,7 @@ INSTEAD = {  # what the glossary does not say -> what it does
     "ragged": "imbalance",
 }
 FOUND = re.compile(
+    r"\d %(?!\w)|"  # 2%, without a blank
     rf"(?i:\b(?:{'|'.join((*IDIOMS, *INSTEAD))})\b)|(?:(?<=[.:;] )|(?<=^)|(?<=\"\"\"))(?:{'|'.join(BEGINNINGS)})\b"
 )
 

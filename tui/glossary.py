@@ -43,14 +43,14 @@ VOCABULARY = (
           r"\bA/A\b"),
     Entry("primary metric", "the metric of a step that verdicts are first given for"),
     Entry("flagged", "a figure without a verdict that differs by more than chance would explain"),
-    Entry("interim analysis", "an analysis of the data before the end of a run, at a level that counts towards 5 %",
+    Entry("interim analysis", "an analysis of the data before the end of a run, at a level that counts towards 5%",
           r"\binterim anal"),
     Entry("spill-over CPU", "CPU time that a server used during the slices of another", r"\bspill-over\b"),
     Entry("stolen time", "time of slices that the machine did not have, as far as a meter saw; the row `lost` on Live",
           r"\b[Ss]tolen\b|\blost   "),
     Entry("external server", "a server that pgbed did not start", r"\bexternal servers?\b"),
     Entry("remote client", "clients on another host than the server", r"\bremote clients?\b"),
-    Entry("stall", "a time in which a role makes (nearly) no progress: under 30 % of its median for 2 s or more",
+    Entry("stall", "a time in which a role makes (nearly) no progress: under 30% of its median for 2 s or more",
           r"\b[Ss]talls?\b|\bSTALL\b|\bstalled\b"),
 )  # fmt: skip
 
@@ -84,12 +84,12 @@ FIGURES = (
     Entry("drift", "a change of the machine between cells: clock, temperature, other load", r"\bdrift(ed)?\b"),
     # the run
     Entry("repeat", "how many times each cell is run; a verdict needs 3", r"\brepeats?\b|\brep\b|\br\d/\d"),
-    Entry("SLA", "share of the target insert rate that a query step kept up; below 95 % its result does not count",
+    Entry("SLA", "share of the target insert rate that a query step kept up; below 95% its result does not count",
           r"\bSLA\b|\bsla\b"),
     Entry("ETA", "when the step will end, at its rate so far"),
     Entry("probed", "a cell that was measured with probes, which cost something themselves; see Probes"),
     # the latest second on Live
-    Entry("p50, p99", "half, and 99 %, of the responses of the last second were faster than this (ms)",
+    Entry("p50, p99", "half, and 99%, of the responses of the last second were faster than this (ms)",
           r"\bp50\b|\bp99\b"),
     Entry("max ms", "the longest response of the last second, in milliseconds"),
     Entry("age s", "how long the statement in flight has been running, in seconds"),
@@ -119,7 +119,7 @@ FIGURES = (
     Entry("waits", "a letter for what a role's backends mostly waited for in each column; c: they ran",
           r"(?m)^waits "),
     # stalls and their causes
-    Entry("depth", "the rate within a stall, as a share of the usual one: 0 % is a standstill"),
+    Entry("depth", "the rate within a stall, as a share of the usual one: 0% is a standstill"),
     Entry("not done", "operations that the stall cost, at the usual rate"),
     Entry("0.75 of a cause", "how well the evidence fits this cause: 1 explains the whole stall",
           r"(?m)^ *\d\. [01]\.\d\d "),

@@ -80,7 +80,7 @@ def quantiles_us(histogram: Mapping[int, int], ascending: Sequence[float]) -> li
 def point_us(histogram: Mapping[int, int], q: float) -> float | None:
     """The `q`-quantile in us, with values spread evenly over their bucket; None for an empty histogram.
 
-    For ratios of quantiles: bounds of buckets, up to 1 % apart, would be equal in all pairs, or differ by that.
+    For ratios of quantiles: bounds of buckets, up to 1% apart, would be equal in all pairs, or differ by that.
     """
     rank = q * sum(histogram.values())
     for bucket in sorted(histogram):

@@ -10,7 +10,7 @@ from engine.core.errors import UserError
 from engine.results.comparison import Comparison, Ratio
 
 GOOD, BAD, TRIED = "good", "bad", "tried"
-LEVELS = (0.02, 0.01, 0.01)  # of analyses of the ends' pairs, each time with as many more; together 4 %
+LEVELS = (0.02, 0.01, 0.01)  # of analyses of the ends' pairs, each time with as many more; together 4%
 
 
 def slowest(comparison: Comparison, named: str | None, *, last: bool, where: str) -> Ratio | None:

@@ -180,7 +180,7 @@ class _Bisection:
         self._write()
 
     def _measure_ends(self) -> None:
-        """Measure both ends until they are told apart, in interim analyses of all pairs that together keep 5 %."""
+        """Measure both ends until they are told apart, in interim analyses of all pairs that together keep 5%."""
         state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
         while True:
             if not state.measured:

@@ -28,7 +28,7 @@ Seconds = Annotated[int, Meta(ge=0, le=10**9)]
 class StepPlan:
     """A step in the rest of an adaptive run.
 
-    `state` is open until its rate has a verdict, or one that is withheld for good. `width` is half the 95 % interval of
+    `state` is open until its rate has a verdict, or one that is withheld for good. `width` is half the 95% interval of
     its ratio, as a fraction, and `by_end` what that will be when time ends the run; None if unknown. `seconds` is its
     active time on each server in the pairs to come: 0 if it is left out, None as planned.
     """

@@ -203,7 +203,7 @@ class Sla:
 
 
 def sla(kind: str, totals: StepTotals) -> Sla | None:
-    """The 95 % rule on the insert rate; None for a step without a target rate."""
+    """The 95% rule on the insert rate; None for a step without a target rate."""
     target = totals.rate_target_per_s
     if kind != "query" or target <= 0 or totals.seconds <= 0:
         return None

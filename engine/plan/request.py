@@ -182,7 +182,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     slice_ms: Annotated[
         Annotated[float, Meta(ge=SLICE_MS[0], le=SLICE_MS[1])] | None,
         about(
-            "Length of a slice, ±20 % by block; approximate in load and write steps, at least 50 in index builds "
+            "Length of a slice, ±20% by block; approximate in load and write steps, at least 50 in index builds "
             "and other statements that outlast a slice.",
             metavar="MS",
             unit="ms",

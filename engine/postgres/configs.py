@@ -164,7 +164,7 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
 def scale(machine: Machine) -> dict[str, str]:
     """The values of `auto` for a machine: shared_buffers, max_wal_size and min_wal_size.
 
-    shared_buffers: 62 % of memory from 16 GiB up (the reference's small servers), 25 % at 4 GiB and below (a laptop
+    shared_buffers: 62% of memory from 16 GiB up (the reference's small servers), 25% at 4 GiB and below (a laptop
     with a desktop on it), linear in between. max_wal_size: twice that (the reference has 1.7 to 4 times), from 4 to 40
     GB, and at most a quarter of the free disk: this cell's data and a kept one's need the rest. min_wal_size: half of
     it, as in the reference. All are rounded down to coarse steps, so that the config does not change with a few files.

@@ -7,10 +7,10 @@ let chart;
 
 function label(d, total) {
   const share = 100 * d.value / total;
-  const text = named(d) + ": " + number(d.value) + unit + ", " + share.toFixed(2) + " %";
+  const text = named(d) + ": " + number(d.value) + unit + ", " + share.toFixed(2) + "%";
   if (!data.differential) return text;
   return text + ", change " + (d.delta > 0 ? "+" : "") + number(d.delta) + " (" +
-    (d.delta > 0 ? "+" : "") + (100 * d.delta / total).toFixed(2) + " % of all)";
+    (d.delta > 0 ? "+" : "") + (100 * d.delta / total).toFixed(2) + "% of all)";
 }
 
 function draw(index) {

@@ -72,7 +72,7 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
 
 
 def _interleaved(step: InterleavedStep) -> dict[str, Any]:
-    """The servers side by side, the base first; bounds of a ratio hold at all moments at once (95 %)."""
+    """The servers side by side, the base first; bounds of a ratio hold at all moments at once (95%)."""
     return {
         "planned_s": step.planned_s or None,
         "blocks": step.blocks,

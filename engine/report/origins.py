@@ -93,7 +93,7 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 
 
 def probe_costs(comparison: Comparison) -> Section:
-    section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95 %", "pairs"))
+    section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95%", "pairs"))
     used = {probe for cell in comparison.cells for probe in cell.observers}
     for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):
         for cost in probe_cost.known(folder):

@@ -210,7 +210,7 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"plan changed: {more} more, in the table of plans (--all)")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
-        lines.append(f"up to {most} pairs, 95 % intervals of paired log ratios, margin {comparison.margin:.1%}")
+        lines.append(f"up to {most} pairs, 95% intervals of paired log ratios, margin {comparison.margin:.1%}")
     return lines
 
 
@@ -222,12 +222,12 @@ def _subject(comparison: Comparison, name: str) -> str:
 def footer(comparison: Comparison) -> list[str]:
     lines = [SIGNS, *_few_pairs(comparison)]
     if comparison.pairs >= 3 and all(ratio.verdict == "none" for ratio in comparison.ratios):
-        lines.append("ratios with 95 % intervals, each on its own; there are no verdicts")
+        lines.append("ratios with 95% intervals, each on its own; there are no verdicts")
     elif comparison.pairs >= 3:
         lines.append(
             f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
             "equal, 1 in 20 any the same that differs by the margin, 1 in 20 any no slower that is slower by it; so "
-            f"for server CPU{_counted(comparison)}; intervals: 95 % each, of what is faster or slower for all of it "
+            f"for server CPU{_counted(comparison)}; intervals: 95% each, of what is faster or slower for all of it "
             "together; elsewhere an arrow marks a flagged figure"
         )
     if comparison.ratios:

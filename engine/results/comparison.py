@@ -94,14 +94,14 @@ class UnitEffect:
 class Ratio:
     """One subject against its baseline (a control against its original) in one metric of one step.
 
-    `low` and `high` bound it with 95 % confidence. `verdict` is the user's view: `slower` for less throughput and for
+    `low` and `high` bound it with 95% confidence. `verdict` is the user's view: `slower` for less throughput and for
     more CPU per operation, too (printed as `more`: see `COSTS`); `none` is for a single pair, nothing to judge, or a
     cause, which has no verdict. `flagged` marks a cause that differs by the margin or more, tested among all causes.
     `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
     certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
     less is certain than the interval alone shows. `more_pairs` is how many pairs would make what is `undecided`, `no
     slower` or `no faster` slower, faster or the same, four times in five. `joint_low` and `joint_high` bound what is
-    `faster` or `slower`: at most 5 % of the bounds quoted are wrong, although only these are quoted.
+    `faster` or `slower`: at most 5% of the bounds quoted are wrong, although only these are quoted.
 
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.

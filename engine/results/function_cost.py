@@ -13,7 +13,7 @@ class FunctionChange:
     """A function whose own CPU time per operation, without what it calls, differs by more than chance.
 
     In us per operation; `change_us` is `us` less `base_us`, up to rounding, and lies between `low_us` and `high_us`. Of
-    the bounds of all functions that a comparison names, at most 5 % are wrong on average. `share` is the change as a
+    the bounds of all functions that a comparison names, at most 5% are wrong on average. `share` is the change as a
     part of the baseline's sampled CPU time per operation.
     """
 

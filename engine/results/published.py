@@ -16,7 +16,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRatio:
-    """Our ratio, with its 95 % interval if known, and the published one."""
+    """Our ratio, with its 95% interval if known, and the published one."""
 
     ours: float | None = None
     low: float | None = None

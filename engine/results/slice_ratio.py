@@ -108,7 +108,7 @@ def _bandwidth(autocorrelation: float, count: int) -> int:
 
 
 def half_width_at_every_moment(ratio: LogRatio, planned_blocks: float) -> float | None:
-    """The half width, in logs, to show while a step runs: it covers the truth at all moments at once, 95 % of the time.
+    """The half width, in logs, to show while a step runs: it covers the truth at all moments at once, 95% of the time.
 
     The asymptotic confidence sequence, narrowest at a third of `planned_blocks`; for these two clusters only. None
     without a variance.

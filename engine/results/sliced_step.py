@@ -62,7 +62,7 @@ class MachineSecond:
 class SlicedPair:
     """A subject and its baseline in one repeat: their blocks, and what they come to.
 
-    `low` and `high` bound `ratio` with 95 % confidence, for these two clusters only; `typical` is the trimmed mean of
+    `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
     the blocks, never adjusted. All are null if blocks are too few. Where statements last longer than blocks, as index
     builds do, blocks have no rates, and `ratio`, which has no bounds, is that of the statements' times. `left_out` says
     why a pair is not part of the comparison. Where `ratio` is adjusted for what others did on the machine (see

@@ -33,7 +33,7 @@ PHASE = "server_cpu."  # begins the name of a phase's part
 class Part:
     """A part of a connection's time per operation, in us on either side (means of the cells).
 
-    `share` is its share of the difference, negative if it works against it. `low` and `high` bound that with 95 %
+    `share` is its share of the difference, negative if it works against it. `low` and `high` bound that with 95%
     confidence, given enough pairs. `known`: the interval is narrow enough, and excludes 0. `event` is the wait event
     that grew (or shrank) most.
     """
@@ -70,7 +70,7 @@ class Attribution:
     """Why an operation of a step takes longer or shorter than with the baseline.
 
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
-    ratio lies between `low` and `high` with 95 % confidence, unless there is one pair. `parts` add up to either time.
+    ratio lies between `low` and `high` with 95% confidence, unless there is one pair. `parts` add up to either time.
     `causes` names the known parts, at most two, that make most of the difference, `further` all other known ones;
     `unexplained` is the share that no known part makes. It includes `undecided`, parts that may matter, but whose share
     scatters too much to say. `reason` says why nothing is named.

@@ -170,11 +170,11 @@ def _key(steps: AttemptSteps) -> tuple[int, ...]:
 
 
 def so_far_words(view: InterleavedStep, side: Side, *, ended: bool = False) -> str:
-    """`17.0 / 16.3: -3.5 % [-4.7, -2.3] so far`, as in `bench compare`; empty before anything is known."""
+    """`17.0 / 16.3: -3.5% [-4.7, -2.3] so far`, as in `bench compare`; empty before anything is known."""
     known = side.so_far
     if known is None:
         return ""
-    ratio = f"{side.name} / {view.sides[0].name}: {_percent(known.ratio)} %"
+    ratio = f"{side.name} / {view.sides[0].name}: {_percent(known.ratio)}%"
     if known.low is None or known.high is None:
         return f"{ratio}, no interval{'' if ended else ' yet'}"
     return f"{ratio} [{_percent(known.low)}, {_percent(known.high)}]{'' if ended else ' so far'}"

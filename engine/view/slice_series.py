@@ -29,7 +29,7 @@ GROWTH = 1.02  # factor in blocks between points of a ratio's course
 class SoFar:
     """How a build's rate compares with the base's on one pair of clusters.
 
-    `low` and `high` are a confidence sequence: with 95 % probability they hold at all moments at once. None while there
+    `low` and `high` are a confidence sequence: with 95% probability they hold at all moments at once. None while there
     are too few blocks.
     """
 

@@ -3,7 +3,7 @@
     python -m tests.perf.cost [--rows clients,slices] [--build 16.3-prebuilt] [--rounds 4] [BENCH OPTIONS]
 
 A row is a command line of `bench run` with two endings, which run in turns, in the order ABBA. Printed are for each of
-its figures the medians of both and the ratio of the second to the first, with its 95 % interval over the rounds, and
+its figures the medians of both and the ratio of the second to the first, with its 95% interval over the rounds, and
 whether it is at most what is promised. Figures of different machines do not compare; shares and ratios do. Exit code 1
 if a promise is broken by more than chance. What needs root or a PMU fails without.
 """

@@ -6,14 +6,14 @@ A design makes comparisons of ten steps that differ by a known factor, and the e
 statistics judge them. Clusters add a part to each pair's log ratio, of which half the variance is common to all steps.
 Printed are for each design
 
-- how often a 95 % interval holds the truth (at least 93 %), in the step in which it does so least (at least 85 %: one
+- how often a 95% interval holds the truth (at least 93%), in the step in which it does so least (at least 85%: one
   step may scatter unlike others of its kind), and its median half width;
-- if the truth is no difference: in how many comparisons the sign of any step is certain, in any analysis (at most 6 %),
-  and how often that of a step that is slower by 2, 3 or 5 %; if it is the margin: how often a step is called the same,
-  or no faster (at most 6 %).
+- if the truth is no difference: in how many comparisons the sign of any step is certain, in any analysis (at most 6%),
+  and how often that of a step that is slower by 2, 3 or 5%; if it is the margin: how often a step is called the same,
+  or no faster (at most 6%).
 
 Then, for families of 10 and 33 steps with known effects, in how many a sign is wrong, a step is called the same that
-differs by the margin, and one no slower that is slower by it (each at most 5 %); how often something is claimed that is
+differs by the margin, and one no slower that is slower by it (each at most 5%); how often something is claimed that is
 not there, and how often it may be; and what analyses that share pairs spend of the error, summed over the steps of a
 family, with a scatter that is known: so little is seen only over millions of series. Exit code 1 if a promise is broken
 by more than chance.
@@ -129,7 +129,7 @@ def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng:
 
 
 def scattered(pairs: int, clusters: Sequence[float], rng: Random) -> Compared:
-    """Pairs with an error of 0.7 %, of clusters whose log ratios scatter by another standard deviation in each step."""
+    """Pairs with an error of 0.7%, of clusters whose log ratios scatter by another standard deviation in each step."""
     within, blocks = 0.007, 50
     thetas = rng.normal(0, np.hypot(within, clusters)[:, None], (STEPS, pairs)).tolist()
     variances = (within**2 * rng.chisquare(blocks - 1, (STEPS, pairs)) / (blocks - 1)).tolist()
@@ -208,7 +208,7 @@ ALONE = Adaptive((0.006, 0.01, 0.006, 0.006, 0.004, 0.004, 0.005, 0.005, 0.006, 
 DISTURBED = {
     "stolen time": Disturbed(stolen=0.15),
     "others' tasks": Disturbed(tasks=0.7),
-    "both, 3 % slower": Disturbed(0.15, 0.7, slower=0.03),
+    "both, 3% slower": Disturbed(0.15, 0.7, slower=0.03),
     "both, rare stalls": Disturbed(0.15, 0.7, stalls=0.02),
     "rare stalls": Disturbed(stalls=0.01),
     "tasks it causes": Disturbed(tasks=0.3, caused=0.3),
@@ -222,7 +222,7 @@ SCATTERS = {
 DESIGNS = (
     *(Design(f"cells x {pairs}, drift {drift:.0%}", partial(cells, pairs, 0.01, drift))
       for pairs in (3, 4, 8) for drift in (0.0, 0.06)),
-    Design("cells x 6, 3 % less", partial(cells, 6, 0.01, 0.0, truth=math.log(0.97)), math.log(0.97)),
+    Design("cells x 6, 3% less", partial(cells, 6, 0.01, 0.0, truth=math.log(0.97)), math.log(0.97)),
     *(Design(f"{name}, {slice_ms} ms x {pairs}", partial(in_slices, noise, slice_ms, pairs, cluster_sd))
       for name, noise, slice_ms, pairs, cluster_sd in (
         ("quiet", QUIET, 50, 3, 0.01), ("quiet", QUIET, 50, 5, 0.005), ("mild", MILD, 50, 3, 0.01),
@@ -233,7 +233,7 @@ DESIGNS = (
     *(Design(f"{name}, {limit}", replace(run, minutes=minutes, truth=truth).compared, truth)
       for name, run in (("shared", SHARED), ("alone", ALONE))
       for limit, minutes, truth in (
-        ("11 minutes", 11, 0.0), ("until known", math.inf, 0.0), ("differ by 2 %", 33, math.log1p(MARGIN)))),
+        ("11 minutes", 11, 0.0), ("until known", math.inf, 0.0), ("differ by 2%", 33, math.log1p(MARGIN)))),
 )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ CLAIMED = ("a sign", "same", "no slower")
 def in_family(steps: int, name: str, trials: int) -> Iterator[str]:
     """Print in how many families of steps, whose effects repeat, a claim of each kind is wrong; yield broken promises.
 
-    Eight pairs; the noise of steps is from 0.2 to 3 %, and half a percent that clusters add is common to all.
+    Eight pairs; the noise of steps is from 0.2 to 3%, and half a percent that clusters add is common to all.
     """
     rng, counts = np.random.default_rng(SEED), np.zeros(len(CLAIMED))
     truths, noise = np.resize(EFFECTS[name], steps), np.geomspace(0.002, 0.03, steps)
@@ -395,7 +395,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=100, help="comparisons of ten steps")
     parser.add_argument("--only", default="", help="the designs and claims with this in their names")
     asked = parser.parse_args()
-    print(f"{'design':<24}{'holds':>8}{'least':>8}{'half':>8}{'wrong':>8}{'2 %':>7}{'3 %':>7}{'5 %':>7}")
+    print(f"{'design':<24}{'holds':>8}{'least':>8}{'half':>8}{'wrong':>8}{'2%':>7}{'3%':>7}{'5%':>7}")
     broken = [text for each in DESIGNS if asked.only in each.name for text in measured(each, asked.trials)]
     print(f"\n{'wrong in a family':<24}" + "".join(f"{claim:>11}" for claim in CLAIMED))
     families = [(steps, name) for steps in (10, 33) for name in EFFECTS if asked.only in f"{steps} steps, {name}"]

@@ -102,7 +102,7 @@ def judged(comparison: dict[str, Any], size: float, truth_us: float) -> bool:
             good &= spin["low_us"] * (1 - WIDER) <= truth_us <= spin["high_us"] * (1 + WIDER)
         percent = 100 * truth_us / server_us(comparison, costs["step"])
         print(
-            f"{size:>5.2f} % {costs['step']:<6} truth {truth_us:.2f} us ({percent:.2f} %): {said}; "
+            f"{size:>5.2f}% {costs['step']:<6} truth {truth_us:.2f} us ({percent:.2f}%): {said}; "
             f"{costs['base_samples']:,}+{costs['samples']:,} samples, {costs['tested']} functions, others: {others}",
             flush=True,
         )

@@ -4,7 +4,7 @@
 
 Comparison k is a run of `bench --pg BUILD:layout2k-1,BUILD:layout2k` in slices: two backends linked from the same
 objects, folder by folder in orders of their own. A log ratio of such a run scatters by what was measured (known from
-its interval) and by two layouts. Printed are for each step the standard deviation of one layout and its 95 % interval:
+its interval) and by two layouts. Printed are for each step the standard deviation of one layout and its 95% interval:
 if layouts scatter by t, the sum of r²/(2t² + s²) over the runs has a chi-square distribution.
 """
 
@@ -63,7 +63,7 @@ def pairs(labels: str, out: Path, repeats: int, more: Sequence[str]) -> dict[str
 
 
 def with_error(ratio: float, low: float, high: float) -> Pair:
-    """The log of a ratio, and the standard error that its 95 % interval shows."""
+    """The log of a ratio, and the standard error that its 95% interval shows."""
     return math.log(ratio), math.log(high / low) / (2 * 1.96)
 
 

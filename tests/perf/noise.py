@@ -106,7 +106,7 @@ def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp], **others: Fl
 @dataclass(frozen=True)
 class Disturbed:
     """Five pairs of sixty blocks. A hypervisor takes the CPU away for a part of a share of slices, of which the meter
-    sees a part; on average so many tasks of others slow down whoever runs. The other server is `slower`, loses 60 % of
+    sees a part; on average so many tasks of others slow down whoever runs. The other server is `slower`, loses 60% of
     a slice in a share `stalls` of them, and has as many of others' tasks wait after its slices as are `caused`.
     """
 

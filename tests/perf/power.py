@@ -6,17 +6,17 @@ Makes the runs that FOLDER does not have yet, each of 4 pairs in slices, on this
 build with itself, a third two layouts of it (`:layoutN`, which needs its source), a third the build with itself
 beside a neighbour that burns all CPUs in bursts. A run takes three to four minutes. Printed are
 
-- false names by rates, server CPU and response times (a family each), and how many 95 % intervals of the first two
+- false names by rates, server CPU and response times (a family each), and how many 95% intervals of the first two
   hold 1;
 - for each step the median half width of its interval, alone and with the neighbour, and the standard deviation of a
-  layout with its 95 % interval (tests/perf/layouts.py has the formula);
+  layout with its 95% interval (tests/perf/layouts.py has the formula);
 - the power: differences of known size are planted in the recorded ratios, one step at a time, in both directions, and
   judged among all steps. A factor on a server's time moves the log ratio of each pair by its log and leaves the scatter
   as it was, so that this is what a server that is slower by it in every statement would show. `certain`: the p-value is
   below its level; with a smaller --margin than the effect it is named. Beside it what the engine's own prediction says.
   More pairs than a run has are drawn without replacement from the runs of a kind.
 
-Exit code 1 if a family names anything in more than one comparison of twenty, or fewer than 93 % of the intervals hold
+Exit code 1 if a family names anything in more than one comparison of twenty, or fewer than 93% of the intervals hold
 1.
 """
 

@@ -243,7 +243,7 @@ def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
             "drop table if exists probes_end;"
             "create table probes_end (id bigint, filler text) with (autovacuum_enabled = off)"
         )
-        # So many that the pages of the deleted ones are less than 2 % of all.
+        # So many that the pages of the deleted ones are less than 2% of all.
         connection.execute(
             "insert into probes_end select g, '' from generate_series(1, 750000) g;"
             "create index on probes_end (id); analyze probes_end"

@@ -84,7 +84,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
         lines.append(line((" no stall", "dim")))
     lines += [_role(name, figures) for name, figures in cell.roles.items()]
     if cell.saturated:
-        lines.append(line((f" client CPU-bound (≥ 90 % of a core): {', '.join(cell.saturated)}", "warning")))
+        lines.append(line((f" client CPU-bound (≥ 90% of a core): {', '.join(cell.saturated)}", "warning")))
     covered = cell.coverage
     probes = [f"{name} ({covered[name]:.0%} of the step)" if name in covered else name for name in cell.observers]
     lines += folded(f"probes: {', '.join(probes) or 'none'}", columns, "dim")

@@ -158,4 +158,4 @@ def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else f"{100 * share:.1f}%"

@@ -51,7 +51,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             9,
-            "A query step. The ratio so far stands below the chart, with a 95 % interval that stays valid however "
+            "A query step. The ratio so far stands below the chart, with a 95% interval that stays valid however "
             "often you check it. It narrows while the step runs.",
             ("escape",),
             until="qr100",

@@ -32,11 +32,9 @@ def certain_mark(change: float, glyphs: Glyphs, *, certain: bool) -> tuple[str, 
 
 
 def percent(part: float) -> str:
-    """A share as `12 %`, `1.3 %`, `0.04 %`."""
+    """A share as `12%`, `1.3%`, `0.04%`."""
     size = abs(part)
-    return (
-        f"{part:.0%}".replace("%", " %") if size >= 0.1 else f"{part:.{1 if size >= 0.01 else 2}%}".replace("%", " %")
-    )
+    return f"{part:.{0 if size >= 0.1 else 1 if size >= 0.01 else 2}%}"
 
 
 def signed(part: float) -> str:
@@ -80,7 +78,7 @@ def row(
 def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyphs) -> list[Line]:
     """Describe the chosen frame: its whole name, its share, its own share, and its change."""
     total = root.samples(side) or 1.0
-    head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}".replace("%", " %"))
+    head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}")
     own = frame.own_other if side == "other" else frame.own_base
     below = frame.samples(side) - own
     parts = [f" itself {percent(own / total)}, in what it calls {percent(below / total)}"]

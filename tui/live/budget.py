@@ -28,7 +28,7 @@ def rows(view: ViewState) -> list[Line]:
     divided = view.allocation
     if divided is None or view.state != "running":
         return []
-    head = line(("steps", "strong"), ("  half the 95 % interval", "dim"))
+    head = line(("steps", "strong"), ("  half the 95% interval", "dim"))
     return [head, *(line((f"{name:<{NAME_CELLS}}", "dim"), f" {_width(step)}") for name, step in divided.steps.items())]
 
 

@@ -37,7 +37,7 @@ def side(
     lines += last_minute(view, figures, columns, glyphs)
     if view.machine.workers:
         lines += [line(), line(("server processes", "strong"), ("  % of a CPU", "dim"))]
-        lines += [line((f"{name:<24}", "dim"), f"{share:6.1f} %") for name, share in view.machine.workers]
+        lines += [line((f"{name:<24}", "dim"), f"{share:6.1f}%") for name, share in view.machine.workers]
     if len(lines) + 2 < rows:  # a heading alone says nothing
         lines += [line(), line(("environment", "strong"))]
         for text in environment(manifest):

@@ -105,7 +105,7 @@ def _progress(
     elif view.fraction is not None:
         filled = int(bar_cells * view.fraction)
         bar = glyphs.done * filled + glyphs.todo * (bar_cells - filled)
-        spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # rounds down: 99.6 % is not all
+        spans.append((f" {bar} {int(100 * view.fraction):3}% ", ""))  # rounds down: 99.6% is not all
         if view.eta_s is not None and view.fraction < 1:
             spans.append((f" ETA {span(view.eta_s)} ", ""))
     elif view.step is not None:
@@ -113,7 +113,7 @@ def _progress(
     if view.silent_s is not None:
         spans.append((f" ? no figures for {span(view.silent_s)} ", "warning"))
     if view.sla is not None:
-        kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # rounds down: 94.9 % is not 95 %
+        kept = f" SLA {int(100 * view.sla.fraction + 1e-9)}% "  # rounds down: 94.9% is not 95%
         spans.append((f" ok{kept}", "") if view.sla.passed else (f" x{kept}", "sla"))
     until = ""
     if view.left_s is not None:

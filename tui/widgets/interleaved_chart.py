@@ -171,4 +171,4 @@ def ratio_labels(edge: float, rows: int) -> dict[int, str]:
     if edge >= LINEAR:
         return {0: f"x {1 + edge:g}", rows // 2: "x 1", rows - 1: f"x {1 / (1 + edge):g}"}
     percent = short(100 * edge)
-    return {0: f"+{percent} %", rows // 2: "0 %", rows - 1: f"-{percent} %"} if edge else {}
+    return {0: f"+{percent}%", rows // 2: "0%", rows - 1: f"-{percent}%"} if edge else {}

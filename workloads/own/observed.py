@@ -79,7 +79,7 @@ def _told(left_out: Mapping[str, Sequence[tuple[str, float]]], total_ms: float) 
     told = []
     for why, each in sorted(left_out.items(), key=lambda reason: -shares[reason[0]]):
         names = each[0][0] if len(each) == 1 else f"{len(each):,} statements"
-        percent = f"{shares[why]:.0%}".replace("%", " %") if shares[why] >= 0.01 else "less than 1 %"
+        percent = f"{shares[why]:.0%}" if shares[why] >= 0.01 else "less than 1%"
         told.append(LeftOut(f"{names} ({percent} of the time)", why))
     return tuple(told)
 

@@ -94,7 +94,7 @@ def run(
 
 
 def several(scripts: Sequence[Script]) -> bool:
-    """Whether to report by statement (0.3 % slower); not for one short built-in statement, see `CLOCK`."""
+    """Whether to report by statement (0.3% slower); not for one short built-in statement, see `CLOCK`."""
     if any(script.builtin and script.name == BUILTIN["select"] for script in scripts):
         return False
     return any(script.builtin or sum(text[0] != "\\" for _, text in commands(script.text)) > 1 for script in scripts)

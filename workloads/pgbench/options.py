@@ -108,7 +108,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     log_every: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
         about(
-            "Log one transaction of N, for rates and latencies: a full log costs pgbench 6 %.",
+            "Log one transaction of N, for rates and latencies: a full log costs pgbench 6%.",
             metavar="N",
             unset="1, or what keeps it to 500 lines a second in the first warm-up",
             rare=True,

@@ -142,7 +142,7 @@ class TpccLike:
 
     def sizes(self) -> Listing:
         row = {"workload": self.name, "steps": f"{INIT} {CAPACITY} {CHECK}"}
-        mix = ", ".join(f"{name} {weight} %" for name, weight in WEIGHTS.items())
+        mix = ", ".join(f"{name} {weight}%" for name, weight in WEIGHTS.items())
         note = f"{self.name}: {INIT}, {CAPACITY}, with --load a step at a share of it, {CHECK}; {mix}"
         return Listing((row,), ("workload",), (note,))
 

@@ -33,7 +33,7 @@ class Noise:
 class Seen:
     """Steps that are undecided, and others whose verdicts no more pairs will give, at `level`.
 
-    `widths` are half the 95 % intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
+    `widths` are half the 95% intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
     standard deviation of log ratios between pairs of clusters, over all kinds of steps. None of `widths`, `noise` and
     `tau` depends on how much the servers differ: what is planned by them alone keeps the errors of verdicts.
     """

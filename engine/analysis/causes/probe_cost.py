@@ -24,7 +24,7 @@ FILE = "probe-cost.json"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One step's ratio of probed to bare cells, with its 95 % interval (None: too few pairs)."""
+    """One step's ratio of probed to bare cells, with its 95% interval (None: too few pairs)."""
 
     host: str
     probes: tuple[str, ...]

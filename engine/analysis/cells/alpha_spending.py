@@ -1,8 +1,8 @@
 """The level of verdicts where the same pairs are judged more than once: interim analyses share the allowed error.
 
 Someone who reads "undecided: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
-unchanged level, two equal servers would be called different in more than 5 % of such comparisons (Armitage, McPherson
-and Rowe 1969). So each analysis spends a part of the 5 %: the first run FIRST of it, and each later one half of what is
+unchanged level, two equal servers would be called different in more than 5% of such comparisons (Armitage, McPherson
+and Rowe 1969). So each analysis spends a part of the 5%: the first run FIRST of it, and each later one half of what is
 left. A run that may end early (`--minutes`, `--until-known`) divides its part among its own analyses.
 
 The distribution of the sum of log ratios turns what an analysis spends into a level. The sum is a random walk whose

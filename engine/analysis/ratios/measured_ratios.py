@@ -210,7 +210,7 @@ def _saturation(cells: ComparedCells, sides: _Sides) -> list[str]:
         roles = {role for result in found for role in result.figures["saturated"]}
         if roles:
             bound = ", ".join(sorted(roles))
-            reasons.append(f"client CPU-bound (≥ 90 % of a core) with {cells.names[side]}: {bound}")
+            reasons.append(f"client CPU-bound (≥ 90% of a core) with {cells.names[side]}: {bound}")
     return reasons
 
 

@@ -38,7 +38,7 @@ from engine.analysis.statistics.inference import (
 from engine.results.comparison import MIN_PAIRS, Verdict
 
 Better = Literal["more", "less"]
-ONE_SIDED = ALPHA / 2  # at most: then the 95 % interval, which is printed, is on the same side of the margin
+ONE_SIDED = ALPHA / 2  # at most: then the 95% interval, which is printed, is on the same side of the margin
 MOST_PAIRS = 200  # more than this is not advice
 
 

@@ -1,15 +1,15 @@
 """From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
 
 Verdicts (`analysis.ratios.three_sided`) are given in two families, the rates (or times) of all steps and the server CPU
-per operation of all steps. In each at most 5 % of comparisons name a difference that does not exist, and at most 5 %
-call something the same, or no slower, that differs by the margin (less than 5 % where pairs may be judged again with
+per operation of all steps. In each at most 5% of comparisons name a difference that does not exist, and at most 5%
+call something the same, or no slower, that differs by the margin (less than 5% where pairs may be judged again with
 others: `analysis.cells.alpha_spending`). Instructions per operation, the time that planning a DELETE takes, and all
 quantiles of response times are families of their own. All other metrics are causes: they have no verdict, and those
-that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5 %).
+that differ by the margin or more are marked (by Benjamini and Hochberg's procedure, 5%).
 
-An interval that is printed with a verdict is a 95 % interval on its own, except beside `faster` and `slower`: of R
+An interval that is printed with a verdict is a 95% interval on its own, except beside `faster` and `slower`: of R
 signs that are certain among m, bounds are at the level of a share R / m of the error, so that of those that are quoted
-because something was found at most 5 % are wrong (Benjamini and Yekutieli, Journal of the American Statistical
+because something was found at most 5% are wrong (Benjamini and Yekutieli, Journal of the American Statistical
 Association 100, 2005).
 
 A verdict is withheld, with the reason, if one stands against it in `analysis.ratios.measured_ratios`, or if

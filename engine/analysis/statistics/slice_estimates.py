@@ -160,7 +160,7 @@ def typical_of(pairs: Sequence[Typical]) -> Typical:
 
 
 def within_pair(ratio: LogRatio, inflation: float = 1.0) -> tuple[float, float] | None:
-    """The 95 % interval of a pair's ratio, for these two clusters; None without a variance."""
+    """The 95% interval of a pair's ratio, for these two clusters; None without a variance."""
     if ratio.variance is None:
         return None
     half = _normal(CONFIDENCE) * math.sqrt(ratio.variance * inflation)

@@ -76,7 +76,7 @@ function shares(kind, step, width) {
     x: { domain: [0, 100], label: "% →", ticks: 5 }, y: { type: "band", domain: places, label: null, padding: 0.2 },
     marks: [
       Plot.barX(shown, Plot.stackX({ order: parts }, {
-        y: "place", x: d => 100 * d.share, z: "part", fill: d => colour(d.part), title: d => `${d.place}, ${d.part}: ${digits(100 * d.share)} %`,
+        y: "place", x: d => 100 * d.share, z: "part", fill: d => colour(d.part), title: d => `${d.place}, ${d.part}: ${digits(100 * d.share)}%`,
       })),
       Plot.text(shown, Plot.stackX({ order: parts }, {
         y: "place", x: d => 100 * d.share, z: "part", fill: "black", text: d => d.share > 0.07 ? `${Math.round(100 * d.share)}` : "",
@@ -155,14 +155,14 @@ const drawings = {
     details.textContent = "A click zooms, the outermost frame shows all again.";
     node.className = "flame";
     node.append(drawn, details);
-    const percent = value => (100 * value / tree.value).toFixed(1) + " %";
+    const percent = value => (100 * value / tree.value).toFixed(1) + "%";
     const chart = flamegraph().width(width).cellHeight(17).minFrameSize(1).sort(true).transitionDuration(0).resetHeightOnZoom(true)
       .getName(named).label(d => `${named(d)}: ${number(d.value)} ${given.unit}, ${percent(d.value)}` + (given.differential ? `, change ${d.delta > 0 ? "+" : ""}${percent(d.delta)} of all` : ""))
       .setDetailsElement(details);
     if (given.differential) chart.getDelta(d => d.data.change).computeDelta(true).setColorMapper(beyondChance);
     d3.select(drawn).datum(structuredClone(tree)).call(chart);
     return {
-      node, count: `${given.note}; functions below 0.2 % are left out`,
+      node, count: `${given.note}; functions below 0.2% are left out`,
       columns: ["function itself", ...(given.differential ? [`${given.unit} of the base`, given.unit, "beyond chance"] : [given.unit])],
       rows: given.functions.map(each => given.differential ? each : each.slice(0, 2)),
     };
@@ -257,7 +257,7 @@ const drawings = {
       ],
     });
     return {
-      node, count: `n = ${d3.max(shown, d => d.pairs)} pairs; line: 95 % interval`,
+      node, count: `n = ${d3.max(shown, d => d.pairs)} pairs; line: 95% interval`,
       columns: ["figure per operation", "subject", "value", "base", "ratio", "low", "high", "verdict"],
       rows: step.causes.map(d => [d.title, d.subject, d.value, d.base_value, d.ratio, d.low, d.high, d.verdict]),
     };
@@ -387,7 +387,7 @@ const drawings = {
         Plot.rect(rows, {
           fy: "subject", x1: "from", x2: "to", y1: "low", y2: "high", fill: "var(--heat)", inset: 0,
           fillOpacity: { value: d => 0.1 + 0.9 * Math.max(0, 1 + Math.log10(Math.max(d.share, 1e-4)) / 4), scale: null },
-          title: d => `${d.subject}, ${number(d.from)} s: ${number(d.count)} took ${duration(d.low)} to ${duration(d.high)} (${digits(100 * d.share)} %)`,
+          title: d => `${d.subject}, ${number(d.from)} s: ${number(d.count)} took ${duration(d.low)} to ${duration(d.high)} (${digits(100 * d.share)}%)`,
         }),
         Plot.text(names, { fy: d => d, text: d => d, frameAnchor: "top-left", dx: 4, dy: -12, fontWeight: "bold" }),
       ],

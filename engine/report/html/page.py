@@ -262,7 +262,7 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
 def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
     unit = data["unit"] if data["metric"] != "time_s" else "s"
     if any(each["ratio"] is not None for each in data["ratios"]):
-        yield "ratio", "Ratio to the base: 95 % interval, and every pair of cells"
+        yield "ratio", "Ratio to the base: 95% interval, and every pair of cells"
     if data["cells"]:
         yield "cells", f"Every cell, {unit}"
     if any("t" in each for each in data["series"]):

@@ -9,7 +9,7 @@ from engine.results.comparison import Comparison
 from engine.results.function_cost import FunctionCosts
 
 TITLE = "Functions whose own CPU time per operation differs (us; the intervals hold together)"
-COLUMNS = ("step, build and function", "base", "us", "more", "95 %")
+COLUMNS = ("step, build and function", "base", "us", "more", "95%")
 SHOWN = 8  # of a step and build
 
 

@@ -8,7 +8,7 @@ from engine.report.tables.section import STYLES, Notes, Row, Section, bounds, ra
 from engine.results.comparison import Comparison, StepGroup
 
 TITLE = "Groups of steps (mean of their ratios within each pair)"
-COLUMNS = ("group", "steps", "ratio", "95 %", "verdict")
+COLUMNS = ("group", "steps", "ratio", "95%", "verdict")
 
 
 def step_groups(comparison: Comparison, notes: Notes) -> Iterable[Section]:

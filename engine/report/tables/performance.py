@@ -204,10 +204,10 @@ class Judged:
     def __call__(self, comparison: Comparison, notes: Notes) -> Iterable[Section]:
         rows = partial(_judged, self.metric)
         if len(comparison.names) != 2:
-            yield from Table(self.title, (self.unit, "ratio", "95 %", "verdict"), rows, below="")(comparison, notes)
+            yield from Table(self.title, (self.unit, "ratio", "95%", "verdict"), rows, below="")(comparison, notes)
             return
         names = ("\n".join(textwrap.wrap(name, NAME)) for name in comparison.names)
-        section = Section(with_units(self.title, comparison), ("step", *names, "ratio", "95 %", "verdict"))
+        section = Section(with_units(self.title, comparison), ("step", *names, "ratio", "95%", "verdict"))
         for step in comparison.steps:
             base, other = (list(rows(comparison, notes, step, name)) for name in comparison.names)
             figure = base[0][0][0] if base else "-"
@@ -230,7 +230,7 @@ READ = Table(
     _reads,
 )
 KEPT_UP = Table(
-    "Insert rate kept up (95 % rule)",
+    "Insert rate kept up (95% rule)",
     ("target\nrows/s", "lowest\nachieved", "SLA cells", "by whole\nseconds"),
     _kept_up,
 )

@@ -31,7 +31,7 @@ def _section(table: PublishedTable, start: int, end: int, notes: Notes) -> Secti
     outside = any(ratio.within is False for line in table.lines for ratio in line.ratios[start:end])
     reasons = (f"published: {table.source}", *table.differs, *(f"also: {remark}" for remark in table.remarks))
     if outside:
-        reasons += (f"{OUTSIDE} outside our 95 % interval",)
+        reasons += (f"{OUTSIDE} outside our 95% interval",)
     several = len({line.figure for line in table.lines}) > 1
     first = _name(table.lines[0]) if several else table.lines[0].step
     against = f"ratio to {_base(table) if table.against == 'subject' else first}"

@@ -48,7 +48,7 @@ def planning(comparison: Comparison, notes: Notes) -> Iterable[Section]:
         base = comparison.baseline_of(subject.name)
         section = Section(
             "Planning time by statement (medians of cells; each interval on its own)",
-            ("statement", f"{base}\nms", f"{subject.name}\nms", "ratio", "95 %"),
+            ("statement", f"{base}\nms", f"{subject.name}\nms", "ratio", "95%"),
         )
         for each in found:
             section.rows.append(((each.statement, number(each.base_ms), number(each.ms), *_ratio(each)), ""))

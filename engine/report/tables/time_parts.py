@@ -30,7 +30,7 @@ PROGRAM_FIGURES = (("user_s", "user"), ("system_s", "system"), ("memory_bytes", 
 def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
     title = "What makes the difference in time per operation (of one connection; share of the difference)"
-    section = Section(title, ("step, build and cause", "us", "share", "95 %"))
+    section = Section(title, ("step, build and cause", "us", "share", "95%"))
     for step in comparison.steps:
         found = (comparison.attribution(name, step) for name in comparison.names)
         section.add_step(step, [row for each in found if each is not None and each.pairs > 1 for row in _parts(each)])

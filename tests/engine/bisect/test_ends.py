@@ -47,7 +47,7 @@ def test_the_step_that_became_slowest_is_searched_by_unless_one_is_named(tmp_pat
 
 
 def test_a_loss_below_the_margin_waits_for_more_pairs_where_another_step_may_be_slower(tmp_path: Path) -> None:
-    """l.i0 is slower by 1.7 % for certain, l.i1 perhaps by more; no step is worse where that is the same."""
+    """l.i0 is slower by 1.7% for certain, l.i1 perhaps by more; no step is worse where that is the same."""
 
     def scattered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         slower = {"l.i1": (1.04, 1.1, 1.07), "l.i0": (1.015, 1.017, 1.019)}.get(step)

@@ -117,7 +117,7 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     steps = manifest["workload"]["steps"]
     assert [step["name"] for step in steps] == ["l.i0", "l.x", "grow", "vacuum", "after"]
     assert manifest["workload"]["generation"] == "g24a"
-    # Fewer than 2 % of the rows are deleted before the vacuum: what it then does is the question.
+    # Fewer than 2% of the rows are deleted before the vacuum: what it then does is the question.
     assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
     (config,) = manifest["configs"].values()
     assert ["autovacuum_naptime", "1s"] in config["settings"]

@@ -46,7 +46,7 @@ def test_counts_of_a_machine_with_a_pmu_are_read_by_process_and_event() -> None:
         11: {
             "cycles": EventCount(4e6, 2_000_000, 2_000_000),
             "instructions": EventCount(6e6, 2_000_000, 2_000_000),
-            "branch-misses": EventCount(3000.0, 2_000_000, 800_000),  # it was counted in 40 % of the time
+            "branch-misses": EventCount(3000.0, 2_000_000, 800_000),  # it was counted in 40% of the time
             "task-clock": EventCount(2.5e6, 2_000_000, 2_000_000),
         },
         12: {"instructions": EventCount(7.0, 2_000_000, 2_000_000)},

@@ -234,7 +234,7 @@ def test_warm_up_is_suppressed_and_a_stall_that_outlasts_it_is_not() -> None:
 
 
 def test_a_long_stall_is_not_its_own_yardstick() -> None:
-    """A trailing median that took in the stalled seconds would call a crawl at 1 % the normal state after 30 s."""
+    """A trailing median that took in the stalled seconds would call a crawl at 1% the normal state after 30 s."""
     _, stalls = run([Feed(1000)] * 30 + [Feed(10)] * 200 + [Feed(1000)] * 5)
     assert [(since_start(s.started_ns), s.duration_s) for s in stalls] == [(30, 200)]
 

@@ -216,6 +216,6 @@ def test_numbers_that_are_none_are_left_to_the_server(bench: Bench, label: str, 
 
 def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
-    path.write_text("builds = ['16.3']\nrows = '400k'\nquery_seconds = '1m'\nminutes = '2h'\nmargin = '1 %'\n")
+    path.write_text("builds = ['16.3']\nrows = '400k'\nquery_seconds = '1m'\nminutes = '2h'\nmargin = '1%'\n")
     plan = planfile.read(path)
     assert plan.options == {"rows": 400_000, "query_seconds": 60} and (plan.minutes, plan.margin) == (120, 0.01)

@@ -245,7 +245,7 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         assert known is not None and known.low is not None and known.high is not None
         bounds = f"[{100 * (known.low - 1):+.1f}, {100 * (known.high - 1):+.1f}]"
         rates = f"16.3 {404 / 0.05:,.0f} q/s  17.0 {385 / 0.05:,.0f} q/s"
-        said = f"cells 1+2 of 2  r1  qr100   38%  {rates}  17.0 / 16.3: -4.2 % {bounds} so far"
+        said = f"cells 1+2 of 2  r1  qr100   38%  {rates}  17.0 / 16.3: -4.2% {bounds} so far"
         assert follow.line(view) == said
         found = follow.record(view, ())["interleaved"]
         assert (found["planned_s"], found["blocks"]) == (12, 45)
@@ -257,7 +257,7 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         live.journal.update_event(stall, live.hand.at_ns, {})
         for side in (0, 1):
             live.end_step(side)
-        assert follow.line(player.look()) == f"cells 1+2 of 2  r1  after qr100  17.0 / 16.3: -4.2 % {bounds}"
+        assert follow.line(player.look()) == f"cells 1+2 of 2  r1  after qr100  17.0 / 16.3: -4.2% {bounds}"
         assert follow.record(player.look(), ())["interleaved"] is None
 
 
@@ -274,4 +274,4 @@ def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path) -> None:
         lines = out.getvalue().splitlines()
     told.join(60)
     assert lines[0].startswith("qr100: ! 16.3 STALL query 0.0s")
-    assert len(lines) >= 4 and all("17.0 / 16.3: -2.5 %, no interval yet" in each for each in lines[1:])
+    assert len(lines) >= 4 and all("17.0 / 16.3: -2.5%, no interval yet" in each for each in lines[1:])

@@ -30,7 +30,7 @@ EFFECTS = {("17.0", "l.i1"): 0.90, ("17.0", "qr100"): 1.05}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """17.0 is 10 % slower in l.i1, 5 % faster in qr100."""
+    """17.0 is 10% slower in l.i1, 5% faster in qr100."""
     return make_run(tmp_path_factory.mktemp("gate") / "runs" / "made", repeats=5, effects=EFFECTS)
 
 
@@ -103,7 +103,7 @@ def test_where_every_step_is_undecided_nothing_has_passed(tmp_path: Path) -> Non
 
 
 def test_a_step_that_is_no_slower_passes_and_one_that_is_no_faster_does_not(tmp_path: Path) -> None:
-    """17.0 may be 2 % faster in l.i0 and 2 % slower in qr100, but not the other way."""
+    """17.0 may be 2% faster in l.i0 and 2% slower in qr100, but not the other way."""
 
     def uneven(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         ratio = {"l.i0": (0.99, 1.03, 1.0, 1.03, 1.02), "qr100": (1.01, 0.97, 1.0, 0.97, 0.98)}.get(step)

@@ -23,7 +23,7 @@ RATES = {"16.3": 8000.0, "17.0": 7600.0}
 
 @pytest.fixture
 def step(tmp_path: Path) -> SlicedStep:
-    """Two repeats, 17.0 at 95 % of 16.3, both shaken alike."""
+    """Two repeats, 17.0 at 95% of 16.3, both shaken alike."""
     run = make_run(tmp_path / "r", repeats=2, slices=lambda cell, name: made_slices(cell, name, RATES, noise=0.1))
     return sliced_step([run], "qr100")
 

@@ -16,7 +16,7 @@ from engine.core.version import order_of
 from engine.journal.manifest import read_manifest
 from tests.support.journal import make_run
 
-RUNS, CHANGED = 14, 8  # from the ninth on the new build is 10 % slower in qr100
+RUNS, CHANGED = 14, 8  # from the ninth on the new build is 10% slower in qr100
 
 
 def nightly(out: Path, number: int) -> Path:

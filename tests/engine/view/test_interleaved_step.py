@@ -22,7 +22,7 @@ from engine.view.view_state import ViewState
 from tests.support.journal import COUNTED_NS, WARM_NS, interleaved
 from tests.support.totals import SLICE_NS
 
-OPS = (420.0, 400.0)  # of a slice: the other is 4.8 % slower
+OPS = (420.0, 400.0)  # of a slice: the other is 4.8% slower
 
 
 def noisy(block: int) -> tuple[float, float]:
@@ -236,9 +236,9 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ops", "blocks", "said"),
     [
-        ((400, 380), 20, "17.0 / 16.3: -5.0 % [-5.0, -5.0] so far"),
-        ((400, 404), 20, "17.0 / 16.3: +1.0 % [+1.0, +1.0] so far"),
-        ((400, 380), 19, "17.0 / 16.3: -5.0 %, no interval yet"),
+        ((400, 380), 20, "17.0 / 16.3: -5.0% [-5.0, -5.0] so far"),
+        ((400, 404), 20, "17.0 / 16.3: +1.0% [+1.0, +1.0] so far"),
+        ((400, 380), 19, "17.0 / 16.3: -5.0%, no interval yet"),
         ((0, 380), 19, ""),
     ],
 )
@@ -258,7 +258,7 @@ def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> No
             live.block(400, 280)
         found = seen(player.look())
     side = replace(found.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
-    assert so_far_words(found, side) == "17.0 / 16.3: -28.4 % [-64.9, +46.1] so far"
+    assert so_far_words(found, side) == "17.0 / 16.3: -28.4% [-64.9, +46.1] so far"
 
 
 def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) 
         assert rates[0] == [(1.5e9 * build, 2000) for build in range(1, 5)]
         assert rates[1] == [(3e9, 1000), (6e9, 1000)]
         assert [side.rate_per_s for side in found.sides] == [2000, 1000]
-        assert so_far_words(found, found.compared, ended=True) == "17.0 / 16.3: -50.0 %, no interval"
+        assert so_far_words(found, found.compared, ended=True) == "17.0 / 16.3: -50.0%, no interval"
 
 
 def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Samples:
 def test_of_a_tick_in_which_a_server_was_hardly_driven_there_is_no_figure() -> None:
     details = StepDetails(cast("JournalReader", Samples()), 1)
     figures = details.read_figures(lambda t_ns: (t_ns, 0.5 if t_ns == SECOND_NS else 0.001))
-    assert figures["server CPU"].value == pytest.approx([50]), "not 25 000 %"
+    assert figures["server CPU"].value == pytest.approx([50]), "not 25 000%"
     whole = StepDetails(cast("JournalReader", Samples()), 1).read_figures(lambda t_ns: (t_ns, 1.0))
     assert whole["server CPU"].value == pytest.approx([25, 25])
 

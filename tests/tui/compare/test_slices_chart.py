@@ -99,14 +99,14 @@ def test_the_summary_has_ratio_interval_check_and_leak() -> None:
     (adjusted, _) = text(slices_chart.summary(replace(pair(*[0.95] * 40), unadjusted=0.944), None, 130))
     assert adjusted.startswith(" ratio 0.950 0.930-0.970  unadjusted: 0.944, typical 0.951  40 blocks")
     assert trust == (
-        " self-check: errors 1.04 times as large as computed (8 ratios); CPU in the other's slices 0.3 %, 0.2 %"
+        " self-check: errors 1.04 times as large as computed (8 ratios); CPU in the other's slices 0.3%, 0.2%"
     )
     strayed = slices_chart.summary(pair(0.95), SlicedCheck("17.0", 1.6, 8, True), 80)
     assert {spans[0][1] for spans in strayed[1:]} == {"warning"}
     few = replace(pair(0.95), low=None, high=None, typical=None, base_spill_over_share=None)
     came_to, trust = text(slices_chart.summary(few, None, 80))
     assert came_to == " ratio 0.950  1 blocks, for these two clusters"
-    assert trust == " self-check: too few blocks to tell; CPU in the other's slices -, 0.2 %"
+    assert trust == " self-check: too few blocks to tell; CPU in the other's slices -, 0.2%"
     assert "no ratio" in text(slices_chart.summary(replace(few, ratio=None), None, 80))[0]
     assert "no block is whole" in text(slices_chart.ratios(pair(), 20, 4, SETS["ascii"]))[0]
 

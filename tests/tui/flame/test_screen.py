@@ -100,7 +100,7 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
         await pilot.press("slash", *"recv", "enter")
         await pilot.pause()
         assert screen._chosen.name == "pq_recv_[k]"
-        assert "recv: 1 frames, 9.1 % of all samples" in " ".join(text_of(pilot).split())
+        assert "recv: 1 frames, 9.1% of all samples" in " ".join(text_of(pilot).split())
         await pilot.press("slash", *["backspace"] * 4, *"exec", "enter")
         await pilot.pause()
         names = []

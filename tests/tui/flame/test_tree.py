@@ -91,8 +91,8 @@ def test_what_changed_most_comes_first_with_its_sign() -> None:
     assert [each.name for each in found][:3] == ["plan", "sort", "scan"]
     lines = texts(text.functions(shown, root, found, 0, 0, 5, 80, ASCII))
     assert "base" in lines[0] and "other" in lines[0] and "change" in lines[0]
-    assert lines[1].startswith(">plan") and "v+33 %" in lines[1] and lines[1].endswith("#" * 20)
-    assert lines[2].startswith(" sort") and "^-17 %" in lines[2]
+    assert lines[1].startswith(">plan") and "v+33%" in lines[1] and lines[1].endswith("#" * 20)
+    assert lines[2].startswith(" sort") and "^-17%" in lines[2]
     assert max(map(len, lines)) <= 80
 
 
@@ -103,13 +103,13 @@ def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
     assert [(each.name, each.certain) for each in found] == [("small", True), ("big", False), ("main", False)]
     made = text.functions(shown, root, found, 0, 0, 5, 80, ASCII)
     small, big = texts(made)[1:3]
-    assert "v+10 %" in small and "+30 %" in big and "v" not in big
+    assert "v+10%" in small and "+30%" in big and "v" not in big
     assert {mark for _, mark in made[2]} <= {"", "dim", "chosen"}
     rows = tree.layout(root, 60, "other")
     (line,) = texts([text.row(rows[2], 60, 200, root, (), ASCII, differential=True)])
     assert "|big" in line and "|vsmall" in line
     said = " ".join(texts(text.told(shown, root.children["main"].children["big"], root, "other", ASCII)))
-    assert "+30 %, no more than chance" in said and "v+30" not in said
+    assert "+30%, no more than chance" in said and "v+30" not in said
     assert "than chance explains" in " ".join(texts(text.compared(shown, root, "other", 80, ASCII)))
 
 
@@ -135,6 +135,6 @@ def test_a_frame_is_told_in_words() -> None:
     shown = graph(TWO, SURE)
     root = tree.tree(shown)
     said = " ".join(texts(text.told(shown, root.children["main"].children["exec"], root, "other", ASCII)))
-    assert "exec  100.0 %" in said and "base 67 %, other 100 %: v+33 %" in said and "itself 0.00 %" in said
+    assert "exec  100.0%" in said and "base 67%, other 100%: v+33%" in said and "itself 0.00%" in said
     alone = graph(TWO, differential=False)
     assert "of 100 samples" in " ".join(texts(text.told(alone, root, tree.tree(alone), "base", ASCII)))

@@ -195,7 +195,7 @@ def test_slices_are_chosen_in_place_of_what_is_left_open() -> None:
     assert interleave.text == "auto" and interleave.toggle is not None
     assert interleave.toggle().interleave == "slices"
     margin = by_name(plan_fields.design(TWO, OFFER))["margin"].question
-    assert margin is not None and margin.take("5 %").margin == 0.05
+    assert margin is not None and margin.take("5%").margin == 0.05
 
 
 def test_a_number_of_repeats_or_minutes_takes_the_place_of_until_known_and_back() -> None:

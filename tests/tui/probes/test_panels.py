@@ -189,7 +189,7 @@ def test_a_refusal_comes_down_to_two_words(text: str, words: str) -> None:
 
 
 def one(probe: str = "planner", state: str = "ready", **values: Any) -> dict[str, Any]:
-    return {"probe": probe, "state": state, "needs": ["bpftrace"], "cost": "1 %", "question": "?", **values}
+    return {"probe": probe, "state": state, "needs": ["bpftrace"], "cost": "1%", "question": "?", **values}
 
 
 def said(kind: str, text: str, ended_s: int = 0) -> EventRow:
@@ -229,13 +229,13 @@ def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
     def cost(*names: str, ratio: float, **values: Any) -> dict[str, Any]:
         return {"metric": "server_cpu_us_per_op", "probes": names, "ratio": ratio, "low": None, "high": None, **values}
 
-    assert probe_status.cost_words(one()) == "1 %"
+    assert probe_status.cost_words(one()) == "1%"
     both = cost("planner", "sched", ratio=1.05)
     assert probe_status.cost_words(one(measured=[both])) == "+5.0% with 1 more"
     alone = cost("planner", ratio=1.012, low=0.99, high=1.034)
     assert probe_status.cost_words(one(measured=[both, alone])) == "+1.2% (-1..+3) here"
     other = {**alone, "metric": "rate_per_s"}
-    assert probe_status.cost_words(one(measured=[other])) == "1 %"
+    assert probe_status.cost_words(one(measured=[other])) == "1%"
 
 
 def test_what_the_figures_leave_of_a_tall_screen_has_the_strip() -> None:

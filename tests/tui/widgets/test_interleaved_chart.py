@@ -85,7 +85,7 @@ def test_the_bounds_of_the_ratio_close_in() -> None:
     drawn, edge = closing(course(), axis(12, at=10), 12, 5, ASCII)
     assert edge == pytest.approx(0.05)  # 1.5 times as far from 1 as the last bound
     assert texts(drawn) == ["            ", "  =         ", "---''==...--", "=========:  ", "  ..=='''   "]
-    assert ratio_labels(edge, 5) == {0: "+5 %", 2: "0 %", 4: "-5 %"}
+    assert ratio_labels(edge, 5) == {0: "+5%", 2: "0%", 4: "-5%"}
 
 
 @pytest.mark.parametrize("glyphs", list(SETS))
@@ -106,7 +106,7 @@ def test_no_axis_of_a_ratio_ends_below_nothing(bound: float) -> None:
     assert all(float(label.removesuffix("%")) > -100 for label in found.values() if label.endswith("%"))
     rows = [bool(text.strip()) for text in texts(drawn)]
     assert bound == 1.2 or (rows == rows[::-1] and any(rows[:2])), "symmetric"
-    assert found[0] == {1.2: "+30 %", 1.6: "x 2", 3.0: "x 5", 12.34: "x 50", 1e4: "x 100"}[bound]
+    assert found[0] == {1.2: "+30%", 1.6: "x 2", 3.0: "x 5", 12.34: "x 50", 1e4: "x 100"}[bound]
 
 
 def test_the_scale_says_that_it_does_not_begin_at_0() -> None:

@@ -39,7 +39,7 @@ def loaded(database: Callable[..., Database]) -> Database:
     found = database(16)
     for table in range(1, TABLES + 1):
         found.run(f"CREATE TABLE sbtest{table} (id serial PRIMARY KEY, k int, c char(120), pad char(60))")
-        found.run(f"INSERT INTO sbtest{table} (k, c, pad) SELECT 1 + i * 7919 % {ROWS}, i::text, '' "
+        found.run(f"INSERT INTO sbtest{table} (k, c, pad) SELECT 1 + i * 7919% {ROWS}, i::text, '' "
                   f"FROM generate_series(1, {ROWS}) i")  # fmt: skip
         found.run(f"CREATE INDEX ON sbtest{table} (k)")
     return found

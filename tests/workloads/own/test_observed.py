@@ -27,13 +27,13 @@ def test_statements_that_took_most_time_come_first_and_others_are_listed_with_wh
     assert [each.name for each in found] == ["q11", "q13", "q15"] and found[1].writes == "rollback"
     assert {rule.places: rule.values for rule in found[1].rules} == {(1,): ("1", "2"), (0,): ("5",)}
     assert [each.what for each in left_out] == [
-        "q17 (49 % of the time)", "q12 (44 % of the time)", "q14 (1 % of the time)",
+        "q17 (49% of the time)", "q12 (44% of the time)", "q14 (1% of the time)",
     ]  # fmt: skip
     assert left_out[0].why.startswith("it reads the server's catalogs") and "has no end" in left_out[2].why
     assert left_out[1].why.startswith("BEGIN cannot be prepared")
     found, left_out = observed.statements(str(rows), 3, None)
     assert [each.name for each in found] == ["q15", "q16"]
-    assert left_out[2] == ("2 statements (4 % of the time)", "no values for its parameters: give rules with --params")
+    assert left_out[2] == ("2 statements (4% of the time)", "no values for its parameters: give rules with --params")
 
 
 def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_share(tmp_path: Path) -> None:
@@ -51,13 +51,13 @@ def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_sha
     found, left_out = observed.statements(str(rows), 20, None)
     assert [each.name for each in found] == ["q27", "q28", "q24", "q30"], "those of two databases are one"
     assert {each.why.partition(";")[0]: each.what for each in left_out} == {
-        "its text is hidden from the role that read it": "3 statements (59 % of the time)",
-        "its text is longer than 64 KiB": "q21 (12 % of the time)",
-        "its text or time is missing": "q22 (10 % of the time)",
-        "its queryid is no number": "1 statement (8 % of the time)",
-        "its text is not UTF-8": "q26 (6 % of the time)",
-        f"COMMIT {CANNOT}": "q1000 (less than 1 % of the time)",
-        "its time is no number of milliseconds": "2 statements (less than 1 % of the time)",
+        "its text is hidden from the role that read it": "3 statements (59% of the time)",
+        "its text is longer than 64 KiB": "q21 (12% of the time)",
+        "its text or time is missing": "q22 (10% of the time)",
+        "its queryid is no number": "1 statement (8% of the time)",
+        "its text is not UTF-8": "q26 (6% of the time)",
+        f"COMMIT {CANNOT}": "q1000 (less than 1% of the time)",
+        "its time is no number of milliseconds": "2 statements (less than 1% of the time)",
     }
 
 
@@ -67,7 +67,7 @@ def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_sha
         ("a,b\n1,2\n", "the first line must name the columns"),
         (
             "query,total_time\nBEGIN,1\n",
-            "none of its statements can be run: 1 statement .100 % of the time.: BEGIN cannot",
+            "none of its statements can be run: 1 statement .100% of the time.: BEGIN cannot",
         ),
         (
             "query,total_time\nSELECT 1,much\n",

@@ -30,8 +30,8 @@ tps = 10574.996787 (without initial connection time)
 SUMMARY_12 = """\
 transaction type: <builtin: select only>
 number of transactions actually processed: 600/600
-number of transactions skipped: 103 (36.373 %)
-number of transactions above the 4.0 ms latency limit: 555/807 (68.773 %)
+number of transactions skipped: 103 (36.373%)
+number of transactions above the 4.0 ms latency limit: 555/807 (68.773%)
 latency average = 6.381 ms
 rate limit schedule lag: avg 0.870 (max 16.247) ms
 tps = 4312.306345 (including connections establishing)

@@ -315,7 +315,7 @@ def test_a_saturated_client_withholds_rates_but_not_costs(tmp_path: Path) -> Non
 
     run = make_run(tmp_path / "r", change=busy)
     comparison = compare([run])
-    assert rate(comparison, "qr100").reasons[0] == "client CPU-bound (≥ 90 % of a core) with 16.3: query"
+    assert rate(comparison, "qr100").reasons[0] == "client CPU-bound (≥ 90% of a core) with 16.3: query"
     assert rate(comparison, "qr100", metric="latency_p50_us").verdict == "withheld", "clients measure it"
     assert rate(comparison, "qr100", metric="server_cpu_us_per_op").verdict == "same"
     assert rate(comparison, "l.i0").verdict == "same"
@@ -483,7 +483,7 @@ def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> N
 
 
 def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
-    """One byte of WAL in 20 rows, in some cells: 400 % of nothing."""
+    """One byte of WAL in 20 rows, in some cells: 400% of nothing."""
 
     def idle(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, wal_bytes=3 * totals.roles["query"].statements if cell.ordinal == 5 else 100)

@@ -32,7 +32,7 @@ USUAL_S = 0.25
 
 
 def timed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-    """`l.i0` becomes a task of a quarter of a second, 12 % more with 17.0, `l.i1` one that takes 10 % less with it."""
+    """`l.i0` becomes a task of a quarter of a second, 12% more with 17.0, `l.i1` one that takes 10% less with it."""
     if step not in ("l.i0", "l.i1"):
         return totals
     factor = {"l.i0": 1.12, "l.i1": 0.9}[step] if cell.subject.build == "17.0" else 1.0

@@ -32,14 +32,14 @@ from tests.support.totals import SECOND_NS, made_slices
 FUNCTIONS = 120
 PLACES = np.arange(FUNCTIONS)
 RATES = 1 / (PLACES + 3)
-RATES = RATES / RATES.sum()  # shares of all samples: 8.6 % of the first, 0.23 % of the last
+RATES = RATES / RATES.sum()  # shares of all samples: 8.6% of the first, 0.23% of the last
 PER_OP = 0.02  # samples, 40 us at 495 Hz
 
 
 def simulated(
     chance: np.random.Generator, planted: dict[int, float], *, pairs: int = 5, windows: int = 15, per_window: int = 350
 ) -> list[PairWindows]:
-    """Pairs whose windows are disturbed alike, whose clusters differ by 1 %, and whose samples come by chance."""
+    """Pairs whose windows are disturbed alike, whose clusters differ by 1%, and whose samples come by chance."""
     made = []
     for _ in range(pairs):
         disturbed = np.exp(chance.normal(0, 0.15, windows))
@@ -94,7 +94,7 @@ def test_of_what_is_named_one_in_twenty_is_wrong_on_average_and_so_are_the_inter
 
 
 def test_half_a_percent_of_the_whole_in_one_function_is_named() -> None:
-    """In five pairs of half a minute: 0.5 % more in a function of 1 % of all samples, and in one of none before."""
+    """In five pairs of half a minute: 0.5% more in a function of 1% of all samples, and in one of none before."""
     chance = np.random.default_rng(3)
     place = int(np.argmin(abs(RATES - 0.01)))
     hits = [named(estimates(simulated(chance, {place: 0.005}, per_window=700)))[0] for _ in range(20)]

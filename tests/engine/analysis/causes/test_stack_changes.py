@@ -12,7 +12,7 @@ from engine.analysis.causes.stack_changes import CellStacks, changed, frames, fu
 
 NAMES = [f"main;{caller};f{number}" for number in range(25) for caller in "abcdefgh"]
 WEIGHTS = [1 / (place + 1) for place in range(len(NAMES))]
-PLANTED, DEARER = NAMES.index("main;d;f1"), 8  # a frame of 1.4 % of all samples takes so many times as much
+PLANTED, DEARER = NAMES.index("main;d;f1"), 8  # a frame of 1.4% of all samples takes so many times as much
 GRAPHS = 60
 # Cells of each side, samples in each, how far the cells themselves scatter, and whether statements were counted.
 SIZES = [
@@ -59,7 +59,7 @@ def test_a_planted_change_is_found_and_few_others(cells: int, samples: int, scat
 
 
 def test_what_a_glance_takes_for_a_change_is_chance() -> None:
-    """5.2 % of 349 samples against 7.7 % of 385: the standard error of the difference is 1.8 points."""
+    """5.2% of 349 samples against 7.7% of 385: the standard error of the difference is 1.8 points."""
     base, other = ({"main;base_yyparse": own, "main;rest": whole - own} for own, whole in ((18, 349), (30, 385)))
     for statements in (None, 10_000):
         assert not changed([CellStacks(base, statements)], [CellStacks(other, statements)], frames)

@@ -27,7 +27,7 @@ def later(run: Path, days: int) -> Path:
 
 
 def test_runs_that_were_made_one_after_another_are_analyses_of_their_own(tmp_path: Path) -> None:
-    """Each spends half of what is left: 4 %, 0.5 %, 0.25 %, so that all that may still come spend no more than 5 %."""
+    """Each spends half of what is left: 4%, 0.5%, 0.25%, so that all that may still come spend no more than 5%."""
     runs = [later(make_run(tmp_path / f"r{day}", repeats=4), day) for day in range(3)]
     levels = [compared_cells(runs[:count]).levels.differs() for count in (1, 2, 3)]
     assert levels == pytest.approx([0.04, 0.0099, 0.0057], rel=1e-2)
@@ -61,7 +61,7 @@ def test_the_last_analysis_spends_what_others_on_the_way_left_in_older_records_t
 
 
 def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:
-    """Four pairs of logs -0.0363 and -0.0583 have p = 0.005: below 4 % / 4 steps, above 1 % / 4."""
+    """Four pairs of logs -0.0363 and -0.0583 have p = 0.005: below 4% / 4 steps, above 1% / 4."""
 
     def apart(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         slower = (1.037, 1.06)[cell.repeat - 1] if cell.subject.build == "17.0" else 1.0
@@ -101,7 +101,7 @@ def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
 
 
 def test_analyses_that_share_pairs_have_levels_whose_errors_add_up_to_what_is_spent() -> None:
-    """Armitage, McPherson and Rowe 1969, table 2: five analyses at 5 % each, equally far apart, are wrong in 14.2 %."""
+    """Armitage, McPherson and Rowe 1969, table 2: five analyses at 5% each, equally far apart, are wrong in 14.2%."""
     wrong = [0.05, 0.083, 0.107, 0.126, 0.142]
     spent = [after - before for before, after in itertools.pairwise([0.0, *wrong])]
     levels = [spent_level(*((4 * n, part) for n, part in enumerate(spent[:count], 1))) for count in range(1, 6)]
@@ -124,7 +124,7 @@ def spent(levels: list[Levels], share: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("share", "more"), [(1.0, 1.0), (0.1, 1.04), (1 / 40, 1.05)])
 def test_a_test_of_a_family_spends_its_share_in_all_analyses(share: float, more: float) -> None:
-    """4 % and 0.5 % of two runs; its share of the family's levels, 4 % and 1 %, would spend more."""
+    """4% and 0.5% of two runs; its share of the family's levels, 4% and 1%, would spend more."""
     levels = [Levels(((4, FIRST), (8, 0.005))[:count]) for count in (1, 2)]
     assert spent(levels, share) == pytest.approx((0.045 * share, 0.045 * share), rel=2e-3)
     in_proportion, _ = spent([alone(each.differs()) for each in levels], share)
@@ -132,7 +132,7 @@ def test_a_test_of_a_family_spends_its_share_in_all_analyses(share: float, more:
 
 
 def test_an_adaptive_run_keeps_nearly_all_for_its_last_analysis() -> None:
-    """Whenever time ends it: 0.1 % each after 3 and 4 pairs, and 3.8 % after 5."""
+    """Whenever time ends it: 0.1% each after 3 and 4 pairs, and 3.8% after 5."""
     assert planned(INTERIM_ANALYSES, 5) == [(3, 0.001), (4, 0.001), (5, pytest.approx(FIRST - 0.002))]
     assert planned(INTERIM_ANALYSES, 3) == [(3, FIRST)], "the same pairs again are no further analysis"
     later_run = planned(INTERIM_ANALYSES, 4, 0.005)

@@ -15,7 +15,7 @@ EFFECTS = {("17.0", "l.i0"): 0.993, ("17.0", "l.i1"): 0.97}
 
 
 def compared(path: Path, alike: Callable[[Build], Build]) -> ComparedCells:
-    """17.0 is slower by 0.7 % in one step and by 3 % in another; the margin is half a percent."""
+    """17.0 is slower by 0.7% in one step and by 3% in another; the margin is half a percent."""
     cells = compared_cells([make_run(path, effects=EFFECTS, repeats=5, noise=0.0005)])
     (run,) = cells.runs
     known = tuple(map(alike, run.manifest.builds))

@@ -37,7 +37,7 @@ def group_of(comparison: Comparison) -> StepGroup:
 
 
 def clusters(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-    """Clusters of 17.0 differ by up to 6 %, in both steps alike; otherwise it is 3 % slower in both."""
+    """Clusters of 17.0 differ by up to 6%, in both steps alike; otherwise it is 3% slower in both."""
     if cell.subject.build == "16.3" or step not in ("l.x", "l.i1"):
         return totals
     return replace(totals, seconds=totals.seconds / 0.97 / (1.03, 0.97, 1.0, 1.02, 0.98)[cell.repeat - 1])
@@ -52,7 +52,7 @@ def test_a_group_has_the_mean_of_its_steps_within_each_pair_and_what_clusters_ad
 
 
 def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
-    """Two steps of 2 % noise are a family of one group, and four steps."""
+    """Two steps of 2% noise are a family of one group, and four steps."""
     effects = {("17.0", step): 0.97 for step in ("l.x", "l.i1")}
     comparison = compared(tmp_path / "r", repeats=6, effects=effects, noise=0.012, seed=3)
     ratio = group_of(comparison).ratio

@@ -105,7 +105,7 @@ def test_a_slower_clock_hits_both_sides_of_a_step_in_slices_and_another_setting_
 
 
 def test_modes_of_cells_that_do_not_show_in_their_slices_withhold_nothing(tmp_path: Path) -> None:
-    """The machine was slow in the first repeat; what lies outside of slices then makes 4 % between the two."""
+    """The machine was slow in the first repeat; what lies outside of slices then makes 4% between the two."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         if step != STEP:

@@ -36,7 +36,7 @@ def test_interval_of_three_pairs_is_the_one_worked_out_by_hand() -> None:
 
 
 def test_interval_of_five_pairs_uses_four_degrees_of_freedom() -> None:
-    """t(0.975, 4) = 2.776445 and, for the 90 % interval, t(0.95, 4) = 2.131847."""
+    """t(0.975, 4) = 2.776445 and, for the 90% interval, t(0.95, 4) = 2.131847."""
     logs = [0.10, 0.12, 0.08, 0.11, 0.09]
     sd = math.sqrt(0.001 / 4)
     for confidence, t in ((0.95, 2.776445), (0.90, 2.131847)):
@@ -117,7 +117,7 @@ def test_degrees_of_freedom_that_others_lend_narrow_interval_and_p_value() -> No
 
 
 def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
-    """sd 0.01 over three pairs: half = 0.024841; at 80 % power (4.302653 + 1.060660) x 0.01 / sqrt(3)."""
+    """sd 0.01 over three pairs: half = 0.024841; at 80% power (4.302653 + 1.060660) x 0.01 / sqrt(3)."""
     found = estimate([math.exp(-0.01), 1.0, math.exp(0.01)])
     assert noise_floor(paired_interval(found)) == pytest.approx(math.expm1(0.024841), rel=1e-4)
     assert smallest_visible_effect(found) == pytest.approx(math.expm1(0.030965), rel=1e-3)

@@ -207,7 +207,7 @@ def test_blocks_without_work_are_cut_like_others_and_those_without_time_are_left
 
 
 def test_rare_stalls_make_a_part_of_the_total_and_no_part_of_what_is_typical() -> None:
-    """In every tenth block the other stands still for a fifth of it: 2 % of the total."""
+    """In every tenth block the other stands still for a fifth of it: 2% of the total."""
     base, other = noisy(1, 200, sd=0.01)
     stalls = np.where(np.arange(200) % 10 == 5, 1.2, 1.0)[:, None]
     stalling = Slices(other.numerators, other.denominators * stalls)
@@ -217,7 +217,7 @@ def test_rare_stalls_make_a_part_of_the_total_and_no_part_of_what_is_typical() -
     assert found.log_ratio == pytest.approx(0, abs=0.004)
     assert found.gap == pytest.approx(log_ratio(base, stalling).theta - found.log_ratio)
     assert found.has_rare_events() and not found.has_rare_events(inflation=10_000)
-    once = Typical(0.0, 0.004, 0.0204, 0.0001)  # 2.04 errors: significant at 5 %, not at 1 %
+    once = Typical(0.0, 0.004, 0.0204, 0.0001)  # 2.04 errors: significant at 5%, not at 1%
     assert once.has_rare_events() and not once.has_rare_events(level=0.01)
     assert typical_of([once, replace(once, gap=0.0)]) == Typical(0.0, 0.002, 0.0102, 0.00005)
     assert not typical_of([once, replace(once, gap=0.0)]).has_rare_events()
@@ -225,7 +225,7 @@ def test_rare_stalls_make_a_part_of_the_total_and_no_part_of_what_is_typical() -
 
 def test_a_server_that_is_slower_all_the_time_has_no_rare_events() -> None:
     found = [typical(*noisy(seed, 100, rate=0.9)) for seed in range(300)]
-    assert 0.02 < fmean(each is not None and each.has_rare_events() for each in found) < 0.1, "a test at 5 %"
+    assert 0.02 < fmean(each is not None and each.has_rare_events() for each in found) < 0.1, "a test at 5%"
 
 
 def test_the_interval_of_a_pair_is_that_of_its_log_ratio() -> None:
@@ -443,7 +443,7 @@ def test_how_many_blocks_a_pair_should_have() -> None:
 
 
 def test_the_smallest_effect_that_a_plan_would_show() -> None:
-    """tau 1 %, 3 pairs, ten steps: (t(0.9975, 4) + t(0.8, 4)) x 0.01 / sqrt(3) = (5.597568 + 0.940965) x 0.0057735."""
+    """tau 1%, 3 pairs, ten steps: (t(0.9975, 4) + t(0.8, 4)) x 0.01 / sqrt(3) = (5.597568 + 0.940965) x 0.0057735."""
     found = planned(tau=0.01, within=0.0, pairs=3, alike=2)
     assert smallest_visible_effect(found, level=0.05 / 10) == pytest.approx(math.expm1(0.037750), rel=1e-4)
     five, loaded = planned(0.01, 0.0, 5, 3), planned(0.01, 0.02, 5, 3)

@@ -84,7 +84,7 @@ def test_response_times_of_a_role_are_one_table_whatever_buckets_are_used() -> N
 
 
 class Latencies:
-    """Gives each cell's queries log-normal times, of which the slowest 2 % take `slower` times as long with 17.0."""
+    """Gives each cell's queries log-normal times, of which the slowest 2% take `slower` times as long with 17.0."""
 
     def __init__(self, slower: float, seed: int) -> None:
         self.slower, self.chance = slower, random.Random(seed)
