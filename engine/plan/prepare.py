@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from engine.builds import client_programs, features, resolve
-from engine.builds.label import shown
+from engine.builds.label import Label, shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import PROBED, Build, Manifest
+from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest
 from engine.core.version import revision, version
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
@@ -36,7 +36,7 @@ from engine.plan import (
     routes,
     server_settings,
 )
-from engine.plan.design import Estimate, check_names, decide, interim_analyses, rough_settings, share
+from engine.plan.design import Design, Estimate, check_names, decide, interim_analyses, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -81,114 +81,193 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     `out` will hold the run. Raises UserError for an invalid name or number before anything slow is done, and for a
     build that is not available.
     """
-    chosen = dict(zip(request.builds, check_names(request), strict=True))
-    restored = tuple(block_device.restore_left())
-    tunables = guests.check(request)
-    routes.check_reachable(request)
-    prerequisites.provide(request, decide(request, out)[1].probes, progress, out / ".builds")
-    asked, unavailable = presets.fetched(request, out / ".builds", progress)
-    request, design, reason = decide(asked, out)
-    tolerated = tolerances(request.tolerate, [step.name for step in design.steps])
-    kept = [chosen[text] for text in request.builds]
-    servers = external_servers.look_up(request, kept, design.steps) if request.external else None
-    builds = servers.builds if servers else resolve.realise(kept, progress, out / ".builds")
-    notices = (*restored, *unavailable, *presets.notices(request))
-    if HOST in request.kernels:
-        notices += selection.admit(design.probes, builds, allow_slow=request.allow_slow_probes)
-    if planstats.PROBE in design.probes.names:
-        notices += planstats.contention(int(design.load.plan.record["clients"]))
-    notices += servers.notices if servers else tuple(twins(builds))
-    labels = tuple(build.label for build in builds)
-    base = labels[request.builds.index(request.base_build or request.builds[0])]
-    machine = share(environment.machine(out), request)
-    names = [external_server.CONFIG] if servers else [spec.name for spec in design.changes]
-    applied = (
-        servers.configs if servers else server_settings.applied(request, design.changes, builds, machine, progress)
-    )
-    for config in applied.values():
+    draft = Draft(request, out, progress)
+    notices = tuple(itertools.chain.from_iterable(preparation(draft) for preparation in PREPARATIONS))
+    return Prospect(_manifest(draft), draft.expected, notices, draft.servers.connections if draft.servers else {})
+
+
+class Draft:
+    """A run in the making. A preparation sets what it decides; to read what none before it has set is an error.
+
+    `asked` is the request with its preset fetched, `request` also has what was left to pgbed. `parts` are fields of the
+    manifest that one preparation decides and no other reads.
+    """
+
+    labels: dict[str, Label]  # of the builds, by their text
+    asked: Request
+    design: Design
+    interleave_reason: str
+    servers: external_servers.Servers | None = None
+    builds: tuple[Build, ...]
+    configs: dict[str, Config]
+    interim: tuple[InterimAnalysis, ...]
+    expected: Estimate
+    created: datetime
+    run: str
+    workload: dict[str, Any]
+
+    def __init__(self, request: Request, out: Path, progress: Callable[[str], None]) -> None:
+        self.request, self.out, self.progress = request, out, progress
+        self.roots = out / ".builds"
+        self.parts: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> list[dict[str, str]]:
+        return [dict(config.settings) for config in self.configs.values()]
+
+
+def _check(draft: Draft) -> Iterator[str]:
+    draft.labels = dict(zip(draft.request.builds, check_names(draft.request), strict=True))
+    yield from block_device.restore_left()  # before the machine is looked at
+    draft.parts["tunables"] = tuple(guests.check(draft.request))
+    routes.check_reachable(draft.request)
+
+
+def _fetch(draft: Draft) -> Iterable[str]:
+    request, roots = draft.request, draft.roots
+    prerequisites.provide(request, decide(request, draft.out)[1].probes, draft.progress, roots)
+    draft.asked, unavailable = presets.fetched(request, roots, draft.progress)
+    return unavailable
+
+
+def _decide(draft: Draft) -> Iterable[str]:
+    draft.request, draft.design, draft.interleave_reason = decide(draft.asked, draft.out)
+    draft.interim = interim_analyses(draft.asked, draft.request)
+    draft.parts["tolerated"] = tolerances(draft.request.tolerate, [step.name for step in draft.design.steps])
+    return presets.notices(draft.request)
+
+
+def _realise(draft: Draft) -> Iterable[str]:
+    labels = [draft.labels[text] for text in draft.request.builds]
+    if not draft.request.external:
+        draft.builds = resolve.realise(labels, draft.progress, draft.roots)
+        return twins(draft.builds)
+    draft.servers = external_servers.look_up(draft.request, labels, draft.design.steps)
+    draft.builds, draft.parts["external"] = draft.servers.builds, draft.servers.use
+    return draft.servers.notices
+
+
+def _check_probes(draft: Draft) -> Iterator[str]:
+    probes = draft.design.probes
+    if HOST in draft.request.kernels:
+        yield from selection.admit(probes, draft.builds, allow_slow=draft.request.allow_slow_probes)
+    if planstats.PROBE in probes.names:
+        yield from planstats.contention(int(draft.design.load.plan.record["clients"]))
+
+
+def _apply_settings(draft: Draft) -> Iterator[str]:
+    request, changes = draft.request, draft.design.changes
+    machine = share(environment.machine(draft.out), request)
+    if draft.servers:
+        draft.configs = draft.servers.configs
+    else:
+        draft.configs = server_settings.applied(request, changes, draft.builds, machine, draft.progress)
+    for config in draft.configs.values():
         guests.check_device(request, config)
         if HOST in request.kernels:
-            block_device.check(config.device, out)
-    notices += tuple(
-        dict.fromkeys(
-            f"config {config.name}: {', '.join(f'{name}={value}' for name, value in config.device)} while a cell runs"
-            for config in applied.values()
-            if config.device
-        )
+            block_device.check(config.device, draft.out)
+    yield from dict.fromkeys(
+        f"config {config.name}: {', '.join(f'{name}={value}' for name, value in config.device)} while a cell runs"
+        for config in draft.configs.values()
+        if config.device
     )
-    settings = [dict(config.settings) for config in applied.values()]
-    interim = interim_analyses(asked, request)
-    expected = design.estimate(request, settings, out, interim)
-    needed = design.cell_bytes(request, settings)
-    booted = guests.prepare(request, environment.machine(out), needed, settings, progress, out)
+    draft.expected = draft.design.estimate(request, draft.settings, draft.out, draft.interim)
+
+
+def _boot(draft: Draft) -> Iterator[str]:
+    needed, probes = draft.design.cell_bytes(draft.request, draft.settings), draft.design.probes
+    machine = environment.machine(draft.out)
+    booted = guests.prepare(draft.request, machine, needed, draft.settings, draft.progress, draft.out)
+    draft.parts |= {"kernels": booted.kernels, "guest": booted.machine}
     for kernel in booted.kernels:
-        offered = selection.in_guest(kernel) if design.probes.choices else None
-        lacking = selection.admit(design.probes, builds, offered, allow_slow=request.allow_slow_probes)
-        notices += tuple(f"kernel {kernel.label}: {line}" for line in lacking)
-    perf = counter_check.prepare(request, progress, out / ".builds")
-    notices += perf.notices
-    created = datetime.now().astimezone()
-    program_names = design.load.plan.programs
-    optional = {need for step in design.steps for need in step.needs}
-    programs, missing = (
-        client_programs.seek(program_names, optional, builds, progress, out / ".builds") if program_names else ({}, {})
-    )
-    left_out = features.lacking(design.steps, builds, missing)
-    if left_out:
-        notices += missing_steps.sentences(left_out)
+        offered = selection.in_guest(kernel) if probes.choices else None
+        lacking = selection.admit(probes, draft.builds, offered, allow_slow=draft.request.allow_slow_probes)
+        yield from (f"kernel {kernel.label}: {line}" for line in lacking)
+    yield from booted.notices
+
+
+def _try_counters(draft: Draft) -> Iterable[str]:
+    perf = counter_check.prepare(draft.request, draft.progress, draft.roots)
+    draft.parts["perf"] = perf.record
+    return perf.notices
+
+
+def _plan_workload(draft: Draft) -> Iterator[str]:
+    load, builds, steps = draft.design.load, draft.builds, draft.design.steps
+    optional = {need for step in steps for need in step.needs}
+    programs, missing = client_programs.seek(load.plan.programs, optional, builds, draft.progress, draft.roots)
+    if left_out := features.lacking(steps, builds, missing):
+        yield from missing_steps.sentences(left_out)
+    labels = [build.label for build in builds]
+    draft.created = datetime.now().astimezone()
     # Blocks begin at the same second on several machines.
-    wanted = "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), os.environ.get(environment.SANDBOX))))
-    run = free_name(out, wanted)
-    housekeeping.forget_abandoned(out)
-    with housekeeping.data_kept(out / run) as data:
-        record = recorded(design.load, programs, left_out, labels, data)
-        features.check_demands(record.get("demands", ()), builds)
-        notices += (*design.load.plan.notices, *record.get("notices", ()))
-        route, client_host = routes.decide(request, design.load.workload, record, progress)
-    if client_host and (why := client_host["link"]["not_by_nix"]):
-        notices += (f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}",)
-    manifest = Manifest(
-        run=run,
-        created=created.isoformat(timespec="seconds"),
+    sandbox = os.environ.get(environment.SANDBOX)
+    draft.run = free_name(draft.out, "-".join(filter(None, (f"{draft.created:%Y%m%d-%H%M%S}", _slug(labels), sandbox))))
+    housekeeping.forget_abandoned(draft.out)
+    with housekeeping.data_kept(draft.out / draft.run) as data:
+        draft.workload = recorded(load, programs, left_out, labels, data)
+        features.check_demands(draft.workload.get("demands", ()), builds)
+        route, client_host = routes.decide(draft.request, load.workload, draft.workload, draft.progress)
+    yield from (*load.plan.notices, *draft.workload.get("notices", ()))
+    draft.parts |= {"route": route, "environment": environment.record(draft.out)}
+    if client_host:
+        draft.parts["environment"]["client"] = client_host
+        if why := client_host["link"]["not_by_nix"]:
+            yield f"--client-host {route.host}: Nix could not copy the clients there, an archive went there: {why}"
+
+
+# Their order: names and numbers cost nothing; the design is read from files that a preset fetches, and says for which
+# steps builds are worth their time; probes, settings and clients depend on the builds, and guests on the settings.
+PREPARATIONS: tuple[Callable[[Draft], Iterable[str]], ...] = (
+    _check,
+    _fetch,
+    _decide,
+    _realise,
+    _check_probes,
+    _apply_settings,
+    _boot,
+    _try_counters,
+    _plan_workload,
+)
+
+
+def _manifest(draft: Draft) -> Manifest:
+    request, design = draft.request, draft.design
+    labels = [build.label for build in draft.builds]
+    base = labels[request.builds.index(request.base_build or request.builds[0])]
+    configs = [external_server.CONFIG] if draft.servers else [spec.name for spec in design.changes]
+    kernel_labels = [kernels.label_of(spec) for spec in request.kernels]
+    return Manifest(
+        run=draft.run,
+        created=draft.created.isoformat(timespec="seconds"),
         engine=version(),
         seed=request.seed,
         base=base,
         repeats=request.planned_repeats,
         aa=request.aa,
         margin=request.margin,
-        builds=builds,
-        configs=applied,
-        workload=record,
-        cells=interleave(
-            subjects(labels, names, base, request.aa, [kernels.label_of(spec) for spec in request.kernels]),
-            request.planned_repeats,
-        ),
-        kernels=booted.kernels,
-        guest=booted.machine,
-        tunables=tuple(tunables),
+        builds=draft.builds,
+        configs=draft.configs,
+        workload=draft.workload,
+        cells=interleave(subjects(labels, configs, base, request.aa, kernel_labels), request.planned_repeats),
         stall_rule=asdict(StallRule()),
-        environment=environment.record(out) | ({"client": client_host} if client_host else {}),
         interleave="slices" if request.sliced else "cells",
-        interleave_reason=reason,
-        interim_analyses=interim,
+        interleave_reason=draft.interleave_reason,
+        interim_analyses=draft.interim,
         minutes=request.minutes,
         slice_ms=interleaving.slice_ms(request, design.steps),
-        route=route,
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=design.probes.names,
         allow_slow_probes=request.allow_slow_probes,
         counters=request.counters,
-        perf=perf.record,
-        external=servers.use if servers else None,
-        tolerated=tolerated,
         revision=revision(),
         request={
-            **msgspec.structs.replace(request, repeats=asked.repeats).entries(),
+            **msgspec.structs.replace(request, repeats=draft.asked.repeats).entries(),
             "builds": [shown(build) for build in request.builds],
         },
+        **draft.parts,
     )
-    return Prospect(manifest, expected, (*notices, *booted.notices), servers.connections if servers else {})
 
 
 def twins(builds: Sequence[Build]) -> Iterable[str]:
