@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.builds.commit_log import Commit
 from engine.builds.source_tree import SHOWN_HEX
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 
 
 @dataclass(frozen=True, slots=True)

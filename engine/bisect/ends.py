@@ -7,7 +7,8 @@ import math
 from engine.analysis.cells import faults
 from engine.bisect.culprit import effect
 from engine.core.errors import UserError
-from engine.results.comparison import Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import Ratio
 
 GOOD, BAD, TRIED = "good", "bad", "tried"
 LEVELS = (0.02, 0.01, 0.01)  # of analyses of the ends' pairs, each time with as many more; together 4%

@@ -19,7 +19,7 @@ from engine.core.format import size, span
 from engine.core.text import Visible, user_path, visible_lines
 from engine.host import disk
 from engine.report.console import PlainConsole, echo
-from engine.results.comparison import MIN_PAIRS
+from engine.results.ratio import MIN_PAIRS
 from engine.system.account import make_passable, own_folder
 from workloads.lists import comma_list
 

@@ -22,7 +22,8 @@ from engine.analysis.checks.comparability import of_workload
 from engine.core import missing_steps
 from engine.core.model import Manifest
 from engine.core.text import Visible, visible
-from engine.results.comparison import LATENCIES, Comparison, LeftOutCell, Ratio
+from engine.results.comparison import Comparison, LeftOutCell
+from engine.results.ratio import LATENCIES, Ratio
 
 Outcome = Literal["passed", "failed", "error", "skipped"]
 NAMED = 3  # reasons; further ones are counted

@@ -21,8 +21,9 @@ from engine.report import sliced_step as sliced
 from engine.report import tables
 from engine.report.tables import statements
 from engine.report.tables.section import WHERE, Notes, Section
-from engine.results.comparison import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME, Comparison
+from engine.results.comparison import Comparison
 from engine.results.plan_change import PlanChange
+from engine.results.ratio import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME
 from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.answer.findings

@@ -25,7 +25,7 @@ from engine.journal.rows import Attempt
 from engine.journal.writer import JournalWriter
 from engine.plan import allocation
 from engine.plan.allocation import Budget, OpenStep, Rest
-from engine.results.comparison import MIN_PAIRS
+from engine.results.ratio import MIN_PAIRS
 
 NAMED = 4  # steps that are named; others are counted
 

@@ -57,7 +57,7 @@ from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave
 from engine.results import slice_ratio
-from engine.results.comparison import KNOWN
+from engine.results.ratio import KNOWN
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
 from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
 

@@ -46,7 +46,7 @@ from engine.analysis.statistics.inference import Estimate, holm_shares, p_value,
 from engine.analysis.statistics.interference import StepRatios
 from engine.analysis.statistics.slice_estimates import by_kind, self_check
 from engine.journal.archive import MANIFEST
-from engine.results.comparison import CHANGED, CPU, LATENCIES, RATE, Ratio
+from engine.results.ratio import CHANGED, CPU, LATENCIES, RATE, Ratio
 from tests.perf.layouts import bench, spread, with_error
 from workloads.insert.steps import SHAPES
 

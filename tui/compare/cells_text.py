@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from engine.core.format import duration, short
 from engine.journal.totals import progress_unit
 from engine.results.cell_step import SLA, CellStep, StallRecord
-from engine.results.comparison import RATE, TIME, Comparison
 from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.ratio import RATE, TIME
 from tui.compare.comparison_table import Row, ratio_text
 from tui.compare.explanation import answer_lines, judged_by
 from tui.glyphs import Glyphs

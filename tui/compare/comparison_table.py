@@ -7,15 +7,8 @@ from typing import Literal
 
 from engine.core.format import duration, short
 from engine.results.cell_step import SLA, STALLS
-from engine.results.comparison import (
-    DELETE_PLAN,
-    DURATIONS,
-    PRIMARY_METRICS,
-    RATE,
-    TIME,
-    Comparison,
-    Ratio,
-)
+from engine.results.comparison import Comparison
+from engine.results.ratio import DELETE_PLAN, DURATIONS, PRIMARY_METRICS, RATE, TIME, Ratio
 from tui.glyphs import Glyphs
 from tui.marks import Span, fit
 

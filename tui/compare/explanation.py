@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engine.results.cell_step import SLA, STALLS, CellStep
-from engine.results.comparison import PRIMARY_METRICS, Comparison, Ratio
 from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.ratio import PRIMARY_METRICS, Ratio
 from tui.compare.comparison_table import (
     MARKS,
     METRIC_CELLS,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.core.format import three
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, joined, line
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import ComparedSubject as Subject
-from engine.results.comparison import Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import Ratio
 from tui.compare import forest
 from tui.compare.comparison_table import (
     BASE_CELLS,

@@ -1,7 +1,8 @@
 """An explanation of each metric in one sentence, shown for the line at the cursor."""
 
 from engine.results.cell_step import SLA, STALLS
-from engine.results.comparison import RATE, TIME, ComparedSubject, Comparison
+from engine.results.comparison import ComparedSubject, Comparison
+from engine.results.ratio import RATE, TIME
 from tui.compare.comparison_table import OPS, SHORT, Row
 
 # `{op}` is a row, a query or a transaction, depending on how the step counts.

@@ -9,8 +9,9 @@ from textual.binding import Binding
 from engine.core.errors import UserError
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
-from engine.results.comparison import PRIMARY_METRICS, Comparison
 from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison
+from engine.results.ratio import PRIMARY_METRICS
 from tui import bench
 from tui.compare import comparison_table, explanation, forest, interval_table
 from tui.compare.cells_screen import CellsScreen

@@ -12,7 +12,8 @@ from statistics import median
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.checks import external_servers
 from engine.core.model import PAIRS, Subject
-from engine.results.comparison import (
+from engine.results.comparison import Answer
+from engine.results.ratio import (
     CHANGED,
     CPU,
     DELETE_PLAN,
@@ -20,7 +21,6 @@ from engine.results.comparison import (
     MIN_PAIRS,
     PRIMARY_METRICS,
     TIME,
-    Answer,
     Ratio,
     StepGroup,
     Verdict,

@@ -11,7 +11,8 @@ from engine.analysis.ratios import slice_verdicts
 from engine.core import missing_steps
 from engine.core.model import Subject
 from engine.host.drift import SLOW_CLOCKS, value
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio, Spread
+from engine.results.comparison import Spread
+from engine.results.ratio import CHANGED, PRIMARY_METRICS, Ratio
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:

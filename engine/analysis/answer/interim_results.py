@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE, UNCLEAR, Ratio
+from engine.results.ratio import MIN_PAIRS, PRIMARY_METRICS, RATE, UNCLEAR, Ratio
 from engine.results.slice_ratio import MIN_TAU
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from engine.core.errors import UserError
 from engine.core.model import InterimAnalysis, Interleave, Manifest, Subject, workload_title
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
-from engine.results.comparison import MIN_PAIRS, PRIMARY_METRICS, RATE
+from engine.results.ratio import MIN_PAIRS, PRIMARY_METRICS, RATE
 
 if TYPE_CHECKING:
     from engine.analysis.cells.compared_cells import Pair

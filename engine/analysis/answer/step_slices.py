@@ -21,7 +21,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
-from engine.results.comparison import RATE, TIME
+from engine.results.ratio import RATE, TIME
 from engine.results.slice_ratio import LogRatio, ratio_of
 from engine.results.sliced_step import (
     MachineSecond,

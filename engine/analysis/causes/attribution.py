@@ -51,7 +51,7 @@ from engine.analysis.ratios import measured_ratios
 from engine.analysis.statistics import inference
 from engine.core.wait_kinds import by_kind, shares
 from engine.journal.totals import RoleTotals, ops
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, TIME, Ratio
+from engine.results.ratio import CHANGED, PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
 from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 

@@ -48,8 +48,8 @@ from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, SliceRow
 from engine.journal.totals import ops
-from engine.results.comparison import MIN_PAIRS
 from engine.results.function_cost import FunctionChange, FunctionCosts
+from engine.results.ratio import MIN_PAIRS
 from engine.results.slice_ratio import MIN_TAU
 from workloads.base import COUNTED_IN_ROWS
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.model import PROBED
 from engine.core.record import converted, parsed
-from engine.results.comparison import CPU, PRIMARY_METRICS, RATE, TIME, Comparison
+from engine.results.comparison import Comparison
+from engine.results.ratio import CPU, PRIMARY_METRICS, RATE, TIME
 from engine.system.files import read_plain
 
 METRICS = (*PRIMARY_METRICS, CPU)

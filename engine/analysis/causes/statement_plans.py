@@ -14,8 +14,9 @@ from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.core.record import converted
 from engine.results import plan_change
-from engine.results.comparison import CHANGED, CPU, PRIMARY_METRICS, TIME, Answer, Ratio
+from engine.results.comparison import Answer
 from engine.results.plan_change import PlanChange, PlanningRatio
+from engine.results.ratio import CHANGED, CPU, PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
 from workloads.plan_tree import StatementPlan, StatementResult
 

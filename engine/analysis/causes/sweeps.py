@@ -12,7 +12,7 @@ from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.results.averages import mean
-from engine.results.comparison import ANSWERS, KNOWN, RATE, Ratio, Verdict
+from engine.results.ratio import ANSWERS, KNOWN, RATE, Ratio, Verdict
 from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
 
 MIN_POINTS = 2

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from engine.analysis.cells.run_results import RunResult
 from engine.analysis.statistics.inference import normal_tail
 from engine.core.model import LEVEL, InterimAnalysis
-from engine.results.comparison import MIN_PAIRS
+from engine.results.ratio import MIN_PAIRS
 
 FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
 OF_FEW = 0.01  # instead, if it is of the fewest pairs in slices: these share their scatter, which is hardly known

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.analysis.cells.run_results import CellResult, RunResult, StepResult
 from engine.core.model import Subject, baseline
-from engine.results.comparison import DELETE_PLAN, LATENCIES, Metric
+from engine.results.ratio import DELETE_PLAN, LATENCIES, Metric
 
 if TYPE_CHECKING:
     from engine.analysis.cells.alpha_spending import Levels

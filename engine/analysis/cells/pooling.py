@@ -24,7 +24,7 @@ from statistics import fmean, variance
 
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.statistics.inference import ALPHA, Estimate, f_tail, t_tails
-from engine.results.comparison import PRIMARY_METRICS, Ratio, Unit, UnitEffect
+from engine.results.ratio import PRIMARY_METRICS, Ratio, Unit, UnitEffect
 from engine.results.slice_ratio import ratio_of
 
 LEAST: dict[Unit, int] = {"machine": 2, "boot": 3}  # hardly any interval over two boots would give a verdict

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.checks.comparability import digests
 from engine.core.model import Build, Subject
-from engine.results.comparison import CHANGED, PRIMARY_METRICS, Ratio
+from engine.results.ratio import CHANGED, PRIMARY_METRICS, Ratio
 
 WORTH = 0.01  # about twice the standard deviation of layouts: see docs/explanation/statistics.md
 

@@ -21,7 +21,7 @@ from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.ratios import measured_ratios, verdicts
 from engine.analysis.ratios.measured_ratios import MeasuredRatio
 from engine.analysis.statistics.inference import ALPHA, f_tail
-from engine.results.comparison import PRIMARY_METRICS, Ratio, StepGroup
+from engine.results.ratio import PRIMARY_METRICS, Ratio, StepGroup
 from engine.results.slice_ratio import ratio_of
 
 LEAST_RESIDUAL = 1e-18  # of log ratios, squared: steps that repeat themselves exactly

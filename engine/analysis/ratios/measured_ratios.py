@@ -25,7 +25,7 @@ from engine.analysis.statistics import inference, slice_estimates
 from engine.analysis.statistics.interference import StepRatios
 from engine.core.model import PROBED, Subject
 from engine.results.averages import mean
-from engine.results.comparison import FAMILIES, LATENCIES, PRIMARY_METRICS, RATE, Metric, Ratio
+from engine.results.ratio import FAMILIES, LATENCIES, PRIMARY_METRICS, RATE, Metric, Ratio
 from engine.results.slice_ratio import ratio_of
 
 BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES})  # what clients measure

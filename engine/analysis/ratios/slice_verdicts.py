@@ -23,7 +23,7 @@ from engine.analysis.statistics.interference import STOLEN, TASKS, StepRatios
 from engine.analysis.statistics.slice_estimates import Floats, SelfCheck, Slices, Typical
 from engine.core.model import Subject
 from engine.journal.rows import SliceRow
-from engine.results.comparison import CPU, PRIMARY_METRICS, RATE
+from engine.results.ratio import CPU, PRIMARY_METRICS, RATE
 from engine.results.slice_ratio import MIN_BLOCKS, TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.

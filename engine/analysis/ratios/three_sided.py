@@ -35,7 +35,7 @@ from engine.analysis.statistics.inference import (
     t_quantile,
     t_tail,
 )
-from engine.results.comparison import MIN_PAIRS, Verdict
+from engine.results.ratio import MIN_PAIRS, Verdict
 
 Better = Literal["more", "less"]
 ONE_SIDED = ALPHA / 2  # at most: then the 95% interval, which is printed, is on the same side of the margin

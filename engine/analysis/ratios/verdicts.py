@@ -29,7 +29,8 @@ from engine.analysis.ratios import three_sided
 from engine.analysis.ratios.measured_ratios import MeasuredRatio, geometric_mean, is_better
 from engine.analysis.statistics import inference
 from engine.results.averages import mean
-from engine.results.comparison import ANSWERS, CHANGED, MIN_PAIRS, UNCLEAR, Ratio, Spread
+from engine.results.comparison import Spread
+from engine.results.ratio import ANSWERS, CHANGED, MIN_PAIRS, UNCLEAR, Ratio
 
 
 @dataclass(frozen=True, slots=True)

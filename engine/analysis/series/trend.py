@@ -33,7 +33,8 @@ from engine.core.record import converted
 from engine.core.version import order_of
 from engine.host.drift import value
 from engine.journal.runs import runs_in
-from engine.results.comparison import RATE, TIME, WorkloadSummary
+from engine.results.comparison import WorkloadSummary
+from engine.results.ratio import RATE, TIME
 from engine.system.files import read_plain
 
 Order = Literal["date", "version"]

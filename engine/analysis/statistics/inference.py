@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy import special  # not scipy.stats, which costs half a second to import
 
 from engine.core.model import LEVEL
-from engine.results.comparison import MIN_PAIRS, Ratio
+from engine.results.ratio import MIN_PAIRS, Ratio
 from engine.results.slice_ratio import ratio_of, standard_deviation
 
 ALPHA = LEVEL

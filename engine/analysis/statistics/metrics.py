@@ -20,7 +20,7 @@ from workloads import histogram
 from workloads.base import role_kind
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
-LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.comparison.LATENCIES`
+LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.ratio.LATENCIES`
 LEAST_BEYOND = 10
 OF_SERVER = (  # what is counted of the cell's server
     "ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "reads_per_op", "pages_read_per_op",

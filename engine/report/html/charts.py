@@ -18,7 +18,8 @@ from engine.report.tables.performance import PER_OP
 from engine.report.tables.time_parts import mean_shares
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
-from engine.results.comparison import INSTRUCTIONS, Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import INSTRUCTIONS, Ratio
 from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES

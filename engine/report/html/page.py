@@ -30,7 +30,8 @@ from engine.report.policy import policy
 from engine.report.tables.counters import STATISTICS, statistics
 from engine.report.tables.response_times import percentiles
 from engine.report.tables.section import ARROWS, MARK, Notes, Section, bounds, ratio_text, value_text
-from engine.results.comparison import RATE, Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import RATE, Ratio
 
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}

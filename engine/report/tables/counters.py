@@ -11,7 +11,8 @@ from engine.report.journals import Recorded
 from engine.report.tables.section import Notes, Row, Section, number, percent, ratio_text
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
-from engine.results.comparison import INSTRUCTIONS, Comparison
+from engine.results.comparison import Comparison
+from engine.results.ratio import INSTRUCTIONS
 from probes.table import PHASES
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.report.tables.section import STYLES, Notes, Row, Section, bounds, ratio_text
-from engine.results.comparison import Comparison, StepGroup
+from engine.results.comparison import Comparison
+from engine.results.ratio import StepGroup
 
 TITLE = "Groups of steps (mean of their ratios within each pair)"
 COLUMNS = ("group", "steps", "ratio", "95%", "verdict")

@@ -23,7 +23,8 @@ from engine.report.tables.section import (
     with_units,
 )
 from engine.report.tables.text_plots import strip
-from engine.results.comparison import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME, Comparison
+from engine.results.comparison import Comparison
+from engine.results.ratio import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME
 from engine.results.sweep import Sweep
 
 PER_OP = (

@@ -10,7 +10,8 @@ from engine.core.format import duration
 from engine.journal.totals import role_place
 from engine.report.tables.section import Notes, Rows, Section, Table, bounds, number, ratio_text
 from engine.results.averages import middle
-from engine.results.comparison import LATENCIES, Comparison
+from engine.results.comparison import Comparison
+from engine.results.ratio import LATENCIES
 from workloads.base import role_kind
 from workloads.histogram import REFERENCE_BUCKETS
 

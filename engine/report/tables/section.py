@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.core.format import duration
-from engine.results.comparison import RATE, TIME, Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import RATE, TIME, Ratio
 
 BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
 ARROWS = {"better": "▲", "worse": "▼"}

@@ -10,7 +10,8 @@ from engine.journal.totals import role_place
 from engine.report.tables.section import UNITS, WHERE, WORSE, Notes, Row, Rows, Section, Table, number, ratio_text
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, Incident
-from engine.results.comparison import RATE, Comparison
+from engine.results.comparison import Comparison
+from engine.results.ratio import RATE
 from engine.results.time_parts import Attribution, Part
 
 NAMED = 2  # most frequent wait events

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.bisect.culprit import Culprit
 from engine.builds.commit_log import Commit
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 
 COMMITS = tuple(Commit(letter * 40, f"Change {letter}") for letter in "abc")
 SLOWER = Ratio("qr100", "found", "rate_per_s", 0.9, 0.88, 0.92, 3, "slower")

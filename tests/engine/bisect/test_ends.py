@@ -15,7 +15,7 @@ from engine.bisect.ends import BAD, GOOD, LEVELS, TRIED, slowest, unlike_both
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, Cell
 from engine.journal.totals import StepTotals
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 from tests.support.journal import make_run
 
 ENDS = (GOOD, BAD)

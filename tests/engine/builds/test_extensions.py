@@ -20,7 +20,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Extension
 from engine.journal.manifest import read_manifest
 from engine.report import origins
-from engine.results.comparison import CPU
+from engine.results.ratio import CPU
 from tests.support.benchcall import Bench
 from tests.support.compiled import compiled_here
 from tests.support.realnix import as_wrapped

@@ -18,7 +18,7 @@ from engine.core.model import Build, Cell
 from engine.journal.manifest import read_manifest
 from engine.journal.totals import StepTotals
 from engine.plan.tolerance import strictest, tolerances
-from engine.results.comparison import RATE
+from engine.results.ratio import RATE
 from tests.support import scripted
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, make_run

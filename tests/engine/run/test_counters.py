@@ -23,7 +23,7 @@ from engine.plan import counter_check
 from engine.plan.request import request_of
 from engine.report.tables.counters import counters as counter_table
 from engine.report.tables.section import Notes
-from engine.results.comparison import INSTRUCTIONS
+from engine.results.ratio import INSTRUCTIONS
 from tests.support.benchcall import LONG, Bench, nothing_left, processes_of, wait_for
 from tests.support.journal import make_run
 

@@ -22,8 +22,9 @@ from engine.observe.stalls import Stall
 from engine.report.render import to_json
 from engine.report.tables import performance
 from engine.report.tables.section import ARROWS, Notes
-from engine.results.comparison import SIGNS, Comparison, Ratio, Spread
 from engine.results.comparison import ComparedSubject as Subject
+from engine.results.comparison import Comparison, Spread
+from engine.results.ratio import SIGNS, Ratio
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
 from tui.compare import cells_text, comparison_table, explanation

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.results.cell_step import SLA, STALLS
-from engine.results.comparison import Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import Ratio
 from tests.tui.compare.test_comparison_table import made, texts
 from tui.compare import forest, interval_table
 from tui.compare.comparison_table import MARKS, Row, name_of, rows, sign, verdict_words

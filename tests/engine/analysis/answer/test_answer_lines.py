@@ -14,7 +14,7 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import gate, tables
 from engine.report.tables.section import Notes
-from engine.results.comparison import UNCLEAR
+from engine.results.ratio import UNCLEAR
 from tests.support.journal import ENVIRONMENT, make_run
 
 

@@ -22,7 +22,8 @@ from engine.core.model import Cell, Subject
 from engine.journal.manifest import read_manifest
 from engine.journal.totals import RoleTotals, StepTotals
 from engine.report.render import to_json
-from engine.results.comparison import Comparison, Ratio
+from engine.results.comparison import Comparison
+from engine.results.ratio import Ratio
 from tests.support.journal import ENVIRONMENT, Change, make_run
 from tests.support.totals import made_role
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.analysis.answer.compare import compare
-from engine.results.comparison import PRIMARY_METRICS
+from engine.results.ratio import PRIMARY_METRICS
 from tests.support.journal import make_run
 
 BUILDS = ("16.3", "17.0")

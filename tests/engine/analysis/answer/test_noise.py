@@ -22,7 +22,7 @@ from engine.core.errors import UserError
 from engine.core.model import INTERIM_ANALYSES, Build, Cell
 from engine.journal.totals import StepTotals
 from engine.plan.design import Estimate
-from engine.results.comparison import RATE
+from engine.results.ratio import RATE
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, STEPS, make_run
 

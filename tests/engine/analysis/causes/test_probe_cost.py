@@ -16,7 +16,7 @@ from engine.cli.probes import _usual
 from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.plan import planfile
-from engine.results.comparison import CPU, RATE
+from engine.results.ratio import CPU, RATE
 from tests.support.benchcall import SMALL, Bench
 from workloads import workload
 from workloads.options import checked

@@ -13,7 +13,8 @@ from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import CellResult, StepResult
 from engine.core.errors import UserError
 from engine.core.model import LEVEL, Cell, Subject
-from engine.results.comparison import Answer, Ratio, Verdict
+from engine.results.comparison import Answer
+from engine.results.ratio import Ratio, Verdict
 from tests.support.totals import made_totals
 
 BASE, NEW = Subject("16", "c"), Subject("17", "c")

@@ -18,7 +18,7 @@ from engine.analysis.ratios import measured_ratios, verdicts
 from engine.analysis.statistics.inference import paired_interval
 from engine.core.errors import UserError
 from engine.report.render import to_json, to_markdown
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 from tests.support.journal import ENVIRONMENT, make_run
 
 

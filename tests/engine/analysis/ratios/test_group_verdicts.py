@@ -18,7 +18,8 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render, tables
 from engine.report.tables.section import Notes
-from engine.results.comparison import Comparison, StepGroup
+from engine.results.comparison import Comparison
+from engine.results.ratio import StepGroup
 from tests.support.journal import make_run
 
 

@@ -19,7 +19,7 @@ from engine.core.model import Cell
 from engine.journal.reader import chosen_together
 from engine.journal.rows import Attempt, SliceRow
 from engine.journal.totals import StepTotals
-from engine.results.comparison import Ratio
+from engine.results.ratio import Ratio
 from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import made_slices
 

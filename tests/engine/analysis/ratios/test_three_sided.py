@@ -22,7 +22,7 @@ from engine.analysis.ratios.three_sided import (
     shares,
 )
 from engine.analysis.statistics.inference import ALPHA, POWER, Estimate, estimate, paired_interval
-from engine.results.comparison import UNCLEAR
+from engine.results.ratio import UNCLEAR
 
 MARGIN = 0.02
 ratio_lists = st.lists(st.floats(0.2, 5.0), min_size=3, max_size=12)

@@ -19,7 +19,7 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render
 from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
-from engine.results.comparison import CHANGED, LATENCIES
+from engine.results.ratio import CHANGED, LATENCIES
 from tests.support.journal import make_run
 from workloads import histogram
 from workloads.histogram import REFERENCE_BUCKETS
