@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.builds import nix
@@ -18,24 +17,19 @@ from engine.system.account import Account
 from engine.system.subprocesses import ask
 
 
-@dataclass(frozen=True, slots=True)
-class Perf:
-    """The perf of a run: `path` and `version` for its manifest, and notices to print before it starts."""
+def prepare(request: Request, progress: Progress, roots: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Find and try perf if the request counts events; return its path and version, and notices on what it lacks.
 
-    record: dict[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-
-
-def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
-    """Find and try perf if the request counts events. Raises UserError if it requires counters that are unavailable."""
+    Raises UserError if the request requires counters that are unavailable.
+    """
     if request.counters == "off":
-        return Perf()
+        return {}, ()
     strict = request.counters == "hardware"
     if strict and (request.external or request.in_guests):
         where = "for external servers" if request.external else "with --kernel"
         raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
     if request.external:
-        return Perf(notices=("no counters: the processes of external servers are not visible",))
+        return {}, ("no counters: the processes of external servers are not visible",)
     try:
         program = find(progress, roots)
         user = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
@@ -45,7 +39,7 @@ def prepare(request: Request, progress: Progress, roots: Path) -> Perf:
         record, lack = {}, str(error)
     if strict and lack:
         raise UserError(f"--counters hardware: {lack}; use auto")
-    return Perf(record, (not_here(lack),) if lack else ())
+    return record, (not_here(lack),) if lack else ()
 
 
 def here() -> tuple[str, str, str]:

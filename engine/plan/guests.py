@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.errors import UserError
@@ -22,15 +21,6 @@ LEAST_MB = 768
 MEMINFO = Path("/proc/meminfo")
 SPARE_MB = 512  # of the host's memory, for qemu, and for the host
 MB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Guests:
-    """The kernels to boot and the machine, None without guests; `notices` are lines about the consequences."""
-
-    kernels: tuple[Kernel, ...] = ()
-    machine: GuestMachine | None = None
-    notices: tuple[str, ...] = ()
 
 
 def check(request: Request) -> scheduler.Tunables:
@@ -110,10 +100,13 @@ def prepare(
     settings: Sequence[Mapping[str, str]],
     progress: Callable[[str], None],
     out: Path,
-) -> Guests:
-    """Fetch kernels and tools, and boot one to choose an accelerator. Raises UserError for an impossible request."""
+) -> tuple[tuple[Kernel, ...], GuestMachine | None, Sequence[str]]:
+    """Fetch kernels and tools, and boot one to choose an accelerator; return kernels, machine and notices.
+
+    Raises UserError for an impossible request.
+    """
     if not request.in_guests:
-        return Guests()
+        return (), None, ()
     roots = out / ".builds"
     booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
     for kernel in booted:
@@ -133,7 +126,7 @@ def prepare(
         share="9p" if by_9p else store_image.share(),
     )
     _check_memory(guest, settings)
-    return Guests(booted, guest, tuple(_notices(request, booted, guest, why, by_9p)))
+    return booted, guest, _notices(request, booted, guest, why, by_9p)
 
 
 def _check_tunables(request: Request, kernel: Kernel) -> None:

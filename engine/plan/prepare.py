@@ -90,21 +90,17 @@ class Draft:
     """A run in the making. A preparation sets what it decides; to read what none before it has set is an error.
 
     `asked` is the request with its preset fetched, `request` also has what was left to pgbed. `parts` are fields of the
-    manifest that one preparation decides and no other reads.
+    manifest that no other preparation reads.
     """
 
     labels: dict[str, Label]  # of the builds, by their text
     asked: Request
     design: Design
-    interleave_reason: str
     servers: external_servers.Servers | None = None
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     interim: tuple[InterimAnalysis, ...]
     expected: Estimate
-    created: datetime
-    run: str
-    workload: dict[str, Any]
 
     def __init__(self, request: Request, out: Path, progress: Callable[[str], None]) -> None:
         self.request, self.out, self.progress = request, out, progress
@@ -131,7 +127,7 @@ def _fetch(draft: Draft) -> Iterable[str]:
 
 
 def _decide(draft: Draft) -> Iterable[str]:
-    draft.request, draft.design, draft.interleave_reason = decide(draft.asked, draft.out)
+    draft.request, draft.design, draft.parts["interleave_reason"] = decide(draft.asked, draft.out)
     draft.interim = interim_analyses(draft.asked, draft.request)
     draft.parts["tolerated"] = tolerances(draft.request.tolerate, [step.name for step in draft.design.steps])
     return presets.notices(draft.request)
@@ -177,19 +173,18 @@ def _apply_settings(draft: Draft) -> Iterator[str]:
 def _boot(draft: Draft) -> Iterator[str]:
     needed, probes = draft.design.cell_bytes(draft.request, draft.settings), draft.design.probes
     machine = environment.machine(draft.out)
-    booted = guests.prepare(draft.request, machine, needed, draft.settings, draft.progress, draft.out)
-    draft.parts |= {"kernels": booted.kernels, "guest": booted.machine}
-    for kernel in booted.kernels:
+    booted, guest, notices = guests.prepare(draft.request, machine, needed, draft.settings, draft.progress, draft.out)
+    draft.parts |= {"kernels": booted, "guest": guest}
+    for kernel in booted:
         offered = selection.in_guest(kernel) if probes.choices else None
         lacking = selection.admit(probes, draft.builds, offered, allow_slow=draft.request.allow_slow_probes)
         yield from (f"kernel {kernel.label}: {line}" for line in lacking)
-    yield from booted.notices
+    yield from notices
 
 
 def _try_counters(draft: Draft) -> Iterable[str]:
-    perf = counter_check.prepare(draft.request, draft.progress, draft.roots)
-    draft.parts["perf"] = perf.record
-    return perf.notices
+    draft.parts["perf"], notices = counter_check.prepare(draft.request, draft.progress, draft.roots)
+    return notices
 
 
 def _plan_workload(draft: Draft) -> Iterator[str]:
@@ -199,16 +194,17 @@ def _plan_workload(draft: Draft) -> Iterator[str]:
     if left_out := features.lacking(steps, builds, missing):
         yield from missing_steps.sentences(left_out)
     labels = [build.label for build in builds]
-    draft.created = datetime.now().astimezone()
+    created = datetime.now().astimezone()
     # Blocks begin at the same second on several machines.
     sandbox = os.environ.get(environment.SANDBOX)
-    draft.run = free_name(draft.out, "-".join(filter(None, (f"{draft.created:%Y%m%d-%H%M%S}", _slug(labels), sandbox))))
+    run = free_name(draft.out, "-".join(filter(None, (f"{created:%Y%m%d-%H%M%S}", _slug(labels), sandbox))))
     housekeeping.forget_abandoned(draft.out)
-    with housekeeping.data_kept(draft.out / draft.run) as data:
-        draft.workload = recorded(load, programs, left_out, labels, data)
-        features.check_demands(draft.workload.get("demands", ()), builds)
-        route, client_host = routes.decide(draft.request, load.workload, draft.workload, draft.progress)
-    yield from (*load.plan.notices, *draft.workload.get("notices", ()))
+    with housekeeping.data_kept(draft.out / run) as data:
+        record = recorded(load, programs, left_out, labels, data)
+        features.check_demands(record.get("demands", ()), builds)
+        route, client_host = routes.decide(draft.request, load.workload, record, draft.progress)
+    yield from (*load.plan.notices, *record.get("notices", ()))
+    draft.parts |= {"run": run, "created": created.isoformat(timespec="seconds"), "workload": record}
     draft.parts |= {"route": route, "environment": environment.record(draft.out)}
     if client_host:
         draft.parts["environment"]["client"] = client_host
@@ -238,8 +234,6 @@ def _manifest(draft: Draft) -> Manifest:
     configs = [external_server.CONFIG] if draft.servers else [spec.name for spec in design.changes]
     kernel_labels = [kernels.label_of(spec) for spec in request.kernels]
     return Manifest(
-        run=draft.run,
-        created=draft.created.isoformat(timespec="seconds"),
         engine=version(),
         seed=request.seed,
         base=base,
@@ -248,11 +242,9 @@ def _manifest(draft: Draft) -> Manifest:
         margin=request.margin,
         builds=draft.builds,
         configs=draft.configs,
-        workload=draft.workload,
         cells=interleave(subjects(labels, configs, base, request.aa, kernel_labels), request.planned_repeats),
         stall_rule=asdict(StallRule()),
         interleave="slices" if request.sliced else "cells",
-        interleave_reason=draft.interleave_reason,
         interim_analyses=draft.interim,
         minutes=request.minutes,
         slice_ms=interleaving.slice_ms(request, design.steps),
