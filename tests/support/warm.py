@@ -2,14 +2,16 @@
 
 To load a command of `bench` takes several times longer than to do what it says, and the tests call a thousand; so it
 is with the clients' launcher. What is forked is a process of its own: it has the environment, the folder and the pipes
-that it is given, and runs its module as `python -m` does. What is loaded by which command, signals and terminals are
-tested with interpreters of their own: in tests/tui, test_imports, test_opening, test_bench and test_terminal*; in
-tests/engine, run/test_faults and test_wheel; and so are all engines with their launchers and conductors.
+that it is given, and runs its module as `python -m` does. A `bench` that was forked forks its engine, and that forks
+its launchers; conductors, meters and reapers load little. What is loaded by which command, signals and terminals are
+tested with interpreters of their own, down to the launchers: in tests/tui, test_imports, test_opening, test_bench and
+test_terminal*; in tests/engine, run/test_faults and test_wheel.
 """
 
 from __future__ import annotations
 
 import array
+import ctypes
 import fcntl
 import gc
 import json
@@ -24,18 +26,21 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX_BYTES = 1 << 17
 PIPES_MAX = 8
 HIGH_FD = 500
+COMMAND_MAX_BYTES = 4096
+HIGHEST_FD = os.sysconf("SC_OPEN_MAX")
+PR_SET_DUMPABLE = 4
 LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
 SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_WORKLOADS")
@@ -145,7 +150,7 @@ def _forker(_: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     environment = {name: os.environ[name] for name in others} | _SETTLED
     with theirs:
         forker = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno()), "." * COMMAND_MAX_BYTES],
             cwd=ROOT,
             env=environment | {"OPENBLAS_NUM_THREADS": "1"},  # who forks has one thread
             stdin=subprocess.DEVNULL,
@@ -213,8 +218,53 @@ def load() -> None:
     gc.freeze()
 
 
+class Forking(subprocess.Popen[bytes]):
+    """As Popen; but an engine, or a launcher, is this process forked, in which it is loaded already."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        preexec_fn: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> None:
+        as_asked = preexec_fn
+
+        def instead_of_exec() -> None:
+            if as_asked is not None:
+                as_asked()
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # as after exec, also where the user has changed
+            gc.freeze()  # or an object that is left closes a file of the new program
+            gc.enable()
+            kept = sorted({2, *pass_fds})
+            for file, following in zip(kept, (*kept[1:], HIGHEST_FD), strict=True):
+                os.closerange(file + 1, following)
+            for number in signal.valid_signals():
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, signal.SIG_DFL)
+            end(become(command[2], command[3:], dict(env or os.environ), str(Path.cwd())))
+
+        if [*command[:2]] == [sys.executable, "-m"] and (command[2:4] == ["engine"] * 2 or ".launch" in command[2]):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            preexec_fn = instead_of_exec
+        super().__init__(command, env=env, pass_fds=pass_fds, preexec_fn=preexec_fn, **options)
+
+
+def name_process(words: Sequence[str]) -> None:
+    """Has the kernel show these words as the process's command line, in place of those of the one that forked first."""
+    after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = (int(after_name[place]) for place in (45, 46))
+    shown = "\0".join(words).encode()[: end - begin - 1]
+    ctypes.memmove(begin, shown.ljust(end - begin, b"\0"), end - begin)
+
+
 def become(module: str, words: Sequence[str], environment: dict[str, str], folder: str) -> int:
     """Runs a module as a program; its exit code."""
+    name_process([sys.executable, "-m", module, *words])
+    subprocess.Popen = Forking  # type: ignore[misc, assignment]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
@@ -239,7 +289,10 @@ def main() -> None:
     request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is None:
         return
-    code = become(**request)
+    end(become(**request))
+
+
+def end(code: int) -> NoReturn:
     threading._shutdown()  # type: ignore[attr-defined]
     try:
         sys.stdout.flush()
