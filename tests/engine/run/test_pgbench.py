@@ -66,25 +66,20 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
     assert "tx/s" in told and "Response time of pgbench statements" in told
 
 
-def test_an_engine_that_is_killed_leaves_no_folder_of_its_clients(bench: Bench, label: str) -> None:
-    words = ("--workload", "pgbench-select", "--clients", "2", "--seconds", "60")
-    bench.detached("--pg", label, "--repeats", "1", *SMALL, *words)
-    bench.await_step("select.c2")
-    (link,) = bench.run.glob("cells/*/socket")
-    folder = link.readlink()
-    assert list(folder.glob("*/log.*"))
-    os.kill(bench.engine_pid(), signal.SIGKILL)
-    nothing_left(bench)
-    assert not folder.exists()
-
-
-def test_scripts_that_write_are_counted_one_by_one(bench: Bench, label: str) -> None:
-    found = run(bench, label, "pgbench-tpcb", "--clients", "2", "--transactions", "400", "--protocol", "prepared")
+def test_scripts_that_write_are_counted_one_by_one_in_tables_as_asked_for(bench: Bench, label: str) -> None:
+    made = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
+    options = [word for option in made.split() for word in ("-o", option)]
+    words = ("--clients", "2", "--transactions", "400", "--protocol", "prepared", *options)
+    found = run(bench, label, "pgbench-tpcb", *words)
     totals = found["tpcb.c2"]["totals"]
     assert totals.report["pgbench"]["processed"] == 800 and totals.report["stopped_ms"] > 0
     assert 400 <= totals.roles["pgbench"].statements <= 800  # without those before the step's begin
     assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
     assert "UPDATE pgbench_accounts SET abalance" in bench("compare", "--all").stdout
+    with JournalReader(bench.run) as reader:
+        sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
+    assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
+    assert totals.wal_bytes < 1_000_000
 
 
 def test_a_step_of_fixed_transactions_ends_with_its_last_client(bench: Bench, label: str) -> None:
@@ -271,29 +266,23 @@ def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, lab
     nothing_left(bench)
 
 
-@pytest.mark.parametrize("victim", ["client", "backend"])
-def test_what_dies_in_a_step_ends_the_cell_with_a_reason(bench: Bench, label: str, victim: str) -> None:
-    words = ("--repeats", "1", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
+def test_what_dies_ends_its_cell_with_a_reason_and_an_engine_leaves_no_folder(bench: Bench, label: str) -> None:
+    words = ("--repeats", "3", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
     bench.detached("--pg", label, *words)
-    step = bench.await_step("select.c2")
-    os.kill(getattr(bench, victim)(step, "pgbench"), signal.SIGKILL if victim == "client" else signal.SIGTERM)
-    bench.await_end()
-    (attempt,) = bench.attempts()
-    assert attempt.state == "failed"
+    os.kill(bench.client(bench.await_step("select.c2"), "pgbench"), signal.SIGKILL)
+    os.kill(bench.backend(bench.await_step("select.c2", cell=2), "pgbench"), signal.SIGTERM)
+    bench.await_step("select.c2", cell=3)
+    client, backend, _ = bench.attempts()
+    assert client.state == backend.state == "failed" and client.reason is not None and backend.reason is not None
+    assert "pgbench ended: signal 9" in client.reason
     # A client may find its connection closed before it has read why.
-    told = "pgbench ended: signal 9" if victim == "client" else "(terminating connection due to|aborted|backend died)"
-    assert attempt.reason is not None and re.search(told, attempt.reason), attempt.reason
+    assert re.search("terminating connection due to|aborted|backend died", backend.reason), backend.reason
+    (link,) = bench.run.glob("cells/003*/socket")
+    folder = link.readlink()
+    assert list(folder.glob("*/log.*"))
+    os.kill(bench.engine_pid(), signal.SIGKILL)
     nothing_left(bench)
-
-
-def test_the_tables_are_made_as_asked_for(bench: Bench, label: str) -> None:
-    words = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
-    options = [word for option in words.split() for word in ("-o", option)]
-    found = run(bench, label, "pgbench-tpcb", "--clients", "1", "--transactions", "50", *options)
-    with JournalReader(bench.run) as reader:
-        sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
-    assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
-    assert found["tpcb.c1"]["totals"].wal_bytes < 1_000_000
+    assert not folder.exists()
 
 
 def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
