@@ -224,6 +224,6 @@ def test_what_is_printed_may_change_all_the_while(compile_c: Compile, helpers: t
         ):
             assert running.wait_baseline(), running.messages
             wakers.work()
-            found = frames_for(running, 12, lambda _: running.restarts > 0)
-            assert total(found, "slept") > 100_000
+            found = frames_for(running, 4, lambda _: running.restarts > 0)
+            assert total(found, "slept") > 30_000
             assert not [text for text in running.messages if "s missed" not in text] and not running.restarts

@@ -21,15 +21,15 @@ from engine.postgres.server import Server
 from engine.tracing import attach
 from engine.tracing.selection import Choice
 from probes import bpftrace, helper, timing
-from tests.support.benchcall import SMALL, Bench, connect, wait_for
+from tests.support.benchcall import SMALL, WAITING, Bench, connect, wait_for
 from tests.support.compiled import compiled_here
 from tests.support.journal import make_run
 
 pytestmark = pytest.mark.outside
 
-SETTINGS = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB")
-LONG = (*SETTINGS, "--query-seconds", "12")
-LONGER = (*SETTINGS, "--query-seconds", "25")  # than a busy machine takes for what is asked of a running step
+# Steps that wait in each commit, and last longer than a busy machine takes for what is asked of them while they run.
+WRITES = ("--steps", "l.i0,l.i1", "--repeats", "1")
+LASTING = (*WRITES, "--rows", "2000", "--rows-written", "60000", "--set", "shared_buffers=32MB", *WAITING)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,7 +83,7 @@ def gone(pids: list[int]) -> bool:
 def test_planner_counts_by_role_are_the_statements_that_were_planned(
     bench: Bench, build: Callable[[int | str], Build]
 ) -> None:
-    arguments = ("--probes", "sched,planner,planstats", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    arguments = ("--probes", "sched,planner,planstats", *WRITES, *SMALL)
     done = bench("run", "--pg", build(16).label, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     with JournalReader(bench.run) as reader:
@@ -138,88 +138,72 @@ def test_a_flat_profile_is_said_once_a_cell_and_why(bench: Bench, build: Callabl
     label = build(16).label
     if "prebuilt" not in label:
         pytest.fail(f"{label} keeps frame pointers; this test wants a server that keeps none", pytrace=False)
-    done = bench("run", "--pg", label, "--probes", "stacks", "--steps", "l.i0,l.i1", "--repeats", "1", *SMALL)
+    done = bench("run", "--pg", label, "--probes", "stacks", *WRITES, *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("no phase shares") == 1
     (event,) = words(bench, "probe")
     assert event.data["text"].startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
 
 
-def test_probes_go_on_and_off_in_a_running_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--steps", "l.i0,qr100", "--repeats", "1", *LONGER)
-    step = bench.await_step("qr100")
+def test_probes_go_on_and_off_in_a_step_that_outlives_its_tracer_and_the_gap_is_recorded(
+    bench: Bench, build: Callable[[int | str], Build]
+) -> None:
+    bench.detached("--pg", build(16).label, "--probes", "sched", *LASTING)
+    step = bench.await_step("l.i1")
+    first = wait_for(lambda: tracers(bench), "bpftrace")
+
+    def frames(probe: str) -> set[int]:
+        with JournalReader(bench.run) as reader:
+            return {frame.t_ns for frame in reader.probe_frames(step.id) if frame.probe == probe}
+
+    wait_for(lambda: frames("sched"), "a frame, after which a gap can begin")
+    os.kill(first[0], signal.SIGKILL)
     assert bench("probes", "on", "planner").stdout.strip() == "planner starts"
     assert "is on already" in bench("probes", "on", "planner").stderr
     assert bench("mark", "here").stdout.strip() == "marked"
-
-    def frames() -> bool:
-        with JournalReader(bench.run) as reader:
-            return len({frame.t_ns for frame in reader.probe_frames(step.id) if frame.role == "query"}) >= 2
-
-    bench("probes", "on", "sched")
-    wait_for(frames, "frames of the probes")
-    assert bench("probes", "off", "sched").stdout.strip() == "sched stops"
-    assert "is not on" in bench("probes", "off", "sched").stderr
     unknown = bench("probes", "on", "plannr")
     assert (unknown.returncode, "nearest: planner" in unknown.stderr) == (2, True)
-    bench.await_end()
-    last = steps(bench)[-1]
-    assert last.totals is not None
-    assert last.totals.observers == ("planner", "sched")
-    seconds = last.totals.probes["query"]["sched"]["seconds"]
-    assert 0 < seconds < last.totals.seconds - 1
-    assert [mark.data["text"] for mark in words(bench, "mark")] == ["here"]
-
-
-def test_a_step_outlives_its_tracer_and_the_gap_is_recorded(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--probes", "sched", "--steps", "l.i0,qr100", "--repeats", "1", *LONGER)
-    step = bench.await_step("qr100")
-    first = wait_for(lambda: tracers(bench), "bpftrace")
-
-    def frames() -> bool:
-        with JournalReader(bench.run) as reader:
-            return bool(reader.probe_frames(step.id))
-
-    wait_for(frames, "a frame, after which a gap can begin")
-    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: len(frames("planner")) >= 2, "frames of the probe")
+    assert bench("probes", "off", "planner").stdout.strip() == "planner stops"
+    assert "is not on" in bench("probes", "off", "planner").stderr
     wait_for(lambda: words(bench, "probe_gap"), "the gap")
     bench.await_end()
     assert bench.attempts()[-1].state == "finished"
     (gap,) = words(bench, "probe_gap")
     last = steps(bench)[-1]
     assert last.totals is not None and last.ended_ns is not None
+    assert last.totals.observers == ("planner", "sched")
+    assert 0 < last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 1
+    assert [mark.data["text"] for mark in words(bench, "mark")] == ["here"]
     assert gap.ended_ns is not None and step.started_ns < gap.started_ns < gap.ended_ns < last.ended_ns
     with JournalReader(bench.run) as reader:
-        after = {frame.role for frame in reader.probe_frames(last.id, after_ns=gap.ended_ns)}
-    assert {"query", "client:query"} <= after  # the clients that were there are followed again
+        after = reader.probe_frames(last.id, after_ns=gap.ended_ns)
+    # The clients that were there are followed again.
+    assert {"insert", "client:insert"} <= {frame.role for frame in after if frame.probe == "sched"}
 
 
 def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    arguments = ("--probes", "sched,planner", "--steps", "l.i0,qr100", "--repeats", "1")
-    bench.detached("--pg", build(16).label, *arguments, *LONG)
-    bench.await_step("qr100")
+    bench.detached("--pg", build(16).label, "--probes", "sched,planner", *LASTING)
+    bench.await_step("l.i1")
     pids = wait_for(lambda: found if len(found := tracers(bench)) == 2 else None, "two bpftraces")
     os.kill(bench.engine_pid(), signal.SIGKILL)
     wait_for(lambda: gone(pids), "bpftrace to end")
 
 
 def test_a_window_is_part_of_a_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    arguments = ("--probes", "planner:window", "--steps", "l.i0,qr100")
-    done = bench("run", "--pg", build(16).label, *arguments, "--repeats", "1", *SETTINGS, "--query-seconds", "16")
+    done = bench("run", "--pg", build(16).label, "--probes", "planner:window", *LASTING, "--rows-written", "36000")
     assert done.returncode == 0, done.stdout + done.stderr
     last = steps(bench)[-1]
     assert last.totals is not None
     assert last.totals.observers == ("planner:window",)
-    # Queries are prepared before the window opens; inserts are planned each time.
     assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 2
 
 
 def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     bench: Bench, build: Callable[[int | str], Build]
 ) -> None:
-    arguments = ("--probes", "planner:stalls", "--steps", "l.i0,qr100", "--repeats", "1")
-    bench.detached("--pg", build(16).label, *arguments, *SETTINGS, "--query-seconds", "30")
-    step = bench.await_step("qr100")
+    bench.detached("--pg", build(16).label, "--probes", "planner:stalls", *LASTING)
+    step = bench.await_step("l.i1")
     time.sleep(8)  # past the warm-up
 
     def stalls() -> list[EventRow]:
@@ -240,10 +224,10 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     bench.await_end()
     with JournalReader(bench.run) as reader:
         frames = reader.probe_frames(step.id)
-    counted = [frame for frame in frames if frame.role in ("insert", "query") and frame.data.get("n")]
+    counted = [frame for frame in frames if frame.role in ("insert", "delete") and frame.data.get("n")]
     assert counted and all(frame.quality["mode"] == "stalls" for frame in frames)
     assert min(frame.t_ns - frame.dt_ns for frame in counted) > stalls()[0].started_ns
-    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "qr100")
+    (cell,) = (cell for cell in _cells(bench) if cell["step"] == "l.i1")
     assert cell["observers"] == ["planner:stalls"]
     assert 0 < cell["coverage"]["planner"] < 0.7
     assert cell["plan_us_per_op"] is None
