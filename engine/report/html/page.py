@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -29,7 +30,7 @@ from engine.report.origins import Origins
 from engine.report.policy import policy
 from engine.report.tables.counters import STATISTICS, statistics
 from engine.report.tables.response_times import percentiles
-from engine.report.tables.section import ARROWS, MARK, Notes, Section, bounds, ratio_text, value_text
+from engine.report.tables.section import ARROWS, Notes, Section, bounds, ratio_text, value_text
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, Ratio
 
@@ -39,24 +40,6 @@ OWN = ("charts.js", "page.js")
 FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
 WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "undecided", "?": "withheld", " ": "no verdict"}
 CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?": "withheld", " ": "none"}
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A table of the page. `rows` are its cells as text; a row of one cell heads those after it."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()  # what its marks mean
-
-    @property
-    def words(self) -> tuple[bool, ...]:
-        """Which columns hold words, and are aligned to the left."""
-        rows = [row for row in self.rows if len(row) > 1]
-        return tuple(
-            place == 0 or any(not FIGURE.match(row[place]) for row in rows) for place in range(len(self.columns))
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +59,7 @@ class StepPart:
     unit: str
     lines: tuple[tuple[str, GridCell], ...]  # subject, its entry
     charts: tuple[tuple[str, str], ...]  # kind, title
-    tables: tuple[Part, ...]
+    tables: tuple[Section, ...]
 
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
@@ -91,7 +74,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     libraries = (*LIBRARY, *(flame.LIBRARY[1:] if graphs else ()))
     scripts = [*map(flame.vendored, libraries), *map(_own, OWN)]
     ids = step_ids(comparison.steps)
-    by_step, others = parted(sections, comparison.steps, notes.lines())
+    by_step, others = parted(sections, comparison.steps, notes)
     steps = [
         StepPart(
             name=step,
@@ -114,9 +97,9 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         header=render.header(comparison),
         grid=_grid(comparison, steps),
         steps=steps,
-        comparability=_part(origins.comparability(comparison)),
-        subjects=_part(known.sections[0]) if known.sections else None,
-        further=[*others, *map(_part, known.sections[1:])],
+        comparability=origins.comparability(comparison),
+        subjects=known.sections[0] if known.sections else None,
+        further=[*others, *known.sections[1:]],
         commands=known.commands,
         notes=render.footer(comparison),
         statistics=STATISTICS,
@@ -141,11 +124,11 @@ def trend_page(series: Sequence[Series], by: str) -> Visible:
         for changed in [[each.points.index(change.after) for change in each.changes or ()]]
     }  # fmt: skip
     parts = [
-        Part("Where it changed for good", ("", "builds", "p", "runs"), tuple(
-            (f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
-             f"{change.before.run} and {change.after.run}")
+        Section("Where it changed for good", ("", "builds", "p", "runs"), {"": [
+            ((f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
+              f"{change.before.run} and {change.after.run}"), "")
             for change in each.changes or ()
-        ))
+        ]})
         for each in series
     ]  # fmt: skip
     return rendered(
@@ -168,6 +151,7 @@ def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["words"] = words
     text = environment.get_template(template).render(
         policy=policy(scripts),
         style=Markup(style),
@@ -206,34 +190,28 @@ def step_ids(steps: Sequence[str]) -> dict[str, str]:
 
 
 def parted(
-    sections: Iterable[Section], steps: Sequence[str], notes: Sequence[str] = ()
-) -> tuple[dict[str, list[Part]], list[Part]]:
+    sections: Iterable[Section], steps: Sequence[str], notes: Notes
+) -> tuple[dict[str, list[Section]], list[Section]]:
     """The tables of each step, then those of no step, each with the notes whose marks it has."""
-    by_step: dict[str, list[Part]] = {}
+    by_step: dict[str, list[Section]] = {}
     others = []
     for section in sections:
-        rows: dict[str, list[tuple[str, ...]]] = {}
-        step = ""
-        for cells, _ in section.rows:
-            if len(cells) == 1 and cells[0] in steps:
-                step = cells[0]
-                continue
-            named, _, rest = cells[0].partition(" ")
-            if named in steps and rest:  # `l.i1 17.0` in a table of words
-                step, cells = named, (rest, *cells[1:])
-            rows.setdefault(step, []).append(cells)
-        for name, own in rows.items():
-            columns = (section.columns[0].replace("step and ", "").replace("step, ", ""), *section.columns[1:])
-            if name:
-                by_step.setdefault(name, []).append(Part(section.title, columns, tuple(own), marked(own, notes)))
-            else:
-                others.append(Part(section.title, section.columns, tuple(own), marked(own, notes)))
+        columns = (section.columns[0].replace("step and ", "").replace("step, ", ""), *section.columns[1:])
+        for step in filter(section.parts.__contains__, steps):
+            by_step.setdefault(step, []).append(Section(section.title, columns, {"": section.parts[step]}))
+        rest = {name: rows for name, rows in section.parts.items() if name not in steps}
+        others += [replace(section, parts=rest)] if rest else []
+    for part in (*chain.from_iterable(by_step.values()), *others):
+        part.notes = list(notes.below(part).values())
     return by_step, others
 
 
-def marked(rows: Iterable[Sequence[str]], notes: Sequence[str]) -> tuple[str, ...]:
-    numbers = {int(mark) for cells in rows for cell in cells for mark in MARK.findall(cell)}
-    return tuple(note for number, note in enumerate(notes, 1) if number in numbers)
+def words(section: Section) -> tuple[bool, ...]:
+    """Which columns hold words, and are aligned to the left."""
+    rows = [cells for cells, _ in section.rows if len(cells) > 1]
+    return tuple(
+        place == 0 or any(not FIGURE.match(cells[place]) for cells in rows) for place in range(len(section.columns))
+    )
 
 
 def grid_cell(ratio: Ratio | None) -> GridCell:
@@ -282,10 +260,6 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
         yield f"heat {role}", f"How long {role} statements took, over time"
     for place, graph in enumerate(graphs):
         yield f"flame {place}", f"{WHERE_TO[graph['unit']]}: {graph['title']}"
-
-
-def _part(section: Section) -> Part:
-    return Part(section.title, section.columns, tuple(cells for cells, _ in section.rows))
 
 
 def _own(name: str) -> str:

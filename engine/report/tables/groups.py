@@ -20,7 +20,7 @@ def step_groups(comparison: Comparison, notes: Notes) -> Iterable[Section]:
         if several:
             section.add_step(kind, [_row(group, f"  {group.ratio.subject}", notes) for group in own])
         else:
-            section.rows += [_row(group, kind, notes) for group in own]
+            section.add_step("", [_row(group, kind, notes) for group in own])
     yield section
 
 

@@ -213,7 +213,7 @@ class Judged:
             base, other = (list(rows(comparison, notes, step, name)) for name in comparison.names)
             figure = base[0][0][0] if base else "-"
             for place, ((value, *judged), style) in enumerate(other or [(("-", "", "", ""), "")] * bool(base)):
-                section.rows.append(((*(("", "") if place else (step, figure)), value, *judged), style))
+                section.add(*(("", "") if place else (step, figure)), value, *judged, style=style)
         yield section
 
 

@@ -21,22 +21,28 @@ Row = tuple[tuple[str, ...], str]  # cells, style
 
 @dataclass(slots=True)
 class Section:
-    """A table: a heading, its columns, rows of text with their styles. A row of one cell is a step's name.
+    """A table: a heading, its columns, rows of text with their styles, by the step or statement that they are part of.
 
     `notes` stand below it and explain its marks, unless a table before it did.
     """
 
     title: str
     columns: tuple[str, ...]
-    rows: list[Row] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    parts: dict[str, list[Row]] = field(default_factory=dict)  # "": rows of no step
+    notes: Sequence[str] = ()
     prose: bool = False  # all columns hold words, not figures
 
-    def add(self, *cells: str) -> None:
-        self.rows.append((cells, ""))
+    def add(self, *cells: str, style: str = "") -> None:
+        self.add_step("", [(cells, style)])
 
     def add_step(self, step: str, rows: Sequence[Row]) -> None:
-        self.rows += [((step,), "bold"), *rows] if rows else []
+        if rows:
+            self.parts.setdefault(step, []).extend(rows)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows; a row of one cell is the name of the part that begins."""
+        return [row for name, rows in self.parts.items() for row in ([((name,), "bold")] if name else []) + rows]
 
 
 class Notes:
@@ -54,13 +60,19 @@ class Notes:
     def lines(self) -> list[str]:
         return [f"({number}) {'; '.join(reasons)}" for reasons, number in self.numbers.items()]
 
+    def below(self, section: Section) -> dict[int, str]:
+        """The meanings of a table's marks, by number."""
+        texts = [section.title, *section.columns, *(cell for cells, _ in section.rows for cell in cells)]
+        marks = {int(mark) for text in texts for mark in MARK.findall(text)}
+        return {number: line for number, line in enumerate(self.lines(), 1) if number in marks}
+
     def place(self, sections: Iterable[Section]) -> None:
         """Put each mark's meaning below the first of these tables that has it."""
-        left = dict(enumerate(self.lines(), 1))
+        placed: set[int] = set()
         for section in sections:
-            texts = [*section.columns, *(cell for cells, _ in section.rows for cell in cells)]
-            marks = {int(mark) for text in texts for mark in MARK.findall(text)}
-            section.notes += [left.pop(mark) for mark in sorted(marks & left.keys())]
+            below = self.below(section)
+            section.notes = [line for number, line in below.items() if number not in placed]
+            placed |= below.keys()
 
 
 Rows = Iterable[Row]  # of one subject in one step

@@ -51,7 +51,7 @@ def planning(comparison: Comparison, notes: Notes) -> Iterable[Section]:
             ("statement", f"{base}\nms", f"{subject.name}\nms", "ratio", "95%"),
         )
         for each in found:
-            section.rows.append(((each.statement, number(each.base_ms), number(each.ms), *_ratio(each)), ""))
+            section.add(each.statement, number(each.base_ms), number(each.ms), *_ratio(each))
         yield section
 
 
@@ -65,7 +65,7 @@ def side_by_side(change: PlanChange, base: str) -> Section:
     title = f"Plans of {change.statement} (rows estimated→actual; ≠ differs, + only there)"
     section = Section(title, ("", base, change.subject), prose=True)
     for line in change.lines:
-        section.rows.append(((line.mark, line.base, line.other), "bold" if line.mark else ""))
+        section.add(line.mark, line.base, line.other, style="bold" if line.mark else "")
     return section
 
 

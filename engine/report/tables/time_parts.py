@@ -79,10 +79,9 @@ def hangs(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """What was seen as the longest stall of each step and build began."""
     section = Section("Where the longest stalls were blocked when they began", ("step and build", WHERE))
     for step in comparison.steps:
-        for name in comparison.names:
-            longest = _longest_incident(comparison.of(name, step))
-            for place, line in enumerate(longest.where if longest is not None else ()):
-                section.add(f"{step} {name}" if place == 0 else "", line)
+        longest = {name: _longest_incident(comparison.of(name, step)) for name in comparison.names}
+        where = ((name, place, line) for name, each in longest.items() if each for place, line in enumerate(each.where))
+        section.add_step(step, [((f"  {name}" if place == 0 else "", line), "") for name, place, line in where])
     yield section
 
 

@@ -59,7 +59,8 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
     assert row.split()[1].startswith("0.89") and row.split()[4] == "0.892" and row.rstrip().endswith("1.027 *")
     assert "2.23" not in row, "no figure of another machine"
     assert json.loads(render.to_json(comparison))["published"][0]["preset"] == "insert-2024-05"
-    assert "next to published ratios" in render.to_markdown(comparison)
+    assert "next to published ratios (1)" in render.to_markdown(comparison)
+    assert f"(1) published: {table.source}; " in render.to_markdown(comparison), "where they are from, and what differs"
 
 
 def test_of_many_published_builds_only_those_that_we_have_are_shown(
