@@ -46,8 +46,6 @@ VOCABULARY = (
     Entry("interim analysis", "an analysis of the data before the end of a run, at a level that counts towards 5%",
           r"\binterim anal"),
     Entry("spill-over CPU", "CPU time that a server used during the slices of another", r"\bspill-over\b"),
-    Entry("stolen time", "time of slices that the machine did not have, as far as a meter saw; the row `lost` on Live",
-          r"\b[Ss]tolen\b|\blost   "),
     Entry("external server", "a server that pgbed did not start", r"\bexternal servers?\b"),
     Entry("remote client", "clients on another host than the server", r"\bremote clients?\b"),
     Entry("stall", "a time in which a role makes (nearly) no progress: under 30% of its median for 2 s or more",

@@ -15,7 +15,6 @@ from engine.host import disk
 from engine.system.files import open_plain
 
 SQLITE_PATH_MAX = 511 - len("-journal")
-ADDED = {"slice": frozenset({"stolen_ns", "runnable"})}  # columns that journals of 0.2.0 lack
 WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 
@@ -74,17 +73,6 @@ def refuse_schema(run: Path, schema: str) -> None:
     """Raise UserError unless this is the schema that this pgbed reads."""
     if schema != SCHEMA:
         raise UserError(f"{run}: schema {schema}, this pgbed reads {SCHEMA}; use the pgbed that made it")
-
-
-def has_columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    return frozenset(name for (_, name, *_) in connection.execute(f"PRAGMA table_info({table})"))
-
-
-def add_columns(connection: sqlite3.Connection) -> None:
-    """Give a journal that an earlier version began the columns that it lacks."""
-    for table, columns in ADDED.items():
-        for column in sorted(columns - has_columns(connection, table)):
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
 
 
 def make_database(path: Path) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.core.record import converted, parsed
-from engine.journal.database import ADDED, check_schema, database_path, has_columns, is_log, readable
+from engine.journal.database import check_schema, database_path, is_log, readable
 from engine.journal.manifest import manifest_of, read_record
 from engine.journal.rows import (
     Attempt,
@@ -222,11 +222,8 @@ class JournalReader:
         return self._read(ProbeFrame, "probe_frame", where, step, after_ns, until_ns, order=order)
 
     def slices(self, step: int, after_block: int = -1) -> list[SliceRow]:
-        with readable(self.run):
-            self._reopen_if_changed()
-            none = dict.fromkeys(ADDED["slice"] - has_columns(self._db, "slice"), "NULL")
         where = "step_id = ? AND block > ?"
-        return self._read(SliceRow, "slice", where, step, after_block, order="block, place", instead=none)
+        return self._read(SliceRow, "slice", where, step, after_block, order="block, place")
 
     def events(
         self, step: int | None = None, after_id: int = 0, kinds: Sequence[str] = (), *, attempt: int | None = None

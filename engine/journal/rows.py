@@ -178,8 +178,6 @@ class SliceRow:
     imbalance_ns: int
     early_ns: int
     early_ops: int
-    stolen_ns: int | None = None  # in runs of 0.2.0
-    runnable: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,6 @@ CREATE TABLE sample (
 -- stall, drift (the machine changed, or the settings of an external server),
 -- clock_step (the wall clock was set), suspended (the machine was), gap (a tick that came late),
 -- progress (what the engine waits for between steps), mark (a word of the user's: text),
--- meter (whether and how stolen time was measured in a step: text; cost in CPUs),
 -- plan (how many `repeats` there are to be, and why: text; after an interim analysis also `level` and the steps `unknown`;
 -- in a run with such, after that many `pairs`, what the next takes, `pair_s`, and for each of its `steps`: state, width,
 -- by_end, seconds: see engine.journal.outcome.StepPlan),
@@ -170,8 +169,6 @@ CREATE TABLE slice (
     imbalance_ns INTEGER NOT NULL,         -- some clients had made their rounds, others had not
     early_ns INTEGER NOT NULL,             -- the beginning of the counted part (0: not told apart)
     early_ops INTEGER NOT NULL,
-    stolen_ns INTEGER,                     -- time in the counted part that the machine did not have (NULL: no meter)
-    runnable INTEGER,                      -- others' tasks that wanted a CPU at its begin and end, added up
     PRIMARY KEY (step_id, block, place)
 ) WITHOUT ROWID;
 

@@ -18,7 +18,7 @@ from engine.core.record import converted, parsed
 from engine.core.text import visible
 from engine.host import disk
 from engine.journal import signature
-from engine.journal.database import add_columns, check_schema, database_path, make_database, readable
+from engine.journal.database import check_schema, database_path, make_database, readable
 from engine.journal.rows import EngineStart, ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.run_lock import take
 from engine.journal.totals import StepTotals
@@ -141,7 +141,6 @@ class JournalWriter:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 check_schema(connection, run)
-                add_columns(connection)
                 return cls(run, Database(run, connection, lock))
         except BaseException:
             os.close(lock)

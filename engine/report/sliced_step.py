@@ -10,7 +10,7 @@ import msgspec
 
 from engine.core.text import Visible, visible_json
 from engine.report.tables.section import Section, number, percent
-from engine.results.sliced_step import SlicedAdjustment, SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
+from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal
 
@@ -24,8 +24,6 @@ def header(step: SlicedStep) -> list[str]:
     lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
-    lines += [text for each in step.adjustments if (text := adjustment_text(each))]
-    lines += step.meters
     return lines
 
 
@@ -33,7 +31,6 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
         *(["statements last longer than blocks: the ratio is that of their times"] if _timed(step) else []),
-        *(["ratios of blocks are unadjusted, and so is that so far"] if any(p.adjusted for p in step.pairs) else []),
         *(["lines of several blocks have the means of these; --json has every block"] if several else []),
         "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
         "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
@@ -50,28 +47,11 @@ def summary(pair: SlicedPair) -> str:
     if pair.ratio is None:
         return "no ratio"
     bounds = f" [{pair.low:.3f}, {pair.high:.3f}]" if pair.low is not None and pair.high is not None else ""
-    plain = [f"unadjusted: {pair.unadjusted:.3f}"] if pair.adjusted else []
-    plain += [f"typical {pair.typical:.3f}"] if pair.typical is not None else []
-    unadjusted = f" ({', '.join(plain)})" if pair.adjusted else "".join(f", {each}" for each in plain)
+    typical = f", typical {pair.typical:.3f}" if pair.typical is not None else ""
     spill_over = f", spill-over {percent(pair.base_spill_over_share)} and {percent(pair.other_spill_over_share)}"
     left_out = f"; left out of the comparison: {pair.left_out}" if pair.left_out else ""
     blocks = f", {len(pair.blocks)} blocks"
-    return f"{pair.ratio:.3f}{bounds}{unadjusted}{blocks}{spill_over}{_others(pair)}{left_out}"
-
-
-def _others(pair: SlicedPair) -> str:
-    """What others did in the slices of either server: `, stolen 1.2% and 1.3%, others' tasks 0.4 and 0.5`."""
-    sides = [side for side in (pair.base_over, pair.other_over) if side is not None]
-    stolen = [percent(side.stolen_share) for side in sides if side.stolen_share is not None]
-    tasks = [f"{side.others_tasks:.2f}" for side in sides if side.others_tasks is not None]
-    texts = (f", {word} {' and '.join(each)}" for word, each in (("stolen", stolen), ("others' tasks", tasks)) if each)
-    return "".join(texts)
-
-
-def adjustment_text(adjustment: SlicedAdjustment) -> str:
-    by = f"ratios of {adjustment.subject} are adjusted by {' and '.join(adjustment.by)}" if adjustment.by else ""
-    left_out = f"not used for {adjustment.subject}: {'; '.join(adjustment.left_out)}" if adjustment.left_out else ""
-    return "; ".join(filter(None, (by, left_out)))
+    return f"{pair.ratio:.3f}{bounds}{typical}{blocks}{spill_over}{left_out}"
 
 
 def check_text(check: SlicedCheck) -> str:

@@ -13,17 +13,13 @@ from dataclasses import dataclass
 class SlicedSide:
     """What one server did in its slices of a block. Rates are per second of their counted parts.
 
-    `spill_over_share` is the CPU time it used in others' slices, as a share of that in its own; `stolen_share` the part
-    of the counted time that the machine did not have, as far as a meter saw it; `others_tasks` the mean number of tasks
-    not of this run that wanted a CPU when its slices began and ended.
+    `spill_over_share` is the CPU time it used in others' slices, as a share of that in its own.
     """
 
     rate_per_s: float | None
     server_cpu_us_per_op: float | None
     runq_us_per_op: float | None
     spill_over_share: float | None
-    stolen_share: float | None = None
-    others_tasks: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +59,9 @@ class SlicedPair:
     """A subject and its baseline in one repeat: their blocks, and what they come to.
 
     `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
-    the blocks, never adjusted. All are null if blocks are too few. Where statements last longer than blocks, as index
+    the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index
     builds do, blocks have no rates, and `ratio`, which has no bounds, is that of the statements' times. `left_out` says
-    why a pair is not part of the comparison. Where `ratio` is adjusted for what others did on the machine (see
-    `SlicedAdjustment`), `unadjusted` is the same without, with its bounds. `base_over` and `other_over` are the figures
-    of each server over all blocks.
+    why a pair is not part of the comparison.
     """
 
     run: str
@@ -86,15 +80,6 @@ class SlicedPair:
     cpus: int | None  # of the machine
     blocks: tuple[SlicedBlock, ...]
     machine: tuple[MachineSecond, ...]
-    unadjusted: float | None = None
-    unadjusted_low: float | None = None
-    unadjusted_high: float | None = None
-    base_over: SlicedSide | None = None
-    other_over: SlicedSide | None = None
-
-    @property
-    def adjusted(self) -> bool:
-        return self.unadjusted is not None and self.unadjusted != self.ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +97,8 @@ class SlicedCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class SlicedAdjustment:
-    """By what a subject's ratios are adjusted in this step, and by what they are not, and why."""
-
-    subject: str
-    by: tuple[str, ...]
-    left_out: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class SlicedStep:
-    """All pairs of an interleaved step. `unit` is that of the rates, `design` as in a comparison.
-
-    `meters` say how stolen time was measured.
-    """
+    """All pairs of an interleaved step. `unit` is that of the rates, `design` as in a comparison."""
 
     step: str
     unit: str
@@ -133,8 +106,6 @@ class SlicedStep:
     base: str
     checks: tuple[SlicedCheck, ...]
     pairs: tuple[SlicedPair, ...]
-    adjustments: tuple[SlicedAdjustment, ...] = ()
-    meters: tuple[str, ...] = ()
 
     def of(self, subject: str) -> tuple[SlicedPair, ...]:
         return tuple(pair for pair in self.pairs if pair.subject == subject)

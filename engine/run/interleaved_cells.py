@@ -15,7 +15,6 @@ from engine.slices.block_order import SliceSeed
 from engine.slices.conductor import Orders
 from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.hold import held
-from engine.slices.meter import Meter
 from engine.system.account import Account
 
 MEETINGS = (Phase.LAUNCHED, Phase.TOGETHER, Phase.FINISHED)
@@ -83,15 +82,7 @@ def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) ->
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:
             _keep(conductor, runners)
             time.sleep(POLL_S)
-        meter = conductor.meter
     _keep(conductor, runners)
-    _tell(meter, runners[0])
-
-
-def _tell(meter: Meter, runner: StepRunner) -> None:
-    """Record how the time that the machine did not have was measured; once, with the base."""
-    t_ns, data = time.monotonic_ns(), {"text": meter.text, "cost": meter.cost}
-    runner.journal.add_event("meter", t_ns, data, ended_ns=t_ns, attempt=runner.attempt, step=runner.step)
 
 
 def _keep(conductor: SliceStream, runners: Sequence[StepRunner]) -> None:

@@ -41,7 +41,6 @@ import msgspec
 from engine.core.lines import Lines
 from engine.core.model import Subject
 from engine.slices.block_order import LEAST_WHOLE_MS, WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
-from engine.slices.meter import Machine
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
 from workloads import client_gate, histogram, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, Word
@@ -56,14 +55,13 @@ REMEMBERED = 16  # slices that determine the next ones' rounds
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The servers, the base first, the length of slices, the seed of their order, and the page of the meter, if any."""
+    """The servers, the base first, the length of slices, and the seed of their order."""
 
     sides: tuple[Side, ...]
     slice_ms: float
     seed: SliceSeed
     by: Literal["time", "work", "whole"] = "time"
     cut: bool = False
-    meter_fd: int = -1
 
 
 class Slice(NamedTuple):
@@ -76,9 +74,7 @@ class Slice(NamedTuple):
     some primary roles had made their rounds and others had not. `early_ns` and `early_ops` are of the beginning of the
     counted part; 0 if statements are slow. For clients without a gate, `ops` and `cpu_ops` come later: the counts at
     the end of `turn`, less those at the end of the turn before (`workloads.slice_times`). Slices of whole statements
-    have no `ops`: their clients tell the active time of each. `stolen_ns` is the time in the counted part that the
-    machine did not have, `runnable` the tasks of others that wanted a CPU when the slice began and when it was over,
-    added up (`engine.slices.meter`); None if that is not known.
+    have no `ops`: their clients tell the active time of each.
     """
 
     block: int
@@ -99,8 +95,6 @@ class Slice(NamedTuple):
     early_ns: int = 0
     early_ops: int = 0
     turn: int = -1
-    stolen_ns: int | None = None
-    runnable: int | None = None
 
 
 class Conductor:
@@ -111,8 +105,6 @@ class Conductor:
         self._by_work, self._whole = orders.by == "work", orders.by == "whole"
         self._rounds = 1  # of a slice: by work
         self._lengths: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # of slices, and their imbalance
-        self._machine = Machine(orders.meter_fd)
-        self._runnable = self._machine.runnable()  # since the end of the last slice
         self._servers = []
         for side in orders.sides:
             server = SlicedServer(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
@@ -266,10 +258,8 @@ class Conductor:
         server.quota += rounds
         opened_ns = server.open()
         begun = early = [end._replace(ended_ns=opened_ns) for end in first]
-        late_ns = self._machine.late_ns()
         if self._warm_ns:
             begun = self._next_ends(server, self._warm_ns)
-            late_ns = self._machine.late_ns()
             early = self._next_ends(server, EARLY_NS)
         if rounds and not self._await_rounds(server):
             return None
@@ -280,7 +270,6 @@ class Conductor:
         self._await_quiet(server)
         client_gate.pause(page, time.monotonic_ns())
         last = server.counts()
-        stolen_ns = self._machine.stolen_ns(late_ns)
         ends = [end.ended_ns for end in last]
         imbalance_ns = max(ends) - min(ends) if rounds else 0
         if rounds:
@@ -306,8 +295,6 @@ class Conductor:
             imbalance_ns=imbalance_ns,
             early_ns=early_ns,
             early_ops=early_ops,
-            stolen_ns=stolen_ns,
-            runnable=self._others(server.still_running(before)),
         )  # fmt: skip
 
     def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
@@ -318,10 +305,8 @@ class Conductor:
         opened_ns = server.open()
         turn = -1 if self._whole else slice_times.begun(server.page) - 1
         work = self._hold_others if self._whole else SlicedServer.work_until
-        late_ns = self._machine.late_ns()
         work(server, opened_ns + block.slice_ns)
         halted_ns = server.halt()
-        stolen_ns = self._machine.stolen_ns(late_ns)
         server.used = server.processes.used_ns()
         if not self._whole:
             server.stop_busy(before)
@@ -340,14 +325,7 @@ class Conductor:
             switch_ns=time.monotonic_ns() - halted_ns,
             imbalance_ns=0,
             turn=turn,
-            stolen_ns=stolen_ns,
-            runnable=self._others(server.still_running(before)),
         )  # fmt: skip
-
-    def _others(self, own: int) -> int | None:
-        """Runnable tasks of others at the end of the slice before and of this one, whose server has `own` left."""
-        before, self._runnable = self._runnable, self._machine.runnable(own)
-        return None if before is None or self._runnable is None else before + self._runnable
 
     def _hold_others(self, server: SlicedServer, until_ns: int) -> None:
         """Let one server work until then, also one that is done; stop what others' postmasters start meanwhile."""

@@ -205,11 +205,6 @@ class SlicedServer:
         both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
         return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
 
-    def still_running(self, before: dict[int, tuple[int, int]]) -> int:
-        """How many of the processes that used CPU time since `before` want a CPU even now, stopped or not."""
-        used = (pid for pid, (cpu_ns, _) in self.used.items() if cpu_ns > before.get(pid, (0, 0))[0])
-        return sum(state_of(pid) == "R" for pid in used)
-
     def work_until(self, until_ns: int) -> None:
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:
             time.sleep(min(left_ns / 1e9, 0.1))

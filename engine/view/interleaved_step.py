@@ -68,11 +68,6 @@ class InterleavedStep:
         return [by_statements(side.series.active.get(primary.role, Series())) for side in self.sides]
 
     @property
-    def metered(self) -> bool:
-        """Whether it is known how much time the machine did not have."""
-        return any(series.until for series in self.slices.lost)
-
-    @property
     def numbers(self) -> str:
         """Numbers of the cells in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))

@@ -57,7 +57,6 @@ class Lane:
     done: list[int] = field(default_factory=list)  # of blocks
     counted_ns: list[int] = field(default_factory=list)
     until: list[int] = field(default_factory=list)  # active ns up to the end of each block
-    stolen_ns: list[int | None] = field(default_factory=list)  # of blocks: time in them that the machine did not have
     active_ns: int = 0
 
     def take(self, rows: Sequence[SliceRow], *, in_rows: bool) -> None:
@@ -70,8 +69,6 @@ class Lane:
         self.done.append(sum(row.rows if in_rows else row.ops for row in rows))
         self.counted_ns.append(sum(row.counted_ns for row in rows))
         self.until.append(self.active_ns)
-        stolen = [row.stolen_ns for row in rows if row.stolen_ns is not None]
-        self.stolen_ns.append(sum(stolen) if len(stolen) == len(rows) else None)
 
     def active_at(self, t_ns: int) -> int:
         place = bisect_right(self.opened, t_ns) - 1
@@ -79,10 +76,7 @@ class Lane:
 
 
 class SliceSeries:
-    """The complete blocks of a step so far, the base first. `rates` and `courses` are over active time in ns.
-
-    `lost` are the parts of the counted time that the machine did not have, where that was measured.
-    """
+    """The complete blocks of a step so far, the base first. `rates` and `courses` are over active time in ns."""
 
     def __init__(self, reader: JournalReader, steps: Sequence[StepRow], slice_ms: float) -> None:
         self._reader = reader
@@ -95,7 +89,6 @@ class SliceSeries:
         self._step_ns = [int(self.planned_s * SECOND_NS / MOST_POINTS) for _ in steps]  # between points of `rates`
         self.lanes = [Lane() for _ in steps]
         self.rates = [Series() for _ in steps]
-        self.lost = [Series() for _ in steps]
         self.courses = [Course() for _ in steps]
         self._drawn = [0 for _ in steps]  # blocks already in `rates`
         self._next = 1  # blocks at the next point of the courses
@@ -166,22 +159,18 @@ class SliceSeries:
         lane, points = self.lanes[side], self.rates[side]
         if not any(lane.done):  # statements last longer than slices
             return
-        done = counted_ns = stolen_ns = 0
+        done = counted_ns = 0
         from_ns = points.until[-1] if points.until else 0
         for block in range(self._drawn[side], len(lane.done)):
             done += lane.done[block]
             counted_ns += lane.counted_ns[block]
-            stolen_ns += lane.stolen_ns[block] or 0
             length = lane.until[block] - from_ns
             if length >= max(1, self._step_ns[side]) and counted_ns:
                 points.add(lane.until[block], length, done * SECOND_NS / counted_ns)
-                if lane.stolen_ns[block] is not None:
-                    self.lost[side].add(lane.until[block], length, stolen_ns / counted_ns)
-                done, counted_ns, stolen_ns, from_ns = 0, 0, 0, lane.until[block]
+                done, counted_ns, from_ns = 0, 0, lane.until[block]
                 self._drawn[side] = block + 1
                 if len(points.until) >= 2 * MOST_POINTS:  # the length of a step given as work is unknown beforehand
                     points.halve()
-                    self.lost[side].halve()
                     self._step_ns[side] = max(2 * self._step_ns[side], from_ns // len(points.until))
 
 

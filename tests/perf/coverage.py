@@ -44,22 +44,20 @@ from engine.analysis.statistics.inference import (
     paired_interval,
     scatter,
 )
-from engine.analysis.statistics.interference import step_ratios
 from engine.analysis.statistics.slice_estimates import (
     Slices,
     by_kind,
-    halves,
     log_ratio,
     noise_per_root_second,
+    own_ratio,
     self_check,
 )
 from engine.core.model import INTERIM_ANALYSES, LEVEL, PAIRS
 from engine.plan.allocation import Budget, OpenStep, divide
 from engine.plan.schedule import interleave
-from engine.results import slice_ratio
 from engine.results.ratio import KNOWN
 from engine.results.slice_ratio import MIN_BLOCKS, LogRatio, half_width_at_every_moment
-from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Disturbed, Floats, Noise, Random, sliced
+from tests.perf.noise import BASE, LOADED, MILD, OTHER, QUIET, SEED, Floats, Noise, Random, sliced
 
 KINDS = ("load", "index", "write", "write", *("range", "point") * 3)  # of the steps of a comparison
 STEPS, MARGIN, SLOWER = len(KINDS), 0.02, (0.02, 0.03, 0.05)
@@ -125,7 +123,8 @@ def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng:
     made = sliced(noise, slice_ms, 60 / pairs, STEPS * pairs, rng)
     ratios = [log_ratio(base, other) for base, other in made]
     steps = [ratios[start : start + pairs] for start in range(0, len(ratios), pairs)]
-    return judged(steps, [slice_ratio.log_ratio(*halves(side)) for pair in made for side in pair], cluster_sd, rng)
+    own = [ratio for pair in made for side in pair if (ratio := own_ratio(side)) is not None]
+    return judged(steps, own, cluster_sd, rng)
 
 
 def scattered(pairs: int, clusters: Sequence[float], rng: Random) -> Compared:
@@ -138,13 +137,6 @@ def scattered(pairs: int, clusters: Sequence[float], rng: Random) -> Compared:
         for both in zip(thetas, variances, strict=True)
     ]
     return Compared([step.estimate for step in by_kind(KINDS, rows)], alone(first(pairs, sliced=True)))
-
-
-def adjusted(disturbed: Disturbed, rng: Random) -> Compared:
-    """Five pairs, adjusted for what others did."""
-    made = disturbed.made(STEPS * 5, rng)
-    steps = [step_ratios(made[start : start + 5]) for start in range(0, len(made), 5)]
-    return judged([step.ratios for step in steps], [own for step in steps for own in step.own], 0.0035, rng)
 
 
 @dataclass(frozen=True)
@@ -205,14 +197,6 @@ class Adaptive:
 
 SHARED = Adaptive((0.02, 0.04, 0.04, 0.03, 0.015, 0.015, 0.018, 0.02, 0.024, 0.026), 0.005)
 ALONE = Adaptive((0.006, 0.01, 0.006, 0.006, 0.004, 0.004, 0.005, 0.005, 0.006, 0.006), 0.008)
-DISTURBED = {
-    "stolen time": Disturbed(stolen=0.15),
-    "others' tasks": Disturbed(tasks=0.7),
-    "both, 3% slower": Disturbed(0.15, 0.7, slower=0.03),
-    "both, rare stalls": Disturbed(0.15, 0.7, stalls=0.02),
-    "rare stalls": Disturbed(stalls=0.01),
-    "tasks it causes": Disturbed(tasks=0.3, caused=0.3),
-}
 SCATTERS = {
     "alike": (0.015,) * STEPS,
     "kinds": (0.006, 0.005, 0.003, 0.003, *(0.003, 0.012) * 3),
@@ -229,7 +213,6 @@ DESIGNS = (
         ("mild", MILD, 250, 3, 0.01), ("loaded", LOADED, 20, 3, 0.01), ("loaded", LOADED, 50, 5, 0.01))),
     *(Design(f"{name} x {pairs}", partial(scattered, pairs, sds)) for name, sds in SCATTERS.items()
       for pairs in (3, 4, 8)),
-    *(Design(name, partial(adjusted, line), line.truth) for name, line in DISTURBED.items()),
     *(Design(f"{name}, {limit}", replace(run, minutes=minutes, truth=truth).compared, truth)
       for name, run in (("shared", SHARED), ("alone", ALONE))
       for limit, minutes, truth in (

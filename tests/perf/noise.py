@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from engine.analysis.statistics.interference import STOLEN, TASKS
 from engine.analysis.statistics.slice_estimates import Slices
 from engine.core.model import Subject
 from engine.slices.block_order import SliceSeed, blocks
@@ -89,62 +88,12 @@ def sliced(noise: Noise, slice_ms: float, seconds: float, series: int, rng: Rand
     return sides(np.diff(reached, axis=1), np.diff(bounds, axis=1), turns)
 
 
-def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp], **others: Floats) -> list[tuple[Slices, Slices]]:
-    """The slices of each server; `others` are covariates."""
+def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp]) -> list[tuple[Slices, Slices]]:
+    """The slices of each server."""
     own = np.argsort(turns, axis=2, kind="stable")  # the base's two places of a block first, both in order of time
-    numerators, denominators, *more = (
-        np.take_along_axis(part.reshape(turns.shape), own, axis=2) for part in (work, spent, *others.values())
-    )
+    numerators, denominators = (np.take_along_axis(part.reshape(turns.shape), own, axis=2) for part in (work, spent))
 
     def side(each: int, turn: slice) -> Slices:
-        covariates = {name: part[each, :, turn] for name, part in zip(others, more, strict=True)}
-        return Slices(numerators[each, :, turn], denominators[each, :, turn], covariates=covariates)
+        return Slices(numerators[each, :, turn], denominators[each, :, turn])
 
     return [(side(each, slice(0, 2)), side(each, slice(2, 4))) for each in range(len(turns))]
-
-
-@dataclass(frozen=True)
-class Disturbed:
-    """Five pairs of sixty blocks. A hypervisor takes the CPU away for a part of a share of slices, of which the meter
-    sees a part; on average so many tasks of others slow down whoever runs. The other server is `slower`, loses 60% of
-    a slice in a share `stalls` of them, and has as many of others' tasks wait after its slices as are `caused`.
-    """
-
-    stolen: float = 0.0
-    tasks: float = 0.0
-    slower: float = 0.0
-    stalls: float = 0.0
-    caused: float = 0.0
-
-    PAIRS, BLOCKS, STALL, SLICE_NS = 5, 60, 0.6, 50e6
-
-    @property
-    def truth(self) -> float:
-        if not self.caused:
-            return math.log1p(-self.slower) + math.log1p(-self.stalls * self.STALL)
-        # What these tasks cost in the long run.
-        made = self.made(2000, np.random.default_rng(SEED + 1))
-        return math.log(
-            sum(other.numerators.sum() for _, other in made) / sum(base.numerators.sum() for base, _ in made)
-        )
-
-    def made(self, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
-        shape = (series, 4 * self.BLOCKS)
-        swapped = rng.random((series, self.BLOCKS)) < 0.5
-        is_other = np.repeat(swapped, 4, axis=1) ^ np.tile(np.array([False, True, True, False]), self.BLOCKS)
-        tasks, state = np.zeros((series, shape[1] + 1)), rng.poisson(self.tasks, series)
-        burst, on = np.zeros(shape), rng.random(series) < self.stolen  # that lasts for four slices on average
-        for place in range(shape[1] + 1):
-            state = rng.binomial(state, 0.8) + rng.poisson(0.2 * self.tasks, series)
-            tasks[:, place] = state
-            chance = rng.random(series)
-            on = np.where(on, chance >= 0.25, chance < 0.25 * self.stolen / (1 - self.stolen))
-            burst[:, min(place, shape[1] - 1)] = on
-        tasks[:, 1:] += np.where(is_other, rng.poisson(self.caused, shape), 0)
-        between = (tasks[:, :-1] + tasks[:, 1:]) / 2
-        stolen = burst * rng.uniform(0.05, 0.7, shape)
-        own = math.log1p(-self.slower) + np.log1p(-self.STALL * (rng.random(shape) < self.stalls))
-        logs = rng.normal(0, 0.08, shape) - np.log1p(0.5 * between) + np.log1p(-stolen) + np.where(is_other, own, 0.0)
-        seen = self.SLICE_NS * stolen * rng.uniform(0.2, 1.0, shape)
-        turns = is_other.reshape(series, self.BLOCKS, 4).astype(np.intp)
-        return sides(1000 * np.exp(logs), np.full(shape, self.SLICE_NS), turns, **{STOLEN: seen, TASKS: 2 * between})

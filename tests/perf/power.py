@@ -43,10 +43,10 @@ from engine.analysis.answer.compare import compare, compared_cells
 from engine.analysis.cells.alpha_spending import Levels
 from engine.analysis.ratios import slice_verdicts
 from engine.analysis.statistics.inference import Estimate, holm_shares, p_value, t_quantile
-from engine.analysis.statistics.interference import StepRatios
 from engine.analysis.statistics.slice_estimates import by_kind, self_check
 from engine.journal.archive import MANIFEST
 from engine.results.ratio import CHANGED, CPU, LATENCIES, RATE, Ratio
+from engine.results.slice_ratio import LogRatio
 from tests.perf.layouts import bench, spread, with_error
 from workloads.insert.steps import SHAPES
 
@@ -59,6 +59,15 @@ DRAWS, SEED = 40, 20240529
 MOST_FALSE, LEAST_HELD = 0.05, 0.93
 
 FAMILIES = {"rates": (RATE,), "server CPU": (CPU,), "response times": tuple(LATENCIES)}
+
+
+@dataclass(frozen=True)
+class StepRatios:
+    """The log ratios of a step's pairs, and those of each server to itself (`own`, whose truth is 1)."""
+
+    ratios: list[LogRatio]
+    own: list[LogRatio]
+
 
 Steps = Mapping[str, StepRatios]
 
@@ -135,10 +144,10 @@ def read(folder: Path, kind: str) -> Aa:
     cells = compared_cells([path])
     [subject] = cells.others
     steps = {
-        step: found
+        step: StepRatios(ratios, slice_verdicts.own_ratios(pairs, step, RATE))
         for step in cells.steps
-        if (found := slice_verdicts.step_ratios(cells.pairs(subject, step), step, RATE)) is not None
-        and len(found.ratios) == PAIRS
+        for pairs in [cells.pairs(subject, step)]
+        if len(ratios := slice_verdicts.log_ratios(pairs, step, RATE)) == PAIRS
     }
     return Aa(kind, compare([path]).ratios, steps, cells.levels)
 
@@ -210,7 +219,6 @@ def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, St
         step: StepRatios(
             [run.steps[step].ratios[place] for run, place in places],
             [ratio for run in {id(run): run for run, _ in places}.values() for ratio in run.steps[step].own],
-            [],
         )
         for step in runs[0].steps
         if all(step in run.steps for run in runs)

@@ -301,7 +301,7 @@ class Growing:
             self._add_second(self.roles[role], SECOND_NS, rows // 50, rows, 400, max(1, rows // 50), **values)
         self.journal.commit()
 
-    def block(self, *ops: float, slow_ns: int = 0, stolen_ns: int | None = None) -> None:
+    def block(self, *ops: float, slow_ns: int = 0) -> None:
         """Two slices of each cell, with these operations in each; the first cell's are longer by `slow_ns`."""
         for place, side in enumerate([*range(len(ops)), *reversed(range(len(ops)))]):
             count, longer_ns = round(ops[side]), slow_ns if side == 0 else 0
@@ -309,7 +309,7 @@ class Growing:
                 self.sides[side].step, self.blocks, place, self.hand.at_ns,
                 counted_from_ns=self.hand.at_ns + WARM_NS, counted_ns=COUNTED_NS + longer_ns, ops=count, rows=0,
                 cpu_ns=40_000_000, cpu_ops=count, runq_ns=0, spill_over_ns=0, stopped=0, switch_ns=300_000,
-                imbalance_ns=0, early_ns=0, early_ops=0, stolen_ns=stolen_ns,
+                imbalance_ns=0, early_ns=0, early_ops=0,
             )  # fmt: skip
             self.journal.add_slice(row)
             self.hand.at_ns += SLICE_NS + longer_ns

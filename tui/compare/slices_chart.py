@@ -104,10 +104,8 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
     else:
         bounds = f" {pair.low:.3f}-{pair.high:.3f}" if pair.low is not None and pair.high is not None else ""
         blocks = f"  {len(pair.blocks)} blocks, for these two clusters"
-        plain = [f"unadjusted: {pair.unadjusted:.3f}"] if pair.adjusted else []
-        plain += [f"typical {pair.typical:.3f}"] if pair.typical is not None else []
-        text = bounds + (f"  {', '.join(plain)}" if plain else "")
-        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), text, (blocks, "dim"))
+        typical = f"  typical {pair.typical:.3f}" if pair.typical is not None else ""
+        came_to = line(" ratio ", (f"{pair.ratio:.3f}", "strong"), bounds, typical, (blocks, "dim"))
     if pair.left_out:
         return [came_to, *folded(f"left out of the comparison: {pair.left_out}", columns, "warning")]
     spill_over = (

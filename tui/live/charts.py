@@ -6,7 +6,6 @@ adds a figure of the machine, and waits.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 
 from textual.geometry import Offset
 from textual.widget import Widget
@@ -56,12 +55,11 @@ class Charts:
         """
     LiveScreen #rates, LiveScreen #sides, LiveScreen #heat { height: 1fr; min-height: 4; }
     LiveScreen #axis { height: 1; }
-    LiveScreen #ribbon, LiveScreen #lost { height: 1; }
+    LiveScreen #ribbon { height: 1; }
     LiveScreen #second_head { height: 1; display: none; }
     LiveScreen #waits { display: none; }
     LiveScreen.-roomy #second, LiveScreen.-roomy #second_head, LiveScreen.-roomy #waits { display: block; }
-    LiveScreen #sides, LiveScreen #closing, LiveScreen #heat, LiveScreen #lost { display: none; }
-    LiveScreen.-metered #lost { display: block; }
+    LiveScreen #sides, LiveScreen #closing, LiveScreen #heat { display: none; }
     LiveScreen.-interleaved #sides, LiveScreen.-interleaved #closing { display: block; }
     LiveScreen.-interleaved #rates, LiveScreen.-interleaved #times { display: none; }
     LiveScreen.-heat #heat { display: block; }
@@ -77,8 +75,7 @@ class Charts:
         self.sides, self.closing = Lines(id="sides", resized=resized), Lines(id="closing", resized=resized)
         self.heat, self.second_head = Lines(id="heat", resized=resized), Lines(id="second_head")
         self.ribbon, self.axis, self.waits = Lines(id="ribbon"), Lines(id="axis"), Lines(id="waits")
-        self.lost = Lines(id="lost")
-        self.upper = (self.rates, self.sides, self.heat, self.axis, self.lost, self.ribbon)
+        self.upper = (self.rates, self.sides, self.heat, self.axis, self.ribbon)
         self.lower = (self.times, self.closing, self.second_head, self.second, self.waits)
         self._heat, self._waits = ColumnCache(Tally), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
@@ -88,7 +85,7 @@ class Charts:
     def clear(self) -> None:
         for chart in (self.rates, self.times, self.second):
             chart.clear()
-        for part in (self.sides, self.closing, self.lost, self.ribbon, self.axis, self.heat, self.second_head):
+        for part in (self.sides, self.closing, self.ribbon, self.axis, self.heat, self.second_head):
             part.show([])
         self.waits.show([])
         self._ghost = self.ghost = None
@@ -132,7 +129,6 @@ class Charts:
             self.rates.clear()
         if view.interleaved is not None:
             self.closing.show(_closing(view, view.interleaved, shown, self.closing, self._glyphs))
-            self.lost.show([_lost(view.interleaved, shown, self.cells, self._glyphs)])
         elif kind in series.slowest:
             self.times.show(series.slowest[kind], shown, stalls, cross=cross)
         else:
@@ -280,15 +276,6 @@ def _sides(
     special = _special(axis, cells, stalls, *pointed)
     edges = drawing.limits(drawn)
     return _scaled(drawing.lines(drawn, edges, rows, special, glyphs), drawing.labels(*edges, rows))
-
-
-def _lost(servers: InterleavedStep, axis: Axis, cells: int, glyphs: Glyphs) -> Line:
-    """The part of the shown server's time that the machine did not have: from none to half of it or more."""
-    points, up_to = servers.slices.lost[servers.chosen], _side_axis(axis, servers, servers.chosen)
-    most = len(glyphs.levels) - 1
-    shares = [column[0] if column is not None else 0.0 for column in drawing.columns(points, up_to, cells)]
-    text = "".join(glyphs.levels[max(0, min(most, ceil(2 * most * share)))] for share in shares)
-    return line((f"{'lost':<{SCALE_CELLS}}", "dim"), (text, "warning"))
 
 
 def _closing(view: ViewState, servers: InterleavedStep, axis: Axis, part: Lines, glyphs: Glyphs) -> list[Line]:

@@ -19,17 +19,13 @@ ROOMY_ONLY = ("live.figure",)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates.
-
-    `metered` adds a row for the time that the machine did not have.
-    """
+    """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates."""
 
     columns: int
     rows: int
     interleaved: bool
     log: bool
     heat: bool
-    metered: bool = False
 
     @property
     def wide(self) -> bool:
@@ -61,7 +57,6 @@ class Layout:
         """The classes of the screen. The framework sets some of them too, but only after the first layout."""
         return {
             "-interleaved": self.interleaved,
-            "-metered": self.metered,
             "-roomy": self.roomy,
             "-ample": self.ample,
             "-wide": self.wide,
@@ -81,6 +76,6 @@ class Layout:
         """Rows of the log, and whether the charts are crowded; charts, `lines` and rows of `roles` have precedence."""
         most = (4 if self.roomy and not self.ample else 8) if self.tall else EVENT_ROWS
         needed = partial(fixed_rows, roles, interleaved=self.interleaved, roomy=self.roomy, ample=self.ample)
-        room = self.rows - BARS - lines - CHART_ROWS - self.metered
+        room = self.rows - BARS - lines - CHART_ROWS
         crowded = self.tall and room - needed(tall=True) < 1
         return max(1, min(most, room - needed(tall=self.tall and not crowded))), crowded

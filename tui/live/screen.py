@@ -141,13 +141,11 @@ class LiveScreen(BenchScreen):
         self.hint("finished: 3 compares" if view.state == "finished" else "")
         self._cost.measure()
         self._trouble = ""
-        servers = view.interleaved
-        metered = servers is not None and servers.metered
-        self._draw(self._lay_out(interleaved=servers is not None, metered=metered))
+        self._draw(self._lay_out(interleaved=view.interleaved is not None))
 
     def _redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
-        layout = self._lay_out(interleaved=self.has_class("-interleaved"), metered=self.has_class("-metered"))
+        layout = self._lay_out(interleaved=self.has_class("-interleaved"))
         if self._trouble:
             self._show_error(self._trouble)
         elif self.view is not None:
@@ -166,10 +164,10 @@ class LiveScreen(BenchScreen):
         self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
         self.refresh_small()
 
-    def _lay_out(self, *, interleaved: bool, metered: bool = False) -> Layout:
+    def _lay_out(self, *, interleaved: bool) -> Layout:
         """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
         log, heat = self.has_class("-log"), self.has_class("-heat")
-        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat, metered=metered)
+        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat)
         for name, holds in layout.classes.items():
             self.set_class(holds, name)
         self.painter.lay_out(layout)

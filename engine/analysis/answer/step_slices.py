@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import NamedTuple
 
 from engine.analysis.answer.compare import compared_cells
 from engine.analysis.cells import repetitions
 from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.cells.run_results import CellResult
-from engine.analysis.checks.comparability import left_out, steady
+from engine.analysis.checks.comparability import left_out
 from engine.analysis.checks.foreign_load import MachineInterval, machine, mean
 from engine.analysis.ratios import slice_verdicts
 from engine.analysis.ratios.slice_verdicts import Block, spill_over_share
-from engine.analysis.statistics.interference import StepRatios
 from engine.analysis.statistics.slice_estimates import SelfCheck, within_pair
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject
 from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.ratio import RATE, TIME
-from engine.results.slice_ratio import LogRatio, ratio_of
+from engine.results.slice_ratio import ratio_of
 from engine.results.sliced_step import (
     MachineSecond,
-    SlicedAdjustment,
     SlicedBlock,
     SlicedCheck,
     SlicedPair,
@@ -49,7 +46,6 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
     checks = {
         subject: slice_verdicts.self_check(slice_verdicts.steps_of(cells, subject), RATE) for subject in cells.others
     }
-    adjusted = {subject: _ratios(cells, subject, step) for subject in cells.others}
     results = [result for subject in cells.names for result in cells.of(subject, step)]
     judged = results[0].totals.primary_metric
     in_rows = judged is not None and judged.role in COUNTED_IN_ROWS
@@ -62,62 +58,18 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
             SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()
         ),
         pairs=tuple(
-            _pair(cells, subject, pair, step, checks[subject], adjusted[subject].get(_key(pair)), why, in_rows=in_rows)
+            _pair(cells, subject, pair, step, checks[subject], why, in_rows=in_rows)
             for subject in cells.others
             for every in [cells.pairs(subject, step)]
             for pair, why in zip(every, left_out(every, step), strict=True)
             if slice_verdicts.whole_blocks(pair, step)
         ),
-        adjustments=tuple(
-            SlicedAdjustment(cells.names[subject], *adjustment)
-            for subject, found in adjusted.items()
-            for adjustment in dict.fromkeys((each.by, each.left_out) for each in found.values())
-        ),
-        meters=tuple(dict.fromkeys(text for cell in cells.cells for text in _meters(cells, cell, step))),
     )
-
-
-class _PairRatio(NamedTuple):
-    """A pair's ratio as verdicts rest on it, and without adjustment."""
-
-    ratio: LogRatio
-    plain: LogRatio
-    by: tuple[str, ...]
-    left_out: tuple[str, ...]
 
 
 def _metric(pair: Pair, step: str) -> str:
     judged = pair[0].steps[step].totals.primary_metric
     return TIME if judged is not None and judged.by == "time" else RATE
-
-
-def _key(pair: Pair) -> tuple[str, int]:
-    return pair[0].run, pair[0].cell.repeat
-
-
-def _ratios(cells: ComparedCells, subject: Subject, step: str) -> dict[tuple[str, int], _PairRatio]:
-    """The ratios of a subject's pairs: those that count adjusted together, others alone."""
-    known = [pair for pair in cells.pairs(subject, step) if slice_verdicts.whole_blocks(pair, step)]
-    counted = steady(known, step)
-    metric = _metric(known[0], step) if known else RATE
-    ratios = slice_verdicts.step_ratios(counted, step, metric) if counted else None
-    groups: list[tuple[list[Pair], StepRatios | None]] = [(counted, ratios)] if ratios is not None else []
-    rest = [pair for pair in known if ratios is None or pair not in counted]
-    groups += [([pair], slice_verdicts.step_ratios([pair], step, metric)) for pair in rest]
-    return {
-        _key(pair): _PairRatio(ratio, plain, found.by, found.left_out)
-        for pairs, found in groups
-        if found is not None
-        for pair, ratio, plain in zip(pairs, found.ratios, found.plain, strict=True)
-    }
-
-
-def _meters(cells: ComparedCells, cell: CellResult, step: str) -> list[str]:
-    """How stolen time was measured in a cell's step, in words; it is recorded with one cell of each repeat."""
-    if step not in cell.steps:
-        return []
-    with JournalReader(cells.run_of(cell).path) as reader:
-        return [str(event.data.get("text", "")) for event in reader.events(cell.steps[step].id, kinds=("meter",))]
 
 
 def _pair(
@@ -126,7 +78,6 @@ def _pair(
     pair: Pair,
     step: str,
     check: SelfCheck,
-    found: _PairRatio | None,
     why: str,
     *,
     in_rows: bool,
@@ -142,8 +93,8 @@ def _pair(
         ids = [cell.steps[step].id for cell in interleaved]
         started_ns = min(reader.step(id).started_ns for id in ids)
         seconds = machine(reader, base.steps[step].id, ids)
-    bounds = within_pair(found.ratio, check.inflation) if found else None
-    plain = within_pair(found.plain, check.inflation) if found else None
+    ratio = slice_verdicts.log_ratio(pair, step, _metric(pair, step))
+    bounds = within_pair(ratio, check.inflation) if ratio else None
     timed = all(repetitions.times_s(cell.steps[step]) for cell in pair)
     typical = slice_verdicts.typical(pair, step, RATE)
     threads = (run.manifest.environment.get("cpu") or {}).get("threads")
@@ -154,7 +105,7 @@ def _pair(
         base=cells.names[cells.baseline_of(subject)],
         base_cell=base.cell.id,
         other_cell=other.cell.id,
-        ratio=ratio_of(found.ratio.theta) if found else None,
+        ratio=ratio_of(ratio.theta) if ratio else None,
         low=bounds[0] if bounds else None,
         high=bounds[1] if bounds else None,
         typical=ratio_of(typical.log_ratio) if typical else None,
@@ -180,11 +131,6 @@ def _pair(
             )
             for each in seconds
         ),
-        unadjusted=ratio_of(found.plain.theta) if found else None,
-        unadjusted_low=plain[0] if plain else None,
-        unadjusted_high=plain[1] if plain else None,
-        base_over=_side(base.steps[step].slices, in_rows, timed),
-        other_over=_side(other.steps[step].slices, in_rows, timed),
     )
 
 
@@ -244,21 +190,7 @@ def _side(rows: Sequence[SliceRow], in_rows: bool, timed: bool) -> SlicedSide:
         server_cpu_us_per_op=sum(row.cpu_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         runq_us_per_op=sum(row.runq_ns for row in rows) / 1000 / cpu_ops if cpu_ops else None,
         spill_over_share=spill_over_share(rows),
-        stolen_share=_stolen_share(rows),
-        others_tasks=_others_tasks(rows),
     )
-
-
-def _stolen_share(rows: Sequence[SliceRow]) -> float | None:
-    known = [(row.stolen_ns, row.counted_ns) for row in rows if row.stolen_ns is not None]
-    counted_ns = sum(counted for _, counted in known)
-    return sum(stolen for stolen, _ in known) / counted_ns if len(known) == len(rows) and counted_ns else None
-
-
-def _others_tasks(rows: Sequence[SliceRow]) -> float | None:
-    """They were counted twice for each slice."""
-    known = [row.runnable for row in rows if row.runnable is not None]
-    return sum(known) / (2 * len(known)) if known else None
 
 
 def _done(rows: Sequence[SliceRow], in_rows: bool) -> int:

@@ -22,11 +22,10 @@ from engine.analysis.cells.compared_cells import METRICS, NEGLIGIBLE, ComparedCe
 from engine.analysis.checks import comparability, kernel_differences
 from engine.analysis.ratios import slice_verdicts
 from engine.analysis.statistics import inference, slice_estimates
-from engine.analysis.statistics.interference import StepRatios
 from engine.core.model import PROBED, Subject
 from engine.results.averages import mean
 from engine.results.ratio import FAMILIES, LATENCIES, PRIMARY_METRICS, RATE, Metric, Ratio
-from engine.results.slice_ratio import ratio_of
+from engine.results.slice_ratio import LogRatio, ratio_of
 
 BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES})  # what clients measure
 
@@ -146,20 +145,20 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
 def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     """Give rates and CPU per operation of interleaved steps what their slices say; one kind shares its scatter."""
     found = {id(each): each for each in measured}
-    subjects: dict[tuple[str, str], list[tuple[MeasuredRatio, StepRatios]]] = {}
+    subjects: dict[tuple[str, str], list[tuple[MeasuredRatio, list[LogRatio]]]] = {}
     for each in measured:
-        if (ratios := slice_verdicts.step_ratios(each.pairs, each.blank.step, each.metric.name)) is not None:
+        if ratios := slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name):
             subjects.setdefault((each.blank.subject, each.metric.name), []).append((each, ratios))
     for own in subjects.values():
-        check = slice_estimates.self_check([ratio for _, ratios in own for ratio in ratios.own])
+        check = slice_verdicts.self_check([(each.pairs, each.blank.step) for each, _ in own], own[0][0].metric.name)
         kinds = [each.pairs[0][0].steps[each.blank.step].group for each, _ in own]
-        pooled = slice_estimates.by_kind(kinds, [ratios.ratios for _, ratios in own], check.inflation)
+        pooled = slice_estimates.by_kind(kinds, [ratios for _, ratios in own], check.inflation)
         for (each, ratios), step in zip(own, pooled, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
             blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
-            by_slices = [ratio_of(one.theta) for one in ratios.ratios]
+            by_slices = [ratio_of(one.theta) for one in ratios]
             found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
     return [found[id(each)] for each in measured]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -17,9 +17,8 @@ import numpy as np
 from engine.analysis.cells import repetitions
 from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.checks.comparability import steady
-from engine.analysis.statistics import interference, slice_estimates
+from engine.analysis.statistics import slice_estimates
 from engine.analysis.statistics.inference import ALPHA
-from engine.analysis.statistics.interference import STOLEN, TASKS, StepRatios
 from engine.analysis.statistics.slice_estimates import Floats, SelfCheck, Slices, Typical
 from engine.core.model import Subject
 from engine.journal.rows import SliceRow
@@ -28,7 +27,6 @@ from engine.results.slice_ratio import MIN_BLOCKS, TURNS, LogRatio, ratio_of
 
 # Metric: numerator, denominator. Slices count statements: right for ratios, not for figures of steps that count rows.
 PARTS = {RATE: ("ops", "counted_ns"), CPU: ("cpu_ns", "cpu_ops")}
-COVARIATES = {STOLEN: "stolen_ns", TASKS: "runnable"}
 MOST_SPILL_OVER = 0.05  # share of a server's CPU time used in others' slices or steps
 MOST_IMBALANCE = 0.2  # share of slices in which some of a server's clients had no work left and others had
 STRAYED = "slices of one server differ among themselves"
@@ -46,25 +44,20 @@ LATE: tuple[Callable[[SliceRow], int], ...] = (
 Block = tuple[int, list[SliceRow], list[SliceRow]]  # its number, the slices of the baseline and of the other
 
 
-def step_ratios(pairs: Sequence[Pair], step: str, metric: str) -> StepRatios | None:
-    """The log ratio of each interleaved pair, as verdicts rest on it, and as it is without adjustment.
-
-    None if no pair was interleaved, or one did nothing in its slices.
-    """
-    own = alike(pairs, step)[0]
-    timed = {place: ratio for place, pair in enumerate(own) if (ratio := _of_times(pair, step, metric)) is not None}
-    sliced = [place for place in range(len(own)) if place not in timed]
-    known = [sides for place in sliced if (sides := sides_of(own[place], step, metric)) is not None]
-    if not own or len(known) < len(sliced):
+def log_ratio(pair: Pair, step: str, metric: str) -> LogRatio | None:
+    """The log ratio of an interleaved pair; None if it was not interleaved, or a server did nothing in its slices."""
+    if (ratio := _of_times(pair, step, metric)) is not None:
+        return ratio
+    if (sides := sides_of(pair, step, metric)) is None:
         return None
-    found = interference.step_ratios(known)
+    return replace(slice_estimates.log_ratio(*sides), seconds=pair[0].steps[step].planned_s)
 
-    def in_order(ratios: Sequence[LogRatio]) -> list[LogRatio]:
-        planned = ((place, own[place][0].steps[step].planned_s) for place in sliced)
-        by_place = {place: replace(ratio, seconds=s) for (place, s), ratio in zip(planned, ratios, strict=True)} | timed
-        return [by_place[place] for place in range(len(own))]
 
-    return replace(found, ratios=in_order(found.ratios), plain=in_order(found.plain), timed=bool(timed))
+def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
+    """The log ratio of each pair that may be pooled; empty if one of them has none."""
+    ratios = [log_ratio(pair, step, metric) for pair in alike(pairs, step)[0]]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return known if len(known) == len(ratios) else []
 
 
 def _of_times(pair: Pair, step: str, metric: str) -> LogRatio | None:
@@ -75,12 +68,6 @@ def _of_times(pair: Pair, step: str, metric: str) -> LogRatio | None:
     return repetitions.log_ratio(*(times if metric == RATE else times[::-1]))
 
 
-def log_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """The log ratio of each interleaved pair; empty if no pair was, or one did nothing in its slices."""
-    found = step_ratios(pairs, step, metric)
-    return found.ratios if found is not None else []
-
-
 def typical(pair: Pair, step: str, metric: str) -> Typical | None:
     """What is typical of a pair's blocks; None if it has too few, or did nothing in them."""
     sides = sides_of(pair, step, metric)
@@ -88,9 +75,10 @@ def typical(pair: Pair, step: str, metric: str) -> Typical | None:
 
 
 def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
-    """Ratios whose truth is 1: of each server of each pair to itself, adjusted as those between servers are."""
+    """Ratios whose truth is 1: of each server of each pair to itself."""
     known = [sides for pair in pairs if (sides := sides_of(pair, step, metric)) is not None]
-    return interference.step_ratios(known).own if known else []
+    own = (slice_estimates.own_ratio(side) for sides in known for side in sides)
+    return [ratio for ratio in own if ratio is not None]
 
 
 def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
@@ -172,9 +160,14 @@ def findings(cells: ComparedCells) -> list[str]:
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
             found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
-        ratios_of = {step: ratios for pairs, step in steps if (ratios := step_ratios(pairs, step, RATE)) is not None}
-        found += _adjusted(name, ratios_of)
-        plain |= dict.fromkeys(step for step, ratios in ratios_of.items() if _lack_errors(ratios))
+        ratios_of = {step: ratios for pairs, step in steps if (ratios := log_ratios(pairs, step, RATE))}
+        plain |= dict.fromkeys(
+            step
+            for pairs, step in steps
+            if step in ratios_of
+            and all(ratio.variance is None for ratio in ratios_of[step])
+            and not any(_of_times(pair, step, RATE) for pair in pairs)
+        )
         for pairs, step in steps:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
@@ -183,11 +176,10 @@ def findings(cells: ComparedCells) -> list[str]:
                 continue
             middle = slice_estimates.typical_of(typicals)
             if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
-                total = fmean(ratio.theta for ratio in ratios_of[step].plain)  # as blocks are: not adjusted
+                total = fmean(ratio.theta for ratio in ratios_of[step])
                 found.append(
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
-                    + (", both unadjusted" if ratios_of[step].by else "")
                 )
     if plain:
         by_step = ", ".join(step for step in cells.steps if step in plain)
@@ -201,27 +193,6 @@ def findings(cells: ComparedCells) -> list[str]:
             "longer slices (--slice-ms) would show less of it"
         )
     return found
-
-
-def _adjusted(name: str, ratios_of: Mapping[str, StepRatios]) -> list[str]:
-    """What was taken out of a subject's rates, and what could not be because servers may cause it."""
-    by = ", ".join(
-        f"{step} by {' and '.join(ratios.by)} ({_mean(ratios.ratios)}, {_mean(ratios.plain)} without)"
-        for step, ratios in ratios_of.items()
-        if ratios.by
-    )
-    left_out = ((step, why) for step, ratios in ratios_of.items() for why in ratios.left_out)
-    caused = [f"{step}: {why}" for step, why in left_out if why.endswith(interference.DIFFERS)]
-    found = [f"rates of {name} are adjusted for what others did on the machine: {by}"] if by else []
-    return [*found, *(f"{each}, so the ratio of {name} is not adjusted by it" for each in caused)]
-
-
-def _lack_errors(ratios: StepRatios) -> bool:
-    return not ratios.timed and all(ratio.variance is None for ratio in ratios.ratios)
-
-
-def _mean(ratios: Sequence[LogRatio]) -> str:
-    return f"{ratio_of(fmean(ratio.theta for ratio in ratios)) - 1:+.1%}"
 
 
 def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
@@ -276,7 +247,7 @@ def sides_of(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None
     if metric not in PARTS or not (whole := whole_blocks(pair, step)):
         return None
     base, other = (
-        Slices(*(_values(side, part) for part in PARTS[metric]), covariates=_covariates(side) if metric == RATE else {})
+        Slices(*(_values(side, part) for part in PARTS[metric]))
         for side in ([base for _, base, _ in whole], [other for _, _, other in whole])
     )
     if not all(part.sum() > 0 for side in (base, other) for part in (side.numerators, side.denominators)):
@@ -287,12 +258,6 @@ def sides_of(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None
 def _values(side: Sequence[Sequence[SliceRow]], part: str) -> Floats:
     """A figure of each slice, (blocks, 2)."""
     return np.array([[getattr(row, part) for row in rows] for rows in side], dtype=float)
-
-
-def _covariates(side: Sequence[Sequence[SliceRow]]) -> dict[str, Floats]:
-    """Those that are known of every slice; in runs of earlier versions there are none."""
-    known = {name: _values(side, part) for name, part in COVARIATES.items()}  # None is NaN
-    return {name: values for name, values in known.items() if not np.isnan(values).any()}
 
 
 def _by_block(rows: Sequence[SliceRow]) -> dict[int, list[SliceRow]]:

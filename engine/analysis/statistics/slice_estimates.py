@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
 import numpy as np
@@ -49,12 +49,10 @@ class Slices:
     """One server's slices in a step: arrays of shape (blocks, 2), its two turns of each block in order of time.
 
     `numerators` are operations and `denominators` counted ns for a rate; CPU ns and operations for CPU per operation.
-    `covariates` (`analysis.statistics.interference`) by name; those that are not known of every slice are missing.
     """
 
     numerators: Floats
     denominators: Floats
-    covariates: dict[str, Floats] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +174,13 @@ def halves(server: Slices) -> tuple[Sums, Sums]:
     x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
     inner, outer = ([(part[:, i] + part[:, j]).tolist() for part in (x, y)] for i, j in ((1, 2), (0, 3)))
     return (inner[0], inner[1]), (outer[0], outer[1])
+
+
+def own_ratio(server: Slices) -> LogRatio | None:
+    """The ratio of a server's outer to its inner slices, whose truth is 1; None if nothing was done in either."""
+    inner, outer = halves(server)
+    done = all(sum(part) > 0 for part in (*inner, *outer))
+    return slice_ratio.log_ratio(inner, outer) if done else None
 
 
 def sums(server: Slices) -> Sums:

@@ -8,8 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +173,7 @@ def test_frames_waits_and_slices_are_read_as_they_were_written(tmp_path: Path) -
     run = tmp_path / "run"
     frame = ProbeFrame(1, 20, 9, "planner", "delete", {"n": 3, "plan_us": [[5, 3]]}, {"attach": "usdt"})
     second = WaitSecond(1, "insert", 20, 9, 10, {"": 7, "IO:WALSync": 3})
-    turn = SliceRow(1, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+    turn = SliceRow(1, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)
     with written(run) as journal:
         journal.add_probe_frame(frame)
         journal.add_wait_second(second)
@@ -183,22 +182,6 @@ def test_frames_waits_and_slices_are_read_as_they_were_written(tmp_path: Path) -
         assert (reader.probe_frames(1), reader.probe_frames(1, after_ns=20)) == ([frame], [])
         assert (reader.wait_seconds(1), reader.wait_seconds(1, after_ns=20)) == ([second], [])
         assert (reader.slices(1), reader.slices(1, after_block=1)) == ([turn], [])
-
-
-def test_a_journal_of_0_2_0_is_read_and_continued(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    turn = SliceRow(1, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
-    with written(run) as journal:
-        journal.add_slice(turn)
-    with closing(sqlite3.connect(run / "journal.db")) as connection:
-        for column in ("stolen_ns", "runnable"):
-            connection.execute(f"ALTER TABLE slice DROP COLUMN {column}")
-    with JournalReader(run) as reader:
-        assert reader.slices(1) == [replace(turn, stolen_ns=None, runnable=None)]
-    with JournalWriter.open(run) as journal:
-        journal.add_slice(replace(turn, block=2))
-    with JournalReader(run) as reader:
-        assert reader.slices(1) == [replace(turn, stolen_ns=None, runnable=None), replace(turn, block=2)]
 
 
 def test_intervals_lie_in_order_of_time(tmp_path: Path) -> None:

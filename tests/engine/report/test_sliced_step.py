@@ -14,7 +14,7 @@ from rich.console import Console
 from engine.analysis.answer.step_slices import sliced_step
 from engine.report import render
 from engine.report import sliced_step as sliced_report
-from engine.results.sliced_step import SlicedAdjustment, SlicedStep
+from engine.results.sliced_step import SlicedStep
 from tests.support.journal import make_run
 from tests.support.totals import made_slices
 
@@ -33,25 +33,6 @@ def printed(step: SlicedStep, encoding: str = "utf-8", *, terminal: bool = False
     file = io.TextIOWrapper(raw, encoding=encoding, newline="\n", write_through=True)
     render.print_slices(step, Console(file=file, width=80, force_terminal=terminal, color_system=None, highlight=False))
     return raw.getvalue().decode(encoding)
-
-
-def test_what_others_did_is_told_in_words(step: SlicedStep) -> None:
-    pair = step.pairs[0]
-    sides = [replace(pair.blocks[0].base, stolen_share=share, others_tasks=1.5) for share in (0.012, 0.013)]
-    adjusted = replace(pair, unadjusted=0.9444, base_over=sides[0], other_over=sides[1])
-    told = replace(
-        step,
-        pairs=(adjusted, *step.pairs[1:]),
-        adjustments=(SlicedAdjustment("17.0", ("stolen time",), ("others' tasks differed",)),),
-        meters=("stolen time is measured at real-time priority, for 0.30% of a CPU",),
-    )
-    text = " ".join(printed(told).split())
-    assert f"(unadjusted: 0.944, typical {pair.typical:.3f})" in text
-    assert "stolen 1.2% and 1.3%, others' tasks 1.50 and 1.50" in text
-    assert "ratios of 17.0 are adjusted by stolen time; not used for 17.0: others' tasks differed" in text
-    assert "measured at real-time priority, for 0.30% of a CPU" in text
-    assert "ratios of blocks are unadjusted, and so is that so far" in text
-    assert "adjusted" not in printed(step) and f"], typical {pair.typical:.3f}, 40 blocks" in printed(step)
 
 
 @pytest.mark.slow

@@ -60,9 +60,6 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
         assert [(row.block, row.place) for row in both] == sorted((row.block, row.place) for row in both)
         whole = [row for row in both if row.block < both[-1].block]
         assert len(whole) == 4 * (both[-1].block - 1) > 20  # the first block is not counted
-        assert all(row.runnable is not None and row.runnable >= 0 for row in both)
-        assert len({row.stolen_ns is None for row in both}) == 1, "there is a meter, or none is permitted"
-        assert all(0 <= (row.stolen_ns or 0) <= 2 * row.counted_ns for row in both)
     orders = [tuple(row.place for row in found[repeat, builds[0]]) for repeat in (1, 2)]
     assert len(set(orders)) > 1, "every repeat draws its own orders"
     comparison = bench.comparison()
@@ -71,8 +68,6 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     (rate,) = (r for r in bench.ratios() if (r["step"], r["metric"]) == ("qr100", "rate_per_s"))
     counted = bench.undrifted_pairs(2, "qr100")
     assert rate["pairs"] == counted and (counted == 1 or rate["low"] < rate["ratio"] < rate["high"])
-    meters = json.loads(bench("compare", "--slices", "qr100", "--json").stdout)["meters"]
-    assert meters and all(text.startswith("stolen time is ") for text in meters)
     # Active time is what rates are over: neither server seems half as fast as it is.
     with JournalReader(bench.run) as reader:
         for attempt in reader.attempts():

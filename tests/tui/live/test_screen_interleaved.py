@@ -163,22 +163,6 @@ def test_it_moves_with_the_engine_and_pausing_stops_the_painting(tmp_path: Path)
         show_live(live.run, check, clock=live.hand.clock)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
-def test_time_that_the_machine_did_not_have_is_a_row(tmp_path: Path, size: tuple[int, int]) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        await pilot.pause()
-        rows = text_of(pilot).splitlines()
-        (lost,) = (row[7:] for row in rows if row.startswith("lost "))
-        cells = lost.rstrip()[:60]
-        assert "#" in cells and "." in cells and len(set(cells)) > 2
-        assert any(row.startswith("stalls ") for row in rows) and rows[-1].split()[0] == "space"
-
-    with interleaved(tmp_path) as live:
-        for block in range(30):
-            live.block(400, 380, stolen_ns=(-(10**15), 1_000_000, 40_000_000)[block // 10])  # absurd at first
-        show_live(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)
-
-
 def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         screen._glance()

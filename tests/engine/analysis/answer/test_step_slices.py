@@ -74,33 +74,6 @@ def test_the_figures_of_a_load_step_are_by_rows_not_by_its_statements(tmp_path: 
     assert (block.ratio, block.running, found.pairs[0].ratio) == pytest.approx((0.5, 0.5, 0.5))
 
 
-def test_what_others_did_is_taken_out_and_both_ratios_are_told(tmp_path: Path) -> None:
-    def disturbed(cell: Cell, step: str) -> list[SliceRow]:
-        """In every fifth block the first server that has its turn loses half of its time."""
-        rows = made_slices(cell, step, RATES, noise=0.001)
-        lost = [24_000_000 if row.block % 5 == 0 and row.place == row.block // 5 % 4 else 0 for row in rows]
-        return [
-            replace(row, ops=row.ops // 2 if each else row.ops, stolen_ns=each, runnable=2)
-            for row, each in zip(rows, lost, strict=True)
-        ]
-
-    run = make_run(tmp_path / "r", repeats=3, slices=disturbed)
-    found = sliced_step([run], "qr100")
-    (adjustment,) = found.adjustments
-    assert (adjustment.subject, adjustment.by, adjustment.left_out) == ("17.0", ("stolen time",), ())
-    for pair in found.pairs:
-        assert pair.ratio == pytest.approx(0.95, abs=0.001) and pair.unadjusted is not None
-        assert pair.low is not None and pair.high is not None
-        assert pair.unadjusted_low is not None and pair.unadjusted_high is not None
-        assert pair.high - pair.low < (pair.unadjusted_high - pair.unadjusted_low) / 5
-        assert pair.base_over is not None and pair.base_over.others_tasks == 1
-        assert pair.base_over.stolen_share == pytest.approx(4 * 0.5 / 80)
-    ratio = compare([run]).ratio("17.0", "qr100", "rate_per_s")
-    assert ratio is not None and ratio.ratio == pytest.approx(0.95, abs=0.001) and ratio.verdict == "slower"
-    (said,) = (text for text in compare([run]).findings if "adjusted" in text)
-    assert said.startswith("rates of 17.0 are adjusted for what others did on the machine: qr100 by stolen time (-5.0%")
-
-
 def test_a_block_that_lacks_a_turn_is_left_out(tmp_path: Path) -> None:
     def cut(cell: Cell, step: str) -> list[SliceRow]:
         rows = made_slices(cell, step, RATES, blocks=3)
