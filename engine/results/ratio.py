@@ -66,8 +66,8 @@ class Ratio:
     `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
     certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
     less is certain than the interval alone shows. `more_pairs` is how many pairs would make what is `undecided`, `no
-    slower` or `no faster` slower, faster or the same, four times in five. `joint_low` and `joint_high` bound what is
-    `faster` or `slower`: at most 5% of the bounds quoted are wrong, although only these are quoted.
+    slower` or `no faster` slower, faster or the same, four times in five. `joint` are the bounds of what is `faster` or
+    `slower`: at most 5% of those quoted are wrong, although only these are quoted.
 
     `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
@@ -83,9 +83,6 @@ class Ratio:
     high: float | None
     pairs: int
     verdict: Verdict
-    build: str = ""
-    config: str = ""
-    kernel: str = "host"
     control: str = ""
     reasons: tuple[str, ...] = ()
     more_pairs: int | None = None
@@ -97,8 +94,7 @@ class Ratio:
     machines: UnitEffect | None = None
     differs: bool = False
     among: int | None = None
-    joint_low: float | None = None
-    joint_high: float | None = None
+    joint: tuple[float, float] | None = None
 
     @property
     def sign(self) -> str:
@@ -115,8 +111,7 @@ class Ratio:
     @property
     def bounds(self) -> tuple[float, float] | None:
         """The interval to show: joint bounds of what is faster or slower; None for a single pair."""
-        low, high = self.joint_low or self.low, self.joint_high or self.high
-        return None if low is None or high is None else (low, high)
+        return self.joint or (None if self.low is None or self.high is None else (self.low, self.high))
 
     @property
     def effect(self) -> str:

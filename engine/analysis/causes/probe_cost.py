@@ -45,7 +45,7 @@ def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
         Cost(
             platform.node(),
             tuple(probes),
-            ratio.build,
+            comparison.subject(ratio.subject).build,
             ratio.step,
             ratio.metric,
             ratio.ratio,

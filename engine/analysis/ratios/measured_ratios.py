@@ -113,8 +113,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
         return None
     reasons = (*sides.reasons, *(_saturation(cells, sides) if metric.name in BY_CLIENTS else ()))
     blank = Ratio(
-        step, cells.names[subject], metric.name, None, None, None, 0, "none", build=subject.build,
-        config=subject.config, kernel=subject.kernel, control=subject.control,
+        step, cells.names[subject], metric.name, None, None, None, 0, "none", control=subject.control,
         reasons=reasons, left_out=sides.left_out,
     )  # fmt: skip
     negligible = NEGLIGIBLE.get(metric.name, 0.0)

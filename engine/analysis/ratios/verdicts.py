@@ -44,8 +44,13 @@ class _Place:
 
 def ratios(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> tuple[Ratio, ...]:
     found = judged(cells, measured)
-    floors = {_of(ratio): inference.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
-    return tuple(replace(ratio, noise_floor=floors.get(_of(ratio))) for ratio in found)
+    subjects = {name: subject for subject, name in cells.names.items()}
+
+    def place(ratio: Ratio) -> tuple[str, ...]:
+        return ratio.step, ratio.metric, subjects[ratio.subject].config, subjects[ratio.subject].kernel
+
+    floors = {place(ratio): inference.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(place(ratio))) for ratio in found)
 
 
 def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Ratio]:
@@ -71,7 +76,8 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
             # What is withheld is among the certain, too, and left this sign a larger share than is quoted.
             share = max(certain / len(tests), places[id(test)].shares.sign)
             bounds = inference.paired_interval(test.estimate, 1 - cells.levels.differs(share))
-            found[id(test)] = replace(found[id(test)], joint_low=bounds.low, joint_high=bounds.high)
+            assert bounds.low is not None and bounds.high is not None  # of two pairs or more
+            found[id(test)] = replace(found[id(test)], joint=(bounds.low, bounds.high))
     return list(found.values())
 
 
@@ -81,10 +87,6 @@ def _of_few(cells: ComparedCells, test: MeasuredRatio, shares: three_sided.Hypot
         return shares
     part = min(1.0, alpha_spending.OF_FEW / cells.levels.analyses[-1][1])
     return three_sided.Hypotheses(*(part * share for share in shares))
-
-
-def _of(ratio: Ratio) -> tuple[str, ...]:
-    return ratio.step, ratio.metric, ratio.config, ratio.kernel
 
 
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:

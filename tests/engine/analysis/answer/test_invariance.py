@@ -40,13 +40,15 @@ def written(folder: Path, plan: str, builds: Sequence[str] = BUILDS) -> list[Pat
 def figures(runs: Sequence[Path], base: str = BUILDS[0]) -> Figures:
     """All of each ratio but words, by step and metric, to seven digits."""
     return {
-        (ratio.step, ratio.metric): {
-            name: float(f"{value:.7g}") if isinstance(value, float) else value
-            for name, value in asdict(ratio).items()
-            if name not in WORDS
-        }
+        (ratio.step, ratio.metric): {name: rounded(value) for name, value in asdict(ratio).items() if name not in WORDS}
         for ratio in compare(runs, base).ratios
     }
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(rounded, value))
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def change(runs: Sequence[Path], *statements: str) -> None:
