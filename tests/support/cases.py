@@ -46,7 +46,9 @@ CASES = {
     "compare": Case("compare", "Comparable?"),
     "compare-cells": Case("compare", "the chosen cell", (("enter", "Comparable?"),)),
     "compare-slices": Case("compare", "blocks", (("end", "Comparable?"), ("l", "qr100")), run="in-slices"),
-    "flame": Case("compare", "ExecDelete", (("end", "Comparable?"), ("f", "qr100"), ("enter", "role"))),
+    "flame": Case(
+        "compare", "ExecDelete", (("end", "Comparable?"), ("f", "qr100"), ("enter", "role"), ("down", "ExecDelete"))
+    ),
     "history": Case("history", "finished"),
     "history-cells": Case("history", "qr100", (("enter", "finished"),)),
     "probes": Case("probes", "probe"),

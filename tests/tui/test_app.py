@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from engine.core.errors import UserError
 from tests.support.journal import growing
-from tests.support.screens import drive, shown_keys, text_of, until
+from tests.support.screens import drive, text_of, until
 from tui.app import Bench
 from tui.marks import STYLES, THEMES, chosen_theme
 from tui.screens.bench_screen import BenchScreen
@@ -37,40 +37,6 @@ def on_each_screen(recording: Path, act: Callable[[Pilot[Any]], Awaitable[None]]
             await act(pilot)
 
     drive(script, recording, recording.parent, **options)
-
-
-def test_the_five_screens_are_opened_by_their_numbers_and_have_their_keys_in_the_last_row(recording: Path) -> None:
-    async def act(pilot: Pilot[Any]) -> None:
-        screen = app_of(pilot).screen
-        assert isinstance(screen, BenchScreen)
-        last = text_of(pilot).splitlines()[-1]
-        assert len(text_of(pilot).splitlines()) == 24 and len(last) <= 80
-        for _, binding in shown_keys(screen):
-            assert binding.description in last, (app_of(pilot).current_mode, binding, last)
-
-    on_each_screen(recording, act)
-
-
-@pytest.mark.parametrize("size", [(60, 18), (20, 5), (2, 1)])
-def test_the_five_screens_have_a_page_for_a_small_terminal(recording: Path, size: tuple[int, int]) -> None:
-    async def act(pilot: Pilot[Any]) -> None:
-        rows = text_of(pilot).splitlines()
-        assert len(rows) <= size[1] and all(len(row) <= size[0] for row in rows)
-        if size[0] == 60 and app_of(pilot).current_mode != "history":  # that one fits in 60x18
-            assert "need" in text_of(pilot)
-
-    on_each_screen(recording, act, size=size)
-
-
-def test_from_72_columns_on_every_screen_is_whole(recording: Path) -> None:
-    async def act(pilot: Pilot[Any]) -> None:
-        screen = app_of(pilot).screen
-        await until(pilot, lambda: not screen.unready)  # type: ignore[attr-defined]
-        rows = text_of(pilot).splitlines()
-        assert len(rows) == 24 and not screen.has_class("-small")
-        assert rows[-1].rstrip().endswith("? help  q quit")
-
-    on_each_screen(recording, act, size=(72, 24))
 
 
 def test_help_lists_every_key_with_its_words(recording: Path) -> None:

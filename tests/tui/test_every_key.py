@@ -98,7 +98,10 @@ def test_each_key_does_something_and_breaks_nothing(
     drive(script, recording, recording.parent, screen=mode, size=(110, 30))
 
 
-@pytest.mark.parametrize("name", ["live-stalled", "live-interleaved", "live-detail", "compare-cells", "compare-slices"])
+@pytest.mark.parametrize(
+    "name",
+    ["live-replay", "live-stalled", "live-interleaved", "live-detail", "compare-cells", "compare-slices", "flame"],
+)
 def test_each_key_of_the_last_row_does_something_on_further_screens(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +111,8 @@ def test_each_key_of_the_last_row_does_something_on_further_screens(
     async def script(pilot: Pilot[Any]) -> None:
         await open_case(pilot, case)
         front = type(pilot.app.screen)
-        alone = ("leave", "stall(1)")  # the step has one stall, so that the next one is the same
+        # The step has one stall, so that the next one is the same; one role; and no lower speed.
+        alone = ("leave", "back", "stall(1)", "role", "speed(-1)")
         for key, binding in [each for each in shown_keys(pilot.app.screen) if each[1].action not in alone]:
             before = pilot.app.screen, shown(pilot)
             await pilot.press(key)

@@ -13,26 +13,12 @@ from textual.widgets import OptionList
 from tests.support.screens import drive, place_of, read, screen_of, until
 from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
-from tui.live.screen import LiveScreen
 from tui.probes.screen import ProbesScreen
-from tui.screens.dialogs import HelpScreen, PickScreen, TickScreen
+from tui.screens.dialogs import PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
 from tui.widgets.tabs import Tabs
 
 pytestmark = pytest.mark.slow  # opens the interface
-
-
-def test_a_key_of_the_last_row_can_be_clicked(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        assert isinstance(pilot.app.screen, LiveScreen)
-        await pilot.click(offset=place_of(pilot, "? help"))
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, HelpScreen)
-        await pilot.click(offset=place_of(pilot, "esc close"))
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, LiveScreen)
-
-    drive(script, recording, recording.parent)
 
 
 def test_what_can_be_clicked_lights_up_under_the_mouse(recording: Path) -> None:

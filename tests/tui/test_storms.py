@@ -22,10 +22,9 @@ from engine.journal.run_lock import is_locked
 from engine.view.player import Player
 from tests.support.aftermath import contents, text
 from tests.support.journal import CELL, Growing, growing
-from tests.support.screens import STALLED, drive, until
+from tests.support.screens import drive, until
 from tests.support.terminal import Terminal
 from tui.app import Bench
-from tui.live.stall_screen import StallScreen
 
 AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
 
@@ -54,21 +53,6 @@ def test_a_storm_of_sizes_is_borne_and_the_last_one_is_drawn(recording: Path, sc
             assert text(pilot) == shown[0]
 
     drive(script, recording, recording.parent, screen=screen)
-
-
-def test_a_storm_of_sizes_over_the_detail_of_a_stall_is_borne(recording: Path) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        await pilot.press("n", "space", "enter")
-        await pilot.pause()
-        before = text(pilot)
-        for size in SIZES:
-            await pilot.resize_terminal(*size)
-        await pilot.pause()
-        await pilot.press("n", "N")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, StallScreen) and text(pilot) == before
-
-    drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
 
 
 @pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
@@ -151,16 +135,6 @@ def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
     with Player(live.run, live.hand.clock, CELL) as player:
         assert player.look().series is not None
     assert set(contents(live.run)) == {"engine.lock", "journal.db", "manifest.json", "manifest.sig"}
-
-
-def test_a_terminal_that_goes_away_ends_the_interface(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
-    with growing(tmp_path, start_ns=time.monotonic_ns() + AHEAD_NS) as live:
-        live.second()
-        terminal = watchers(live)
-        terminal.until(b"in flight", patience_s=120)
-        terminal.hang_up()
-        terminal.wait()
-        live.second()
 
 
 def test_a_torrent_of_sizes_in_a_real_terminal(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:

@@ -22,7 +22,6 @@ from tests.support.screens import (
     on_line,
     place_of,
     replay,
-    shown_keys,
     text_of,
     until,
 )
@@ -166,33 +165,14 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
     opened(recording, act)
 
 
-def test_every_key_of_the_last_row_does_something(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_p_writes_the_page_of_what_is_shown(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sampled(recording)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
 
-    async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
-        await pilot.press("down", "down")
-        last = text_of(pilot).splitlines()[-1]
-        assert last.endswith("q quit") and len(last) <= 80
-        for key, binding in shown_keys(screen):
-            if binding.action in ("leave", "back"):
-                continue
-            screen.notify_line("")
-            await pilot.pause()
-            before = (pilot.app.screen, text_of(pilot))
-            await pilot.press(key)
-            await pilot.pause()
-            assert before != (pilot.app.screen, text_of(pilot)), binding
-            if pilot.app.screen is not screen:
-                await pilot.press("escape")
-            if binding.action == "role":
-                await until(pilot, lambda: bool(screen._problem))  # the other role has none
-                await pilot.press("d")
-                await until(pilot, lambda: screen._graph is not None)
+    async def act(pilot: Pilot[Any], _: FlameScreen) -> None:
+        await pilot.press("p")
         await until(pilot, lambda: any(here.glob("*.html")))
 
     opened(recording, act)

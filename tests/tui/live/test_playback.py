@@ -9,44 +9,9 @@ from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
 from tests.support.journal import Hand
-from tests.support.screens import STALLED, replay, show_live, shown_keys, text_of
+from tests.support.screens import STALLED, replay, show_live, text_of
 from tui.app import Bench
 from tui.live.screen import LiveScreen
-
-
-def test_each_key_of_the_last_row_does_something_in_a_replay(recording: Path) -> None:
-    expected = {
-        "space": "PAUSED",
-        "n": "STALL insert and delete 4.0s: process 5879",
-        "enter": " STALL ",
-        "left_square_bracket": "00:00:12",
-        "comma": "REPLAY x1 ",
-        "question_mark": "keys of this screen",
-    }
-    pressed: list[str] = []
-
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        await pilot.press("full_stop")
-        assert "REPLAY x2 " in text_of(pilot)
-        for key, _ in shown_keys(screen):
-            if key == "q":
-                continue
-            before = text_of(pilot)
-            await pilot.press(key)
-            await pilot.pause()
-            assert text_of(pilot) != before, key
-            assert expected[key] in text_of(pilot), (key, text_of(pilot))
-            if len(pilot.app.screen_stack) > 1:
-                await pilot.press("escape")
-                await pilot.pause()
-            elif key == "space":
-                await pilot.press(key)
-            pressed.append(key)
-        assert pressed == list(expected)
-        await pilot.press("q")
-        assert pilot.app._exit
-
-    replay(recording, check, at_s=6)
 
 
 def test_a_replay_is_moved_by_time(recording: Path) -> None:
