@@ -27,6 +27,7 @@ from tests.faults.records import JOURNALS
 from tests.support.aftermath import contents, text
 from tests.support.journal import Hand, growing
 from tests.support.screens import STALLED, drive, until
+from tui import MODES
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
@@ -84,8 +85,9 @@ SIZES = ((80, 24), (60, 18), (30, 8))
 
 @pytest.mark.parametrize("name", HARMED)
 def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: str) -> None:
-    """Each is opened in one of the sizes and goes through the others."""
+    """Each is opened in one of the sizes and goes through the others, then to the other screens."""
     harm, said = HARMED[name]
+    listed = {"no journal": "not start", "no manifest": "no runs yet"}.get(name, "unreadable")
     harm(recording)
     before = contents(recording)
     first = list(HARMED).index(name) % len(SIZES)
@@ -108,6 +110,12 @@ def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: s
             live_of(pilot)._glance()
             await pilot.pause()
             assert not pilot.app._exit
+        await pilot.resize_terminal(200, 40)
+        for mode, keys in {"compare": "bsr", "probes": "dwl", "history": "sc"}.items():
+            await pilot.press(str(MODES.index(mode) + 1))
+            await until(pilot, lambda mode=mode: (listed if mode == "history" else said) in text(pilot))  # type: ignore[misc]
+            await pilot.press(*keys, "enter", "escape")
+            assert "internal error" not in text(pilot)
 
     drive(script, recording, recording.parent, size=sizes[0])
     assert contents(recording) == before

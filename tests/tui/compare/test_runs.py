@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,33 +77,6 @@ def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event)
     assert "comparing..." in seen[1].splitlines()[1]
     assert ">l.i0  rows/s" in seen[1]
     assert "comparing..." not in seen[2]
-
-
-def spoil_schema(run: Path) -> None:
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "schema": "9.0"}))
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (shutil.rmtree, "not a run directory"),
-        (spoil_schema, "schema 9.0"),
-        (lambda run: (run / "journal.db").write_bytes(b"SQLite format 3\0" + b"x" * 5000), "damaged or truncated"),
-        (lambda run: (run / "journal.db").unlink(), "its journal.db is missing"),
-    ],
-)
-def test_a_run_that_cannot_be_read_is_one_clear_line(recording: Path, spoil: Callable[[Path], None], said: str) -> None:
-    spoil(recording)
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await compared(pilot)
-        await pilot.press("b", "enter", "f", "s", "r")
-        await compared(pilot)
-
-    shown = show_compare(recording, script, size=(130, 30))
-    assert said in " ".join(shown.split())
-    assert "Traceback" not in shown
 
 
 def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recording: Path) -> None:

@@ -156,25 +156,3 @@ def test_a_run_is_read_again_only_when_it_changed(out: Path) -> None:
         os.utime(out / NAME)
     cache.read(out / NAME)
     assert cache.changed() == []
-
-
-@pytest.mark.parametrize("damage", ["truncated", "no journal", "newer", "empty", "wrong"])
-def test_damaged_runs_are_lines_and_nothing_fails(out: Path, damage: str) -> None:
-    run = out / NAME
-    if damage == "truncated":
-        with (run / "journal.db").open("r+b") as journal:
-            journal.truncate(20_000)
-    elif damage == "no journal":
-        (run / "journal.db").unlink()
-    elif damage == "newer":
-        manifest = json.loads((run / "manifest.json").read_text())
-        (run / "manifest.json").write_text(json.dumps(manifest | {"schema": [2, 0]}))
-    elif damage == "empty":
-        (run / "journal.db").write_bytes(b"")
-    else:
-        (run / "manifest.json").write_text('{"schema": [1, 1], "cells": 3}')
-    found = run_summary.read_run(run)
-    assert found.state == ("not started" if damage == "no journal" else "unreadable")
-    assert run_summary.read_cells(found) == ()
-    text = show_history(out, "end", "enter", "c", "escape", "c")
-    assert "HISTORY" in text

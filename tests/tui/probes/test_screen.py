@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -119,21 +118,6 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
         await pilot.press("space", "d", "w", "l", "left", "right", "j", "k")
 
     assert "not a run directory" in " ".join(show_probes(recording, then=remove).split())
-
-
-@pytest.mark.parametrize("damage", ["truncated", "newer"])
-def test_a_run_that_cannot_be_read_is_one_line(
-    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], damage: str
-) -> None:
-    answered(monkeypatch, rows)
-    if damage == "truncated":
-        with (recording / "journal.db").open("r+b") as journal:
-            journal.truncate(20_000)
-    else:
-        manifest = json.loads((recording / "manifest.json").read_text())
-        (recording / "manifest.json").write_text(json.dumps(manifest | {"schema": "2.0"}))
-    text = show_probes(recording, "space", "d", "w", "left")
-    assert ("damaged or truncated" if damage == "truncated" else "schema 2.0") in " ".join(text.split())
 
 
 # -- keys
