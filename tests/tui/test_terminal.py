@@ -227,17 +227,6 @@ def test_stopping_from_the_screen_stops_the_run(bench: Bench, tmux: Tmux, build:
     nothing_left(bench)
 
 
-def test_bench_alone_opens_launch(tmux: Tmux) -> None:
-    tmux.run(tmux.bench)
-    tmux.until("LAUNCH", "builds")
-    tmux.press("C-c")
-    tmux.until("q quits, the run continues")
-    tmux.press("5")
-    tmux.until("HISTORY")
-    tmux.press("q")
-    tmux.await_shell()
-
-
 def test_plain_prints_lines_in_a_terminal(bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]) -> None:
     tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK} --plain")
     shown = tmux.until("more tables: bench compare")

@@ -21,10 +21,10 @@ from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_json
 from engine.report.tables import performance
-from engine.report.tables.section import ARROWS, Notes
+from engine.report.tables.section import Notes
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison, Spread
-from engine.results.ratio import SIGNS, Ratio
+from engine.results.ratio import Ratio
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
 from tui.compare import cells_text, comparison_table, explanation
@@ -34,7 +34,6 @@ from tui.compare.comparison_table import (
     Row,
     ratio_text,
     rows,
-    sign,
 )
 from tui.compare.dot_plot import DotRow, dots, strips
 from tui.glyphs import SETS
@@ -81,30 +80,6 @@ def made() -> Comparison:
 
 def texts(lines: Any) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
-
-
-def test_the_signs_are_those_of_bench_compare() -> None:
-    for glyphs, spelled in ((BRAILLE, {"▲": "▲", "▼": "▼"}), (ASCII, {"▲": "^", "▼": "v"})):
-        for verdict, name in SIGNS.items():
-            printed = ARROWS.get(name, name)
-            ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict)
-            assert sign(ratio, glyphs) == spelled.get(printed, printed)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "more_pairs", "words"),
-    [
-        ("slower", None, "slower"),
-        ("undecided", 1, "undecided, +1 pair"),
-        ("no faster", 4, "no faster, +4 pairs"),
-        ("undecided", None, "undecided"),
-        ("withheld", None, "withheld"),
-        ("none", None, ""),
-    ],
-)
-def test_verdicts_are_worded_as_bench_compare_words_them(verdict: str, more_pairs: int | None, words: str) -> None:
-    ratio = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more_pairs)  # type: ignore[arg-type]
-    assert ratio.verdict_text == words
 
 
 @given(st.floats(0.001, 900))

@@ -104,11 +104,6 @@ def test_a_config_file_is_kept_by_its_place_beside_the_plan(tmp_path: Path) -> N
         keep(replace(TWO, configs=(str(tmp_path.parent / "other.conf"),)), path)
 
 
-def test_a_plan_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written: No such file or directory"):
-        keep(TWO, tmp_path / "none" / "plan.toml")
-
-
 def test_a_command_says_only_what_is_not_as_usual() -> None:
     assert command(TWO) == "bench --pg 14.10,16.3"
     plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"indexes": 2, "rows": 5000})

@@ -16,17 +16,6 @@ def layout(columns: int, rows: int, *, interleaved: bool = False) -> Layout:
     return Layout(columns, rows, interleaved=interleaved, log=False, heat=False)
 
 
-@pytest.mark.parametrize(
-    ("size", "parts", "side"),
-    [((80, 24), set(), 0), ((109, 50), {"-tall"}, 0), ((110, 24), {"-wide"}, 44),
-     ((130, 40), {"-wide", "-tall", "-roomy"}, 44), ((160, 46), {"-wide", "-tall", "-roomy", "-ample"}, 60)],
-)  # fmt: skip
-def test_a_larger_terminal_has_more_parts(size: tuple[int, int], parts: set[str], side: int) -> None:
-    known = layout(*size)
-    assert {name for name, holds in known.classes.items() if holds} == parts
-    assert known.main_columns == size[0] - side
-
-
 @given(SIZES, st.booleans(), st.integers(0, 60), st.integers(0, 8))
 def test_the_log_has_a_row_at_least_and_never_what_charts_and_text_need(
     size: tuple[int, int], interleaved: bool, lines: int, roles: int

@@ -110,57 +110,12 @@ def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_record
     replay(sliced_recording, check, at_s=22, cell="001-12.11-prebuilt-auto-r1", glyphs="ascii")
 
 
-def test_a_replay_plays_is_moved_and_stops_as_one_of_a_cell_by_itself(sliced_recording: Path) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "no interval yet" in text_of(pilot)
-        await pilot.press("n")
-        await pilot.pause()
-        assert "STALL query, delete and insert" in text_of(pilot) and "so far" not in text_of(pilot).splitlines()[-2]
-        await pilot.press("g", *"0:14", "enter")
-        await pilot.pause()
-        await pilot.press("right_square_bracket", "left_square_bracket")
-        await pilot.pause()
-        assert "] so far (" in text_of(pilot) and "STALL" not in text_of(pilot)
-        await pilot.press("space")
-        assert "PAUSED" in text_of(pilot)
-        await pilot.press("left_square_bracket")
-        await pilot.pause()
-        assert "PAUSED" in text_of(pilot)
-        await pilot.press("g", *"0:20", "enter")
-        await pilot.pause()
-        assert "00:00:20" in text_of(pilot).splitlines()[1]
-
-    replay(sliced_recording, check, at_s=3)
-
-
 # -- under way
 
 
 def fed(live: Growing, blocks: int, *ops: float) -> None:
     for block in range(blocks):
         live.block(*(each + 5 * ((block + place) % 3) for place, each in enumerate(ops)))
-
-
-def test_it_moves_with_the_engine_and_pausing_stops_the_painting(tmp_path: Path) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        assert "16.3 8" in text_of(pilot) and "17.0: too early" not in text_of(pilot)
-        before = text_of(pilot)
-        await pilot.press("space")
-        fed(live, 10, 400, 200)
-        screen._tick()
-        await pilot.pause()
-        await pilot.press("i", "s")
-        await pilot.pause()
-        assert "PAUSED 2s behind" in text_of(pilot) and "painting is paused" in text_of(pilot)
-        assert text_of(pilot).splitlines()[3] == before.splitlines()[3]
-        await pilot.press("space")
-        await pilot.pause()
-        shown = text_of(pilot)
-        assert " 16.3 auto " in shown.splitlines()[1] and shown.splitlines()[3] != before.splitlines()[3]
-
-    with interleaved(tmp_path) as live:
-        fed(live, 30, 400, 380)
-        show_live(live.run, check, clock=live.hand.clock)
 
 
 def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> None:
@@ -207,19 +162,6 @@ def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) 
     with interleaved(tmp_path, builds=builds) as live:
         fed(live, 30, *(400, 380, 390, 300)[:count])
         show_live(live.run, check, clock=live.hand.clock, glyphs="ascii")
-
-
-@pytest.mark.parametrize(("columns", "shown"), [(80, False), (130, True)])
-def test_keys_that_hold_are_shown_where_there_is_room(sliced_recording: Path, columns: int, shown: bool) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        keys = text_of(pilot).splitlines()[-1]
-        assert [word in keys for word in (" z zoom ", " , . speed ")] == [shown, shown]
-        await pilot.resize_terminal(210 - columns, 36)
-        await pilot.pause()
-        await pilot.pause()
-        assert (" z zoom " in text_of(pilot).splitlines()[-1]) != shown
-
-    replay(sliced_recording, check, at_s=13.5, size=(columns, 36))
 
 
 def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_path: Path) -> None:

@@ -17,18 +17,6 @@ from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
 
-def test_it_moves_with_the_engine(tmp_path: Path) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        for insert, shown in ((1000, "ins/s 1000 "), (2000, "ins/s 2000 "), (345, "ins/s 345 ")):
-            live.second(insert=insert)
-            screen._tick()
-            await pilot.pause()
-            assert shown in text_of(pilot)
-
-    with growing(tmp_path) as live:
-        show_live(live.run, check, clock=live.hand.clock)
-
-
 def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         screen._glance()

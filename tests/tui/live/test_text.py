@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from engine.journal.reader import JournalReader
 from engine.journal.totals import sla
@@ -21,8 +18,7 @@ from engine.view.step_series import SECOND_NS
 from engine.view.view_state import Machine, RoleLine, Sla, ViewState
 from probes.snapshot import take
 from tests.support.journal import Growing, growing
-from tests.support.screens import STOPPED, drive
-from tui.app import Bench
+from tests.support.screens import STOPPED
 from tui.compare import cells_text
 from tui.glyphs import SETS
 from tui.history.text import title
@@ -206,37 +202,6 @@ def test_a_chart_has_its_upper_edge_and_its_foot_beside_it() -> None:
     assert words(scale((100.0, 10.0, 1.0), 4, "max ms")).splitlines() == ["   100", "max ms", "    10", "     1"]
     assert words(scale((80.0, 40.0, 0.0), 5)).splitlines() == ["    80", "", "    40", "", "     0"]
     assert len(scale((100.0, 50.0, 0.0), 1)) == 1
-
-
-def test_figures_are_those_of_the_journal(recording: Path) -> None:
-    """Every role's rate, CPU and longest, of every second of a cell, by SQL; not of the rest of one at a step's end."""
-    cell = "002-16.3-prebuilt-auto-r1"
-    journal = sqlite3.connect(f"file:{recording / 'journal.db'}?mode=ro", uri=True)
-    rows = journal.execute(
-        "SELECT s.t_ns, r.name, s.dt_ns, s.statements, s.rows, s.max_us, s.backend_cpu_ns FROM role_second s"
-        " JOIN role r ON r.id = s.role_id JOIN step ON step.id = r.step_id JOIN attempt a ON a.id = step.attempt_id"
-        " WHERE a.cell = ? AND step.name IN ('l.i1', 'qr100') AND s.dt_ns > 500000000",
-        (cell,),
-    ).fetchall()
-    journal.close()
-    assert len(rows) > 30
-    with Player(recording, STOPPED, cell) as player:
-        player.playing = False
-        for t_ns, name, dt_ns, statements, inserted, max_us, cpu_ns in rows:
-            player.seek(t_ns)
-            (role,) = (role for role in player.look().roles if role.name == name)
-            counted = statements if name == "query" else inserted
-            assert role.rate_per_s == pytest.approx(counted * 1e9 / dt_ns)
-            assert role.cpu_percent == pytest.approx(100 * cpu_ns / dt_ns)
-            assert role.max_us == max_us
-
-
-@pytest.mark.parametrize("columns", [110, 300])
-def test_every_wide_terminal_has_the_machine_at_the_side(recording: Path, columns: int) -> None:
-    async def check(pilot: Pilot[Any]) -> None:
-        assert isinstance(pilot.app, Bench) and "waiting for I/O" in pilot.app.screen_text()
-
-    drive(check, recording, recording.parent, size=(columns, 40))
 
 
 def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:

@@ -62,16 +62,6 @@ def test_braille_draws_the_least_and_the_greatest_of_every_column(
         before = (low, high)
 
 
-@settings(deadline=None)
-@given(COLUMNS)
-def test_a_braille_line_has_no_holes(columns: list[tuple[float, float] | None]) -> None:
-    drawn = raster(columns, TOP, 4, SETS["braille"])
-    for x in range(1, len(columns)):
-        if columns[x] is not None and columns[x - 1] is not None:
-            left, right = dots(drawn, x - 1), dots(drawn, x)
-            assert min(abs(a - b) for a in left for b in right) <= 1
-
-
 @pytest.mark.parametrize("name", ["block", "ascii"])
 @settings(deadline=None)
 @given(columns=COLUMNS, rows=ROWS)
