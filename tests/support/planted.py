@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from dataclasses import replace
 from pathlib import Path
-
-from engine.core.model import Build
 
 
 class Planted:
@@ -21,15 +18,3 @@ class Planted:
     def set(self, iterations: int) -> None:
         """Plants so many iterations."""
         self._words[0] = iterations
-
-
-def preloaded(build: Build, folder: Path, library: Path) -> tuple[Build, Planted]:
-    """The build with the library in its servers, and what they map."""
-    (folder / "bin").mkdir(parents=True)
-    planted = Planted(folder / "planted")
-    environment = f"LD_PRELOAD={library} PGBED_PLANTED={folder / 'planted'}"
-    for program, words in (("initdb", ""), ("postgres", environment)):
-        path = folder / "bin" / program
-        path.write_text(f'#!/bin/sh\n{words} exec {build.bin / program} "$@"\n')
-        path.chmod(0o755)
-    return replace(build, prefix=str(folder)), planted
