@@ -168,13 +168,6 @@ def test_no_server_that_was_read_needs_a_slow_entry(label: str) -> None:
         assert not any(one.slow for event, several in found.items() if event != "caught" for one in several)
 
 
-@pytest.mark.parametrize("label", [label for label in LABELS if "prebuilt" in label])
-def test_planner_itself_would_be_slow_everywhere(label: str) -> None:
-    event = Event("plan", (Candidate(functions=("planner",)),))
-    with pytest.raises(ProbeError, match="single-step"):
-        attach_points.resolve(binary(label), event, major(label), kernel=NEW)
-
-
 def test_a_wrapper_script_is_told_from_a_binary(tmp_path: Path) -> None:
     script = tmp_path / "postgres"
     script.write_text("#!/bin/sh\nexec /elsewhere/postgres\n")

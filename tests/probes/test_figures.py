@@ -215,15 +215,6 @@ def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> N
     assert figures.phases([{"sched": {}}], 1.0) == {"phases": None, "phases_by": None}
 
 
-def test_a_step_without_probes_has_no_figures_of_them() -> None:
-    found = figures.step_figures({}, ("insert",), 1000, 1.0)
-    assert found == {
-        **{"plan_us_per_op": None, "plan_p99_us": None, "phases": None, "phases_by": None},
-        **{"wakeups_per_op": None, "migrations_per_op": None},
-        **{"coverage": {}, "probe_notes": []},
-    }
-
-
 def with_sched(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     """Each insert wakes its backend once and its client once; in the second build both move to another CPU, too."""
     if "insert" not in totals.roles:
@@ -280,17 +271,6 @@ def test_planning_is_compared_and_has_a_table_of_its_own(tmp_path: Path) -> None
     assert "17.0 insert" in text
     assert all(len(line) <= 80 for line in text.splitlines() if "insert" in line)
     assert '"plan_p99_us": 100' in to_json(comparison)
-
-
-def test_runs_of_which_only_one_was_probed_bear_no_verdict(tmp_path: Path) -> None:
-    def one_side(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        return with_planner(cell, step, totals) if cell.subject.build == "17.0" else totals
-
-    comparison = compare([make_run(tmp_path / "run", change=one_side)])
-    rate = comparison.ratio(comparison.names[1], "l.i1", "rate_per_s")
-    assert rate is not None
-    assert rate.verdict == "withheld"
-    assert any("different probes" in reason for reason in rate.reasons)
 
 
 def test_names_of_probes_are_checked() -> None:

@@ -156,11 +156,5 @@ def test_versions_are_read(text: str, version: tuple[int, int] | None) -> None:
     assert bpftrace.parse_version(text) == version
 
 
-def test_this_machine_can_be_looked_at() -> None:
-    found = requirements.facts()
-    assert found.linux and found.kernel > (4, 0)
-    assert all(finding.text.count("\n") == 0 for finding in requirements.check(found))
-
-
 def test_a_silent_probe_has_a_line() -> None:
     assert requirements.silent("planner").text.startswith("probes: planner is attached but has seen no event in 3 s")

@@ -14,7 +14,7 @@ import pytest
 
 from probes import attach_points, script_text
 from probes.errors import ProbeError
-from probes.table import BY_ID, PROBES, SCRIPTED
+from probes.table import BY_ID, SCRIPTED
 from tests.support.binaries import LABELS, binary, major
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,11 +40,6 @@ def test_every_version_has_the_right_attach_points(label: str) -> None:
     if os.environ.get("PGBED_WRITE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_up_to_14_a_parse_message_has_an_analysis_of_its_own(label: str) -> None:
-    assert (":parse_analyze_varparams" in rendered("phases", label)) == (major(label) <= 14)
 
 
 @pytest.mark.parametrize("probe", SCRIPTED)
@@ -132,8 +127,3 @@ def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
     found = attach_points.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
     with pytest.raises(ProbeError, match="path"):
         script_text.script("planner", GROUPS, binary=path, attachments=found)
-
-
-def test_the_table_names_the_nine_probes() -> None:
-    ids = [probe.id for probe in PROBES]
-    assert ids == ["procsched", "planstats", "runq", "sched", "stacks", "offcpu", "planner", "phases", "endpoint"]

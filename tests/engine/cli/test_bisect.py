@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from engine.builds import commit_log
 from engine.cli.main import main
 from engine.journal.run_lock import is_locked
 from tests.support import slowtree, smalltree
@@ -99,12 +98,6 @@ def test_a_state_of_another_search_is_refused(repository: Path, tmp_path: Path, 
     (tmp_path / "bisect.json").write_text(text.replace("DIGEST", "digest"))
     with pytest.raises(UserError, match=said):
         state.read(tmp_path / "bisect.json", "digest", {"a" * 40})
-
-
-def test_merges_are_one_change(repository: Path) -> None:
-    assert [commit.subject for commit in commit_log.commits_between(repository, "main~2", "main")] == [
-        "Change 0", "Change 1", "Change 2",
-    ]  # fmt: skip
 
 
 def searching(folder: Path, spins: Sequence[int | None]) -> tuple[list[str], Bench, tuple[str, ...]]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from engine.builds import resolve
-from engine.builds.nix import BuildFailed
 from engine.cli import ci
 from engine.cli.ci import Side
 from engine.cli.main import main
@@ -22,24 +19,6 @@ from tests.support.smalltree import commit, git, make_repository
 
 SIDES = (Side("base", "base=/opt/a", "1234abcd old"), Side("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"))
 SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\\\x1b\\[2J"
-
-
-def test_a_head_that_does_not_build_is_in_the_summary_that_was_named_and_its_output_has_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def failing(labels: list[str], *_: Any) -> None:
-        if labels == ["head=/opt/b"]:
-            raise BuildFailed("it failed", tmp_path / "log", ("a.c:1: error", "make: \x1b[2J"))
-
-    monkeypatch.setattr(resolve, "resolve", failing)
-    monkeypatch.setenv(ci.SUMMARY, str(tmp_path / "page.md"))
-    with pytest.raises(SystemExit) as end:
-        ci._build(SIDES, tmp_path, tmp_path / "named.md")
-    assert end.value.code == 1
-    assert capsys.readouterr().err.splitlines()[1:] == ["a.c:1: error", "make: \\x1b[2J"]
-    said = f"**{SHOWN} does not build.**\n\n    a.c:1: error\n    make: \\x1b[2J\n"
-    assert (tmp_path / "named.md").read_text() == (tmp_path / "page.md").read_text() == said
-    assert not (tmp_path / "summary.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -49,18 +49,6 @@ def test_a_build_is_one_line_and_its_record_is_in_the_json(capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)[0]["tarball"] == TARBALL
 
 
-def test_the_name_of_a_run_is_never_folded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "20261120-101500-17beta1-builtin-against-16.3"
-    make_run(tmp_path / name, builds=("16.3", "17beta1-builtin", "17.0", "12.11"), repeats=2)
-    broken = tmp_path / "broken"
-    (broken / "cells").mkdir(parents=True)
-    (broken / "manifest.json").write_text("{")
-    (broken / "journal.db").touch()
-    lines = lines_of(lists.runs(tmp_path), capsys)
-    assert name in "\n".join(lines)
-    assert any(re.fullmatch(r"broken +\S.*", line) for line in lines)
-
-
 def test_no_word_of_a_list_of_runs_is_torn_and_the_newest_is_marked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,11 +81,6 @@ def test_a_workload_is_one_line_and_its_own_sizes_are_called_so(capsys: pytest.C
     lists.show(lists.workloads(), as_json=True)
     noted = [(row["scale"], row["generation"]) for row in json.loads(capsys.readouterr().out) if row.get("note")]
     assert noted == [("io", "g24a"), ("io", "g24b")]
-
-
-def test_configs_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = lines_of(lists.configs(), capsys)
-    assert any(line.startswith("cx9a2_c8r32 ") for line in lines)
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ from workloads.options import options_of
 
 ROWS = """
 --pg 16.33 => unknown build '16.33' (nearest:
---pg 16.33 --estimate => unknown build '16.33'
 --pg mine=/nonexistent --estimate => there is no folder /nonexistent
 --pg PG,PG => given twice
 --pg '' => no build given
@@ -73,7 +72,6 @@ ROWS = """
 --preset planer-delete => unknown preset 'planer-delete' (nearest: planner-delete, planner-2024-01)
 --preset planner-delete --rows 5000 => is a complete plan
 --preset select-scaling --workload insert => runs workload pgbench-select, not insert
---preset select-scalin => nearest: select-scaling
 --preset select-scaling --scale io => unknown scale 'io'
 --workload pgbench-select --scale quick => is a preset's
 --workload pgbench-select:x => takes no value after its name

@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import UserError
-from engine.core.model import Build
 from engine.journal import housekeeping
 from engine.journal.housekeeping import read_tags
 from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
-from tests.support.benchcall import LONG, Bench
+from tests.support.benchcall import Bench
 from tests.support.journal import make_run
 from workloads.base import UNBEGUN
 
@@ -167,16 +166,6 @@ def test_a_run_whose_engine_is_at_work_is_not_deleted(out: Path) -> None:
     with JournalWriter.open(out / "one"):
         assert "bench stop one" in refused(Bench(out), "delete", "one", "--yes")
     assert (out / "one" / "journal.db").exists()
-
-
-def test_a_running_run_is_not_deleted_before_it_is_stopped(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    run = bench.detached("--pg", build(16).label, *LONG)
-    bench.await_step("l.i1")
-    assert f"bench stop {run.name}" in refused(bench, "delete", run.name, "--yes")
-    assert bench("stop", run.name).returncode == 0
-    done = bench("delete", run.name, "--yes")
-    assert done.returncode == 0, done.stderr
-    assert not run.exists()
 
 
 @pytest.mark.slow

@@ -55,9 +55,6 @@ def test_the_blocks_of_a_step_are_shown_in_every_form(out: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("sliced", "--slices", "l.i0"), "l.i0 was not interleaved; steps that were: qr100"),
-        (("sliced", "--slices", "nonesuch"), "unknown step 'nonesuch'"),
-        (("whole", "--slices", "qr100"), "whole: no finished step was interleaved"),
         (("sliced", "whole"), "sliced and whole cannot be compared: measured in slices of 50 ms"),
         (("sliced", "--published"), "--published: sliced was measured in slices of 50 ms; published figures are"),
         (("sliced", "--published", "--slices", "qr100"), "--published and --slices: choose one"),

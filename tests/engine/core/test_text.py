@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
 from mypy import api
 
-from engine.core.text import csv_text, visible, visible_json, visible_lines, visible_record, write
+from engine.core.text import csv_text, visible, visible_json, visible_lines, visible_record
 
 HOSTILE = "a\nb\x1b[2J\u202e\x9b\x7f\udcff"
 SHOWN = "a\\nb\\x1b[2J\\u202e\\x9b\\x7f\\udcff"
@@ -30,12 +29,6 @@ def test_a_spreadsheet_takes_no_cell_for_a_formula() -> None:
     assert [csv_text(text) for text in ("=1+1", "-1.5", "+x", "@a", "l.i1", "-")] == [
         "'=1+1", "-1.5", "'+x", "'@a", "l.i1", "'-",
     ]  # fmt: skip
-
-
-def test_a_text_is_written_as_a_line() -> None:
-    file = io.StringIO()
-    write(visible("a"), file)
-    assert file.getvalue() == "a\n"
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The journal: one writer, any number of readers, and nothing lost when the writer dies."""
 
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -17,7 +16,6 @@ import pytest
 from engine.core.errors import UserError
 from engine.host.disk import DiskFull
 from engine.journal.database import readable
-from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.run_lock import is_locked
@@ -81,16 +79,6 @@ def test_a_reader_sees_a_run_in_progress_and_that_its_engine_lives(tmp_path: Pat
         assert is_locked(tmp_path / "run")
         assert reader.steps(reader.attempts()[1].id)[0].state == "running"
     assert not is_locked(tmp_path / "run")
-
-
-def test_a_journal_that_was_watched_to_its_end_is_whole_in_one_file(tmp_path: Path) -> None:
-    journal = written(tmp_path / "run")
-    with JournalReader(tmp_path / "run") as reader:
-        assert reader.attempts()
-        journal.close()
-        shutil.copytree(tmp_path / "run", tmp_path / "copy", ignore=shutil.ignore_patterns("*-wal", "*-shm"))
-        with JournalReader(tmp_path / "copy") as copied:
-            assert copied.attempts() == reader.attempts()
 
 
 def test_two_engines_cannot_open_one_journal(tmp_path: Path) -> None:
@@ -204,27 +192,8 @@ def test_intervals_lie_in_order_of_time(tmp_path: Path) -> None:
     assert read() == [(20, 1), (30, 1), (30, late)]
 
 
-def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a run directory"):
-        read_manifest(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"schema": "1')
-    with pytest.raises(UserError, match="cannot be read"):
-        read_manifest(tmp_path)
-
-
 def listing(run: Path) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in run.iterdir()}
-
-
-def test_reading_a_finished_journal_changes_nothing(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    written(run).close()
-    before = listing(run)
-    assert "journal.db-wal" not in before
-    with JournalReader(run) as reader:
-        assert len(reader.attempts()) == 2
-        assert listing(run) == before
-    assert listing(run) == before
 
 
 def test_a_journal_that_is_watched_to_its_end_has_no_log_beside_it(tmp_path: Path) -> None:

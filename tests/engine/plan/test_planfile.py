@@ -208,12 +208,6 @@ def test_naming_the_workload_of_a_plan_again_keeps_its_options(
         assert json.loads(done.stdout)["plan"].items() >= {"scale": "cached", "repeats": 6}.items(), done.stderr
 
 
-@pytest.mark.parametrize("value", ["²", "9" * 5000, "lots"])
-def test_numbers_that_are_none_are_left_to_the_server(bench: Bench, label: str, value: str) -> None:
-    done = bench("run", "--pg", label, "--set", f"max_connections={value}", "--estimate")
-    assert done.returncode == 0, done.stderr
-
-
 def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text("builds = ['16.3']\nrows = '400k'\nquery_seconds = '1m'\nminutes = '2h'\nmargin = '1%'\n")

@@ -108,15 +108,6 @@ def test_insert_scale_factor_is_left_out_before_13_and_recorded(name: str, build
     assert new.dropped == () and dict(new.settings)[setting] == "0.05"
 
 
-def test_every_config_has_one_line_of_description() -> None:
-    assert [spec.name for spec in catalog()] == [
-        *NAMED, "cx9a2lc_c8r32", "cx10a", "cx10b", "cx10c", "cx10d", "auto", "defaults", "defaults-18", "io_sync",
-        "io_worker", "io_uring", "io_direct", "readahead-0", "readahead-128",
-        "readahead-4096", "huge_pages_off", "huge_pages_on", "thp_never", "thp_always",
-    ]  # fmt: skip
-    assert all(spec.description and "\n" not in spec.description for spec in catalog())
-
-
 REACHING = re.compile(r"command|librar|conninfo|path|passphrase|file|director|password|target|slot|standby|tablespace")
 # What looks as if it reached out, and does not: libraries by their paths are left out.
 HARMLESS = frozenset({

@@ -63,19 +63,6 @@ def opened() -> Iterator[list[UnderWay]]:
         run.journal.__exit__(None, None, None)
 
 
-def test_the_rate_is_that_of_the_seconds_counted(tmp_path: Path, opened: list[UnderWay]) -> None:
-    """Ten seconds at the base's rate are 1.000 of it, however long ago the last tick was."""
-    opened.append(run := UnderWay(tmp_path / "r", 1))
-    run.add("insert", [BASE_PER_S] * 10)
-    view = Player(run.run).look()
-    assert view.length_s > 50
-    assert view.relative == pytest.approx(1.0, rel=1e-3)
-    assert view.rate_per_s is None and view.silent_s  # nothing was heard for 50 s
-    opened.append(run := UnderWay(tmp_path / "other", 1, ago_s=10))
-    run.add("insert", [int(RATES["l.i0"])] * 10)
-    assert Player(run.run).look().rate_per_s == RATES["l.i0"]
-
-
 def test_the_yardstick_is_the_base_under_the_same_config_and_not_its_double(
     tmp_path: Path, opened: list[UnderWay]
 ) -> None:
@@ -194,18 +181,6 @@ def test_an_index_build_has_no_rate(tmp_path: Path, opened: list[UnderWay]) -> N
     assert "rows/s" not in follow.line(view)
 
 
-def test_a_rate_is_called_as_its_workload_calls_it(tmp_path: Path, opened: list[UnderWay]) -> None:
-    opened.append(run := UnderWay(tmp_path / "r", 1, "ask", "ask", ago_s=2))
-    run.add("ask", [1, 1], statements=200)
-    database = sqlite3.connect(run.run / "journal.db")
-    with database:
-        plan = {"name": "ask", "kind": "ask", "primary_metric": {"role": "ask", "unit": "questions/s"}}
-        database.execute("UPDATE step SET plan = ?", (json.dumps(plan),))
-    database.close()
-    record = json.loads(follow.once(run.run, as_json=True))
-    assert (record["rate_per_s"], record["unit"]) == (200, "questions/s")
-
-
 def test_a_cause_that_is_none_stands_for_nothing() -> None:
     nothing: list[Any] = [[{}], ["x"], [], None, 3]
     for causes in nothing:
@@ -259,19 +234,3 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
             live.end_step(side)
         assert follow.line(player.look()) == f"cells 1+2 of 2  r1  after qr100  17.0 / 16.3: -4.2% {bounds}"
         assert follow.record(player.look(), ())["interleaved"] is None
-
-
-def test_of_cells_abreast_a_line_is_told_at_every_look(tmp_path: Path) -> None:
-    out = io.StringIO()
-    with interleaved(tmp_path) as live:
-        for _ in range(10):
-            live.block(400, 390)
-        live.journal.update_event(live.stall("query", side=0), live.hand.at_ns, {})
-        live.journal.commit()
-        told = threading.Thread(target=follow.follow, args=(live.run, PlainConsole(file=out)))
-        told.start()
-        wait_for(lambda: out.getvalue().count("\n") >= 4, "four lines")
-        lines = out.getvalue().splitlines()
-    told.join(60)
-    assert lines[0].startswith("qr100: ! 16.3 STALL query 0.0s")
-    assert len(lines) >= 4 and all("17.0 / 16.3: -2.5%, no interval yet" in each for each in lines[1:])

@@ -143,16 +143,6 @@ def test_the_side_that_is_looked_at_can_be_another(tmp_path: Path) -> None:
         assert names == [("17.0", "17.0"), ("18.0", "18.0"), ("16.3", "17.0"), ("17.0", "17.0")]
 
 
-def test_stalls_of_every_side_are_known(tmp_path: Path) -> None:
-    with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
-        for _ in range(5):
-            live.block(*OPS)
-        live.stall("query", side=0)
-        view = player.look()
-        assert not view.stalls
-        assert [(side.name, stall.role) for side, (stall,) in seen(view).incidents_now()] == [("16.3", "query")]
-
-
 def test_what_probes_report_of_every_side_is_known(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for attempt, text in zip([side.attempt for side in live.sides], ("of the base", "of the other"), strict=True):

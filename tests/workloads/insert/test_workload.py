@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from workloads.base import Maintenance, Role, role_kind
+from workloads.base import Maintenance, role_kind
 from workloads.insert import maintenance
 from workloads.insert.options import Options
-from workloads.insert.sizes import SCALES, pause_seconds
-from workloads.insert.spec import StepSpec, places, role_list
+from workloads.insert.sizes import pause_seconds
+from workloads.insert.spec import places, role_list
 from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
 from workloads.insert.workload import WORKLOAD
-from workloads.names import UnknownName
 from workloads.options import checked, given
 
 STEPS_2024 = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
@@ -69,34 +67,6 @@ def test_chosen_steps_bring_what_they_stand_on() -> None:
     assert list(by_name(selected=["qp1000", "l.i1"])) == ["l.i0", "l.x", "l.i1", "qp1000"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "kw"),
-    [
-        ("generation", {"generation_name": "g23"}),
-        ("scale", {"scale": "quik"}),
-        ("scale", {"scale": 0}),
-        ("step", {"selected": ["q100.1"]}),
-    ],
-)
-def test_unknown_names_tell_their_kind_and_the_choices(kind: str, kw: dict[str, object]) -> None:
-    with pytest.raises(UnknownName) as caught:
-        plan_steps(**kw)  # type: ignore[arg-type]
-    assert caught.value.kind == kind
-    assert caught.value.choices
-    assert caught.value.name
-
-
-def test_unknown_options_and_values_out_of_bounds_are_refused() -> None:
-    with pytest.raises(UnknownName, match="unknown placement 'none' \\(known: "):
-        checked(Options, {"placement": "none"})
-    with pytest.raises(UnknownName, match="unknown option 'placment'"):
-        checked(Options, {"placment": "free"})
-    with pytest.raises(ValueError, match="clients must be a whole number from 1 to 256, not 257"):
-        checked(Options, {"clients": 257})
-    with pytest.raises(ValueError, match="indexes must be a whole number from 0 to 3, not 'two'"):
-        checked(Options, {"indexes": "two"}, texts=True)
-
-
 def test_options_may_be_given_as_text() -> None:
     texts = {"indexes": "2", "steps": "l.i0,l.x"}
     options = checked(Options, texts, texts=True)
@@ -131,29 +101,9 @@ def test_each_further_build_takes_time_and_space() -> None:
     assert (four_s, four_rows) == (4 * one_s, 4 * one_rows) and one_bytes < four_bytes < 2 * one_bytes
 
 
-def test_a_spec_survives_json() -> None:
-    for form in GENERATIONS:
-        for step in plan_steps(form, "io", 2):
-            options = Options(generation=form, clients=2, indexes=2)  # type: ignore[arg-type]
-            spec = StepSpec(7, "host=/tmp", step, options, 2**63, 3)
-            assert msgspec.json.decode(msgspec.json.encode(spec), type=StepSpec) == spec
-
-
 def test_point_and_range_queries_are_groups_of_their_own() -> None:
     steps = WORKLOAD.steps(WORKLOAD.plan(Options(scale="quick")).record)
     assert [step.group for step in steps] == ["load", "index", "write", "write", "pause", *["range", "point"] * 3]
-
-
-def test_connections_per_client() -> None:
-    counts = {step.name: [role.name for role in role_list(step, Options())] for step in plan_steps("g24b")}
-    assert counts["l.i0"] == ["insert"]
-    assert counts["l.x"] == ["insert", "index"]
-    assert counts["l.i1"] == counts["l.i2"] == ["insert", "delete"]
-    assert counts["qr100"] == counts["qp1000"] == ["insert", "delete", "query"]
-    assert counts["pause"] == []
-    old = {step.name: role_list(step, Options(generation="g22", clients=2)) for step in plan_steps("g22")}
-    assert old["q100.1"] == (Role(1, "insert"), Role(1, "query"), Role(2, "insert"), Role(2, "query"))
-    assert old["l.i1"] == (Role(1, "insert"), Role(2, "insert"))
 
 
 def test_query_roles_get_places_of_their_own_first() -> None:
@@ -209,10 +159,6 @@ def test_connections_are_counted_with_lookups_and_vacuums() -> None:
     assert (found["l.i0"], found["l.i1"], found["pause"], found["qr100"], found["qp100"]) == (50, 75, 25, 100, 125)
     old = WORKLOAD.steps(WORKLOAD.plan(Options(generation="g22", clients=10)).record)
     assert [step.connections for step in old if step.name == "q500.1"] == [40]
-
-
-def test_every_scale_knows_every_generation() -> None:
-    assert all(set(sizes) == set(GENERATIONS) for sizes in SCALES.values())
 
 
 def test_non_default_options_are_what_the_generation_does_not_do_by_itself() -> None:

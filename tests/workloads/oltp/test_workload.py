@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from workloads import workload
 from workloads.base import Place, Role, Step
-from workloads.names import UnknownName
 from workloads.oltp.options import Options
 from workloads.oltp.spec import StepSpec
 from workloads.options import checked
@@ -49,21 +47,6 @@ def test_a_launch_gets_the_step_of_its_plan() -> None:
     launch = WORKLOAD.launch(record, steps["scan"], place)
     spec = msgspec.json.decode(launch.stdin, type=StepSpec)
     assert spec.step == {"name": "scan", "kind": "scan", "seconds": 30} and spec.options.rows == 5000
-
-
-def test_what_cannot_be_is_refused_in_a_line() -> None:
-    with pytest.raises(ValueError, match="--scale cached is a preset's; the size of the tables is --rows"):
-        planned(scale="cached")
-    with pytest.raises(UnknownName, match="unknown test 'hot-point'"):
-        planned(tests=["hot-point"])
-    with pytest.raises(UnknownName, match="unknown step 'scan'"):
-        planned(tests=["point"], steps=["scan"])
-    for wrong in ({"rows": 0}, {"tables": 65}, {"tables": 0}, {"seconds": 0}, {"clients": 0}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be a whole number from"):
-            planned(**wrong)
-    with pytest.raises(ValueError, match="--placement free: in slices"):
-        WORKLOAD.sliced_options({"placement": "free"})
-    assert WORKLOAD.sliced_options({"rows": 1000}) == {"rows": 1000, "seconds": 3, "placement": "paired"}
 
 
 def test_results_of_other_data_do_not_compare() -> None:

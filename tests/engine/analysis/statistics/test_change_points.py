@@ -31,11 +31,6 @@ def test_levels_are_found_with_their_seconds(rates: list[float], edges: list[int
         assert level.rate_per_s == pytest.approx(rates[int(level.from_s)], rel=0.05, abs=0.1)
 
 
-def test_the_same_seconds_have_the_same_levels() -> None:
-    rates = seconds(*[100.0] * 30, *[85.0] * 30, noise=0.03)
-    assert levels(rates) == levels(rates) and len(levels(rates)) == 2
-
-
 @pytest.mark.parametrize(
     "rates",
     [
