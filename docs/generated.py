@@ -150,7 +150,7 @@ def commands() -> str:
     """The help of every command."""
     parts = ["# Commands\n", "The help of each command. `bench run --help-all` and [](options.md) have all options.\n"]
     for name in sorted(COMMANDS):
-        shown = bench(name, "--help", width=100)
+        shown = bench(name, "--help", width=TERMINAL_WIDTH)
         parts += [f"## bench {name}\n", f"```text\n{shown.rstrip()}\n```\n"]
     return "\n".join(parts)
 

@@ -95,7 +95,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--render-only", action="store_true", help="print the script, do not run it")
     wanted = parser.parse_args(argv)
     if wanted.probe not in SCRIPTED:
-        raise ProbeError(f"probes: the helper knows no probe {wanted.probe!r} (known: {', '.join(SCRIPTED)})")
+        raise ProbeError(f"probes: the helper has no probe {wanted.probe!r} (known: {', '.join(SCRIPTED)})")
     if not re.fullmatch(r"[1-9][0-9]", wanted.major):
         raise ProbeError(f"probes: {wanted.major!r} is not a major version of PostgreSQL, such as 16")
     wanted.major = int(wanted.major)

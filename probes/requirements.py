@@ -142,8 +142,8 @@ def _program(found: Facts) -> Iterator[Finding]:
         elif not found.capabilities >> CAP_SYS_ADMIN & 1:
             yield Finding(
                 "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, require "
-                "for attaching to functions; planner, phases and endpoint are off. Give it to the probe helper "
-                "too (on NixOS programs.pgbed.serverProbes), or use sudo.",
+                "for attaching to functions; planner, phases and endpoint are off. Also give it to the probe "
+                "helper (on NixOS programs.pgbed.serverProbes), or use sudo.",
                 ON_BINARY,
             )
     kernel = next((kernel for since, kernel in OLDEST_KERNEL if version >= since), (0, 0))

@@ -23,7 +23,9 @@ MOST_LINES = 120
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_ends_with_a_page_about_the_command(command: str) -> None:
-    last = bench(command, "--help").output.rstrip().rpartition("\n")[2].strip()
+    lines = bench(command, "--help").output.rstrip().splitlines()
+    assert max(map(len, lines)) <= 80
+    last = lines[-1].strip()
     page = last.removeprefix("Manual: docs/")
     assert page != last and (page in GENERATED or f"bench {command}" in (DOCS / page).read_text())
 

@@ -41,7 +41,7 @@ def _import() -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Show the interface until the user leaves; `words` replace the process's arguments."""
     parser = argparse.ArgumentParser(prog="bench", description="The terminal interface of bench.")
-    parser.add_argument("run", nargs="?", type=Path, help="run directory to show")
+    parser.add_argument("run", nargs="?", type=Path, help="folder of the run to show")
     parser.add_argument("--out", type=Path, required=True, help="folder that holds the runs")
     parser.add_argument("--screen", choices=MODES, default="live")
     parser.add_argument("--cell", help="replay this cell")

@@ -61,13 +61,13 @@ class Culprit:
     def lines(self) -> Iterable[str]:
         yield ""
         if len(self.commits) > 1:
-            yield f"{self.step} became slower with one of these; those before the last could not be judged:"
+            yield f"{self.step} became slower with one of these; those before the last could not be measured:"
             for commit in self.commits:
                 why = self.unjudged.get(commit.text, "")
                 yield f"  {commit.text}{f' ({why})' if why else ''}"
         else:
             yield f"{self.step} became slower with commit {self.commits[0].hash}"
-        yield f"({self.sure:.1%} sure after {self.judgements} judgements; {self.ends})"
+        yield f"({self.sure:.1%} sure after {self.judgements} measurements; {self.ends})"
         yield ""
         yield from (f"    {line}".rstrip() for line in self.message.splitlines())
         yield ""

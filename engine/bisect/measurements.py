@@ -122,5 +122,5 @@ def ended(place: Place, run: str) -> bool:
     if all(cell.state in ENDED for cell in load(path).cells):
         place.say(f"  taking the result of run {run}, which was begun before")
         return True
-    place.say(f"  run {run} was stopped before its end; measuring anew")
+    place.say(f"  run {run} was stopped before its end; measuring again")
     return False

@@ -87,7 +87,7 @@ class _Bisection:
         say(f"{self.count} commits from {commits[0].text} (good)")
         say(f"to {commits[-1].text} (bad)")
         log = measurements.LOG
-        say(f"in {self.folder}; what runs print is in {log} there, and bench watch {self.folder}/RUN shows one")
+        say(f"in {self.folder}; the output of runs is in {log} there, and bench watch {self.folder}/RUN shows one")
         if state.step and state.step not in _step_names(self.search.asked):
             raise UserError(f"{self.folder / STATE}: names an unknown step; --again starts over")
         if state.step or state.measured or state.under_way:
@@ -189,7 +189,7 @@ class _Bisection:
             runs = [self.folder / run for run in state.measured]
             level, last = ends.LEVELS[len(runs) - 1], len(runs) == len(ends.LEVELS)
             comparison = compare(runs, GOOD, level)
-            where = f"see bench compare {' '.join(map(str, runs))}; --again measures anew"
+            where = f"see bench compare {' '.join(map(str, runs))}; --again measures again"
             slowest = ends.slowest(comparison, self.search.step, last=last, where=where)
             if slowest is not None:
                 break

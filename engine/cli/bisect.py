@@ -51,7 +51,7 @@ _option = partial(option, group=SEARCH)
     "--pairs", type=click.IntRange(3, 100), default=3, show_default=True, metavar="N",
     help="Pairs of clusters for each judgement.",
 )  # fmt: skip
-@_option("--again", is_flag=True, help="Start the search anew, even if it was started before.")
+@_option("--again", is_flag=True, help="Start the search again from the beginning.")
 @option("--json", "as_json", is_flag=True, help="Print the result as JSON, and progress to stderr.")
 @OUT
 def bisect(

@@ -71,8 +71,10 @@ def ci(
     \b
     Exit codes:
       0  measured; with --gate: and no step is worse
-      1  with --gate: a step is worse, failed or missed its SLA; or the head does not build
-      2  not measured: no merge base, the base does not build, too little time, no cell finished
+      1  with --gate: a step is worse, failed or missed its SLA; or the head does
+         not build
+      2  not measured: no merge base, the base does not build, too little time,
+         no cell finished
       3  with --gate: every step is undecided
     """
     until_s = time.monotonic() + minutes * 60

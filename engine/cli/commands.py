@@ -74,10 +74,10 @@ COMMANDS = {name: command for group in GROUPS.values() for name, command in grou
 EXIT_CODES = (
     ("0", "Done; with --gate: no build is worse."),
     ("1", "With --gate: a step is slower by more than tolerated, missed its SLA or did nothing, or cells failed or are "
-          "missing; of bench ci also: the head does not build."),
+          "missing; for bench ci also: the head does not build."),
     ("1", "Without --gate: cells of a run or blocks of a farm failed, or a check of bench doctor did."),
     ("2", "The command failed or was refused: a wrong name or value, nothing to compare, or an output that is closed "
-          "or full; of bench bisect: no commit was found."),
+          "or full; for bench bisect: no commit was found."),
     ("3", "With --gate: nothing is worse, but every step of some build is undecided or withheld."),
     ("130", "Stopped by Ctrl-C; bench resume, or the same bench bisect, continues."),
     ("141", "Nobody reads the output any more, as after bench list builds | head -1; a run continues."),

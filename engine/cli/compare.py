@@ -66,7 +66,8 @@ def compare(
     \b
     Exit codes with --gate:
       0  no build is slower by more than tolerated
-      1  a step is slower or responds later by more, missed its SLA or did nothing, or cells failed or are missing
+      1  a step is slower or responds later by more, missed its SLA or did
+         nothing, or cells failed or are missing
       2  the command failed
       3  nothing is worse, but every step of some build is undecided or withheld
     """
@@ -79,9 +80,9 @@ def compare(
     if len(excluded) > 1 and excluded != ["--published", "--gate"]:
         raise UserError(f"{' and '.join(excluded)}: choose one")
     if not gate and (junit or tolerate is not None):
-        raise UserError(f"{'--junit' if junit else '--tolerate'} goes with --gate")
+        raise UserError(f"{'--junit' if junit else '--tolerate'} needs --gate")
     if whole and (form or slices is not None or plan is not None):
-        raise UserError("--all goes with the text of a comparison: nothing else is shortened")
+        raise UserError("--all is for the text of a comparison: nothing else is shortened")
     if form == "csv" and (slices is not None or plan is not None):
         raise UserError("--csv: slices and plans are printed as text, --md or --json")
     if slices is not None:
@@ -94,7 +95,7 @@ def compare(
     if published and comparison.design != "cells":
         raise UserError(
             f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
-            "those of a server alone on its machine: run with --interleave cells to compare with them"
+            "of a server alone on its machine: run with --interleave cells to compare with them"
         )
     if published and any(build.external for build in comparison.builds):
         raise UserError("--published: figures of external servers cannot be compared with published ones")

@@ -69,7 +69,7 @@ def _loose_helper() -> tuple[Check, ...]:
     loose = next((found for part in parts if (found := bpftrace.changeable(part, sticky=True)) is not None), None)
     if loose is None:
         return (Check("probe helper", "ok", f"{script}, started by sudo"),)
-    reason = "sudo runs the probe helper as root, so anybody who may write there can do what root can"
+    reason = "sudo runs the probe helper as root, so anybody who may write there can act as root"
     remedy = "install pgbed where only root may write, such as root's Nix store, and permit that by sudo"
     return (Check("probe helper", "warn", f"{loose} can be changed by users other than root", reason, remedy),)
 
@@ -105,7 +105,7 @@ def _program(name: str) -> Need:
             return Check(
                 name, "warn", f"{path}: no such program", "config.toml names it", f"set {name} there to another"
             )
-        reason = "workloads that call it cannot run, or leave out what it does"
+        reason = "workloads that call it cannot run, or leave out some tasks"
         return judged(
             name, path or "none", bool(path), reason, f"start bench from its flake, or set {name} in config.toml"
         )

@@ -28,7 +28,7 @@ MOST_BLOCKS = 1000
     help="Number of blocks to measure.", brief="Number of blocks to measure [4].",
 )  # fmt: skip
 @option(
-    "--again", is_flag=True, group=SURENESS, help="Measure again what has been measured before.",
+    "--again", is_flag=True, group=SURENESS, help="Measure blocks again that are in the Nix store.",
     brief="Measure finished blocks again.",
 )  # fmt: skip
 @option(

@@ -117,15 +117,15 @@ def _amount(prospect: Prospect) -> str:
     servers = len({cell.subject for cell in manifest.cells})
     in_all = f"about {span(expected.cell_s * expected.cells)} in all (rough estimate)"
     if manifest.minutes:
-        in_all += f", {manifest.minutes:g} minutes at most: how many it will be is counted after the first"
-        in_all += ", and steps that are undecided get the time of those that are known" if manifest.adaptive else ""
+        in_all += f", {manifest.minutes:g} minutes at most: pgbed decides after each pair"
+        in_all += ", and gives the time of decided steps to undecided ones" if manifest.adaptive else ""
     if not manifest.sliced:
         return f"{expected.cells} cells of about {span(expected.cell_s)} each, {in_all}"
     pairs = expected.cells // servers
     first = manifest.interim_analyses[0].pairs if manifest.adaptive else pairs
     least = f"{first} to " if pairs > first else ""
-    ends = ", ends as soon as every step is known" if manifest.adaptive else ""
-    query = f", {expected.query_step_s:.0f} s of it for each step of a fixed length" if expected.query_step_s else ""
+    ends = ", ends once every step is decided" if manifest.adaptive else ""
+    query = f" ({expected.query_step_s:.0f} s per timed step)" if expected.query_step_s else ""
     of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(expected.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"
 
@@ -161,7 +161,7 @@ def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool,
 def agree(question: str, yes: bool) -> None:
     """Ask before changing the machine. Raises UserError if the answer is no, or there is nobody to ask."""
     if not yes and not sys.stdin.isatty():
-        raise UserError("nothing was done: without a terminal, --yes must confirm")
+        raise UserError("not a terminal: add --yes to confirm; nothing was done")
     if not yes and not click.confirm(question, err=True):
         raise UserError("nothing was done")
 
@@ -180,7 +180,7 @@ def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "aut
     connections = resumption.check(run, manifest, lambda text: echo(text, err=True))
     for folder, made in external_cell.left_in(run).items() if connections else ():
         if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
-            console.say(f"dropped what cell {folder.name} had left: {dropped}")
+            console.say(f"dropped leftovers of cell {folder.name}: {dropped}")
     if resumption.complete(run, manifest):
         console.say(f"nothing to do: every cell has finished; to see the results: bench compare {reference(run)}")
         return 0

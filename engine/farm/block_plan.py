@@ -37,7 +37,7 @@ NOT_IN_A_BUILD = {
     "client_host": "clients on another host",
     "ssh_options": "clients on another host",
     "sched": "the kernel's tunables, which need root",
-    "until_known": "an end as soon as all is known: each block has the same size",
+    "until_known": "an end once every step is decided: each block has the same size",
     "minutes": "time for the whole run: each block has the same size; give repeats",
     "keep": "clusters that are kept",
     "scratch_database": "external servers",

@@ -139,7 +139,7 @@ def removable(run: Path, out: Path) -> Path:
     if run.parent != out.resolve():
         raise UserError(f"{run}: not in {out}; name the folder that holds it with --out")
     if not (run / "manifest.json").is_file():
-        raise UserError(f"{run}: not a run directory (no manifest.json); nothing removed")
+        raise UserError(f"{run}: not a run's folder (no manifest.json); nothing removed")
     if not (run / "cells").is_dir():
         raise UserError(f"{run}: not a run (it has no cells); nothing removed, delete it by hand")
     if is_locked(run):

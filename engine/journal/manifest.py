@@ -51,7 +51,7 @@ def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
         text = read_plain(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
-            f"{run}: not a run directory (no manifest.json); `bench list runs` shows those there are"
+            f"{run}: not a run's folder (no manifest.json); `bench list runs` shows those there are"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None

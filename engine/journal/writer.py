@@ -339,4 +339,4 @@ def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         part.rename(run / "manifest.json")
     except OSError as error:
-        raise UserError(f"{run}: cannot write the run directory: {disk.with_name(str(error.strerror), run)}") from error
+        raise UserError(f"{run}: cannot write the run's folder: {disk.with_name(str(error.strerror), run)}") from error

@@ -181,7 +181,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
     if request.until_known and request.repeats:
         raise UserError(f"--until-known plans up to {PAIRS} pairs: leave out --repeats")
     if request.until_known and request.minutes:
-        raise UserError("--minutes ends once every step is known, too: leave out --until-known")
+        raise UserError("--minutes also ends once every step is decided: leave out --until-known")
     return labels
 
 

@@ -93,8 +93,8 @@ def _notices(servers: Sequence[external_server.Found], use: ExternalServers) -> 
     lines = [f"{server.name}: PostgreSQL {server.version}, external server at {server.address}" for server in servers]
     database = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(
-        f"each cell works in {database}, and drops what it made; not visible from outside: CPU and memory of the "
-        "servers' processes, their machines, their logs; what others do there is in WAL and statistics"
+        f"each cell works in {database}, and drops it at its end; not visible from outside: CPU and memory of the "
+        "servers' processes, their machines, their logs; WAL and statistics include other clients"
     )
     if not use.checkpoint:
         who = ", ".join(server.name for server in servers if not server.may_checkpoint)

@@ -162,5 +162,5 @@ def _notices(request: Request, booted: Sequence[Kernel], guest: GuestMachine, wh
     if HOST in request.kernels:
         notices.append("host against a guest gets no verdict: virtualisation would be compared")
     if len({kernel.provenance for kernel in booted}) > 1:
-        notices.append("kernels of unlike provenance get no verdict: their configurations differ, too")
+        notices.append("kernels of unlike provenance get no verdict: their configurations also differ")
     return notices

@@ -132,10 +132,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0.1, le=MOST_MINUTES)] | None,
         about(
             "Time for the whole run, which ends before the pair that would exceed it. In slices, unless --repeats is "
-            "given, the run ends once every step is known, and the time left is divided anew after each pair: query "
-            "steps that are known are left out, and others last longer, the wider their intervals.",
+            "given, the run ends once every step is decided, and the remaining time is divided again after each pair: "
+            "decided query steps are left out, and others last longer, the wider their intervals.",
             metavar="N|TIME",
-            unset="what the repeats take",
+            unset="the time of the repeats",
             unit="min",
             group=SURENESS,
             brief="Time for the whole run, e.g. 10 or 2h.",
@@ -145,7 +145,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         about(
             f"In slices, stop as soon as every step has a verdict, after {PAIRS} pairs at the latest: as with "
-            "--minutes, interim analyses at stricter levels leave known query steps out of further pairs.",
+            "--minutes, interim analyses at stricter levels leave decided query steps out of further pairs.",
             excludes=["repeats", "minutes"],
             group=SURENESS,
             brief="Stop when every step has a verdict.",
@@ -154,7 +154,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     margin: Annotated[
         Annotated[float, Meta(ge=0.001, le=0.5)],
         about(
-            "Smallest effect to call faster or slower: 0.02 or 2%.",
+            "Smallest effect that matters: 0.02 or 2%.",
             metavar="FRACTION",
             unit="share",
             group=SURENESS,
@@ -164,9 +164,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     aa: Annotated[
         bool,
         about(
-            "Run the base against itself too (A/A control), to show the noise floor.",
+            "Also run the base against itself (A/A control), to show the noise floor.",
             group=SURENESS,
-            brief="Run the base against itself too (A/A control).",
+            brief="Also run the base against itself (A/A control).",
         ),
     ] = False
     interleave: Annotated[
@@ -207,7 +207,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         about(
             "Probes to attach: sched and stacks (default), and more expensive ones by name. NAME:window attaches for "
-            "10 s of every 60, NAME:stalls during stalls; none excludes a preset's too. See bench list probes.",
+            "10 s of every 60, NAME:stalls during stalls; none also excludes a preset's. See bench list probes.",
             metavar="NAME,…",
             unset="none, or the preset's",
             group=CAUSES,
@@ -244,7 +244,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tcp: Annotated[
         bool,
         about(
-            "Connect clients over TCP with a generated password, on this machine too, instead of a Unix socket.",
+            "Connect clients over TCP with a generated password, also on this machine, instead of a Unix socket.",
             group=WHERE,
         ),
     ] = False
@@ -260,7 +260,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[
         Annotated[int, Meta(ge=LEAST_PORT, le=MOST_PORT)] | None,
         about(
-            "TCP port of servers; servers side by side take the following ports too.",
+            "TCP port of servers; servers side by side also take the following ports.",
             metavar="N",
             unset="a free one",
             group=WHERE,
@@ -307,7 +307,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
         about(
-            "What runs a guest's instructions. tcg emulates them, 10 to 250 times slower, and gives no verdicts; "
+            "How a guest's code is executed. tcg emulates them, 10 to 250 times slower, and gives no verdicts; "
             "auto: kvm if it can run a guest here.",
             group=KERNELS,
         ),

@@ -159,7 +159,7 @@ class Server:
             raise ServerError(f"{path} cannot be written: {error.strerror}") from None
         if os.fstat(fd).st_nlink != 1:
             os.close(fd)
-            raise ServerError(f"{path} cannot be written: it has another name, too")
+            raise ServerError(f"{path} cannot be written: it has another name as well")
         if mode == "w":
             os.ftruncate(fd, 0)
         return os.fdopen(fd, "a", encoding="utf-8")

@@ -196,7 +196,7 @@ class ClientHost:
                     return machine, means.split(",")
         except LineError as error:
             raise self.failed(str(error)) from None
-        raise self.failed("its shell does not do what it is told")
+        raise self.failed("its shell does not execute commands")
 
     def equip(
         self,
@@ -220,7 +220,7 @@ class ClientHost:
             self._start(0, python, None)
         elif "tar" not in means:
             why = f": {self.not_by_nix}" if self.not_by_nix else ""
-            raise self.failed(f"it has no tar, and Nix cannot bring there what clients need{why}")
+            raise self.failed(f"it has no tar, and Nix cannot copy the clients there{why}")
         else:
             self.copied = "tar"
             self.programs = {name: f"{self.folder}/programs/{name}" for name in paths}

@@ -37,7 +37,7 @@ STYLE = "d3-flamegraph.css"
 
 MAIN_LOOP = "PostgresMain"
 MARKED = "Functions with a figure cost so much more or less CPU time per operation, in all processes of the server"
-GREY = "Grey has not changed by more than chance: of what is coloured one in twenty has not, either"
+GREY = "Grey: no significant change; one in 20 of the coloured frames has not changed either"
 
 Node = dict[str, Any]
 

@@ -96,6 +96,8 @@ def _interleaved(step: InterleavedStep) -> dict[str, Any]:
 def line(view: ViewState) -> str:
     if view.state != "running" or view.cell is None:
         failed = f", {view.cells_failed} failed" if view.cells_failed else ""
+        if view.state == "finished":
+            return f"finished: {view.cells_done} of {view.cells} cells{failed}"
         gone = "" if view.state == "running" else ", engine not running"
         return f"{view.cells_done} of {view.cells} cells finished{failed}{gone}"
     if view.interleaved is not None and view.step is not None:

@@ -199,7 +199,7 @@ def header(comparison: Comparison) -> list[str]:
     sources = dict.fromkeys((build.label, build.version, build.source) for build in comparison.builds if build.source)
     lines += [f"{label}: PostgreSQL {version}, {source}" for label, version, source in sources]
     if workload.non_default:
-        lines.append(f"non-default workload options: {', '.join(workload.non_default)}")
+        lines.append(f"workload options: {', '.join(workload.non_default)}")
     if comparison.route.startswith("TCP"):
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
@@ -211,7 +211,7 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"plan changed: {more} more, in the table of plans (--all)")
     lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
-        lines.append(f"up to {most} pairs, 95% intervals of paired log ratios, margin {comparison.margin:.1%}")
+        lines.append(f"up to {most} pairs, 95% intervals of paired log ratios, margin {100 * comparison.margin:.3g}%")
     return lines
 
 
@@ -225,14 +225,14 @@ def footer(comparison: Comparison) -> list[str]:
     if comparison.pairs >= 3 and all(ratio.verdict == "none" for ratio in comparison.ratios):
         lines.append("ratios with 95% intervals, each on its own; there are no verdicts")
     elif comparison.pairs >= 3:
-        lines.append(
-            f"verdicts hold together: at most 1 comparison in 20 calls any {_judged(comparison)} different that is "
-            "equal, 1 in 20 any the same that differs by the margin, 1 in 20 any no slower that is slower by it; so "
-            f"for server CPU{_counted(comparison)}; intervals: 95% each, of what is faster or slower for all of it "
-            "together; elsewhere an arrow marks a flagged figure"
-        )
+        lines += [
+            f"errors: at most 1 comparison in 20 reports a {_judged(comparison)} as different when it is equal, 1 in "
+            "20 as the same when it differs by the margin, and 1 in 20 as no slower when it is slower by it; likewise "
+            f"for server CPU{_counted(comparison)}",
+            "intervals are 95% each, jointly for faster and slower steps; other arrows: beyond chance, but no verdict",
+        ]
     if comparison.ratios:
-        lines.append("figures beside ratios: the base's mean over its cells (geometric), and that mean times the ratio")
+        lines.append("figures next to ratios: the base's geometric mean over its cells, and that mean times the ratio")
     lines += _gathered(comparison.findings)
     lines += [cell.text for cell in comparison.left_out]
     return lines

@@ -30,12 +30,12 @@ def header(step: SlicedStep) -> list[str]:
 def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
     several = brief and any(_together(pair) > 1 for pair in step.pairs)
     return [
-        *(["statements last longer than blocks: the ratio is that of their times"] if _timed(step) else []),
-        *(["lines of several blocks have the means of these; --json has every block"] if several else []),
-        "at: seconds of the clock since the step began; order: whose turns, A the base's; so far: ratio of totals",
-        "spill: spill-over CPU, which a server used in the other's slices, as a share of what it used in its own",
+        *(["statements last longer than blocks: the ratio is of their times"] if _timed(step) else []),
+        *(["lines of several blocks show their means; --json has every block"] if several else []),
+        "at: seconds of the clock since the step began; order: of turns, A is the base; so far: ratio of totals",
+        "spill: spill-over CPU: used in the other's slices, as a share of CPU used in its own",
         "run-q: us per op that server processes waited for a CPU, base and other",
-        "others: CPUs that were busy with neither servers, clients nor the engine of this run",
+        "others: CPUs that were busy with other programs than this run's servers, clients and engine",
     ]
 
 
@@ -56,7 +56,7 @@ def summary(pair: SlicedPair) -> str:
 
 def check_text(check: SlicedCheck) -> str:
     return (
-        f"self-check of {check.subject}: errors are {check.f:.2f} times as large as computed ({check.ratios} ratios of "
+        f"self-check of {check.subject}: errors are {check.f:.2f} x the computed ones ({check.ratios} ratios of "
         "a server to itself, whose truth is 1)"
     )
 

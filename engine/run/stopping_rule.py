@@ -189,9 +189,9 @@ def _words(divided: Allocation, rest: Rest, repeats: int, left_s: float, *, anal
     unknown, withheld = divided.open, [name for name, step in divided.steps.items() if step.state == "withheld"]
     besides = f", except for those whose verdicts are withheld: {_named(withheld)}" if withheld else ""
     if analysed and not unknown:
-        return f"every step is known after {divided.pairs} pairs{besides}"
+        return f"every step is decided after {divided.pairs} pairs{besides}"
     known = len(divided.steps) - len(unknown) - len(withheld)
-    text = f"after {divided.pairs} pairs {known} of {len(divided.steps)} steps known; " if analysed else ""
+    text = f"after {divided.pairs} pairs {known} of {len(divided.steps)} steps decided; " if analysed else ""
     if math.isinf(left_s) and not rest.pairs:
         return f"{text}undecided: {_named(unknown)}"
     left = ": at most" if math.isinf(left_s) else f", {span(max(0.0, left_s))} left:"

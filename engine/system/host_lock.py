@@ -31,7 +31,7 @@ def is_held() -> bool:
 
 def others() -> tuple[str, ...]:
     return tuple(
-        f"a run of user {name_of(uid)} is measuring on this machine, too: each disturbs the other's figures"
+        f"a run of user {name_of(uid)} is also measuring on this machine: each disturbs the other's figures"
         for uid in sorted(_measuring() - {os.geteuid()})
     )
 

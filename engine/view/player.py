@@ -96,7 +96,7 @@ class Player:
     def look(self) -> ViewState:
         """The state at this moment. Raises UserError if the journal cannot be read (any more)."""
         if not (self.run / "journal.db").exists():
-            raise UserError(f"{self.run}: the run directory no longer exists")
+            raise UserError(f"{self.run}: the run's folder no longer exists")
         with legible(self.run):
             running = is_locked(self.run)  # before reading cells: an engine that just ended has not died
             self._read_attempts()

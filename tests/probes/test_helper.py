@@ -71,7 +71,7 @@ def test_right_arguments_give_the_projects_own_script(arguments: dict[str, str])
 
 @pytest.mark.parametrize("probe", ["procsched", "../runq", "runq.bt", "", "/etc/passwd"])
 def test_unknown_probes_are_refused(arguments: dict[str, str], probe: str) -> None:
-    with pytest.raises(ProbeError, match="knows no probe"):
+    with pytest.raises(ProbeError, match="has no probe"):
         helper.parse(argv(probe, arguments))
 
 

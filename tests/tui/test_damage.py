@@ -72,7 +72,7 @@ HARMED: dict[str, tuple[Harm, str]] = {
     "cut in half": (cut_to(0.5), "damaged or truncated"),
     "another database": (write("journal.db", b"SQLite format 3\0" + bytes(9999)), "damaged or truncated"),
     "no journal": (lambda run: (run / "journal.db").unlink(), "its journal.db is missing"),
-    "no manifest": (lambda run: (run / "manifest.json").unlink(), "not a run directory"),
+    "no manifest": (lambda run: (run / "manifest.json").unlink(), "not a run's folder"),
     "manifest cut": (write("manifest.json", b'{"schema": "1'), "manifest.json: cannot be read"),
     "manifest with odd cells": (manifest_with(cells=[{"id": 3}]), "is invalid"),
     "manifest of another schema": (manifest_with(schema="2.0"), "schema 2.0, this pgbed reads 1.0"),
@@ -194,13 +194,13 @@ def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, st
         shutil.rmtree(recording)
         live_of(pilot).repaint()
         await pilot.pause()
-        assert "the run directory no longer exists" in text(pilot)
+        assert "the run's folder no longer exists" in text(pilot)
         for key in ("space", "n", "enter", "escape", "z", "i", "m", "g", "escape", "right_square_bracket", "full_stop"):
             await pilot.press(key)
             await pilot.pause()
         await pilot.resize_terminal(60, 18)
         await pilot.pause()
-        assert "the run directory no longer exists" in text(pilot)
+        assert "the run's folder no longer exists" in text(pilot)
         await pilot.resize_terminal(80, 24)
         for key in "134525":
             await pilot.press(key)
@@ -208,7 +208,7 @@ def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, st
             assert not pilot.app._exit
         await pilot.press("2")
         await pilot.pause()
-        assert "the run directory no longer exists" in text(pilot)
+        assert "the run's folder no longer exists" in text(pilot)
 
     drive(script, recording, recording.parent, replayed=replayed)
     assert not recording.exists()
@@ -222,7 +222,7 @@ def test_a_run_deleted_under_the_detail_of_a_stall_is_said(recording: Path) -> N
         shutil.rmtree(recording)
         await pilot.press("n", "N", "down", "up")
         await pilot.pause()
-        assert "the run directory no longer exists" in text(pilot)
+        assert "the run's folder no longer exists" in text(pilot)
 
     drive(script, recording, recording.parent, replayed=(STALLED, "l.i1"))
 

@@ -21,7 +21,7 @@ MEANINGS = {
     "reads_per_op": "reads of data for each {op}, each of one page or many, from the page cache or the device (18 on)",
     "pages_read_per_op": "pages of 8 kB that were read for each {op}, from the page cache or the device",
     "read_us_per_op": "time that reading took for each {op}, in us, from the page cache or the device",
-    "written_kb_per_op": "kB that server processes made dirty in the page cache for each {op}",
+    "written_kb_per_op": "kB that server processes dirtied in the page cache for each {op}",
     "device_written_kb_per_op": "kB that the device wrote for each {op}, for whomever",
     "heap_bytes": "size of the tables at the end of the step",
     "index_bytes": "size of the indexes at the end of the step",

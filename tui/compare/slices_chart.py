@@ -113,14 +113,14 @@ def summary(pair: SlicedPair, check: SlicedCheck | None, columns: int) -> list[L
     )
     if check is None or not check.ratios:
         return [came_to, *folded(f"self-check: too few blocks to tell; {spill_over}", columns)]
-    errors = f"self-check: errors {check.f:.2f} times as large as computed ({check.ratios} ratios)"
+    errors = f"self-check: errors {check.f:.2f} x the computed ones ({check.ratios} ratios)"
     return [came_to, *folded(f"{errors}; {spill_over}", columns, "warning" if check.suspect else "")]
 
 
 def legend(glyphs: Glyphs) -> Line:
     dot, mean = ("⠛", "⠒⠒") if glyphs.name == "braille" else (glyphs.dot, "==")
     return line(
-        (f" {dot} a block, at the edge: beyond  ", "dim"),
+        (f" {dot} block, at the edge: off scale  ", "dim"),
         (mean, "rate"),
         (" ratio of totals so far  ", "dim"),
         (glyphs.dash * 2, "base"),

@@ -33,7 +33,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         Stop(
             7,
             "Two builds of PostgreSQL under one workload, recorded on a small machine. Their servers are up side by "
-            "side and take turns in slices of 50 ms, so that what disturbs one disturbs the other. Each has its marks.",
+            "side and take turns in slices of 50 ms, so that noise hits both. ● is main, ○ is patch.",
             until="REPLAY",
         ),
         Stop(
@@ -60,7 +60,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         Stop(
             8,
             "Compare: a line for each verdict, then every ratio with its interval on one axis. The band is the margin "
-            "within which two builds are called the same.",
+            "within which two builds count as the same.",
             ("3",),
             until="every cell",
         ),
@@ -80,13 +80,13 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         Stop(
             6,
             "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
-            "A frame with ▼ takes more of each query than in the baseline, by more than chance explains.",
+            "A frame with ▼ takes significantly more of each query than in the base.",
             ("escape", "f", "enter"),
             until="takes more",
         ),
         Stop(
             6,
-            "The same as a list, first the functions whose share has changed by more than chance.",
+            "The same as a list, significant changes first.",
             ("v",),
             until="change",
         ),
@@ -99,22 +99,19 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             8,
-            "Compare names the plans that changed before any ratio: a plan that changed explains more than where the "
-            "time went.",
+            "Compare lists changed plans before any ratio: a new plan explains more than a profile does.",
             ("3",),
             until="p plans",
         ),
         Stop(
             9,
-            "Both plans of a statement, side by side. Nodes that differ are marked with a sign, and each has the rows "
-            "that were estimated.",
+            "Both plans of a statement, side by side. Nodes that differ are marked; each shows its estimated rows.",
             ("p", "down"),
             until="PLANS",
         ),
         Stop(
             6,
-            "Launch (1) starts a run of your own: choose two builds and press enter. The guide ends here, and all keys "
-            "are yours.",
+            "Launch (1) starts a run of your own: choose two builds and press enter. The guide ends here.",
             ("escape", "5"),
             until="HISTORY",
         ),

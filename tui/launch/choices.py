@@ -293,7 +293,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
                 "status": "warn" if plan.allow_concurrent else "fail",
                 "found": measuring,
                 "reason": "each would disturb the other's figures",
-                "remedy": "wait for it, or choose concurrent in the design; F starts all the same",
+                "remedy": "wait for it, or choose concurrent in the design; F starts anyway",
             }
         )
     return tuple(found)

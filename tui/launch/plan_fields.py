@@ -58,23 +58,23 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
                 "cells per build; a verdict needs 3; better 4 or 6, so that each build is first equally often",
                 lambda value: replace(plan, repeats=value or 1, until_known=False), own["repeats"], step=step,
                 least=step),
-        _yes("A/A", plan.aa, "also runs the baseline against itself: the noise floor of this host",
+        _yes("A/A", plan.aa, "also runs the base against itself: the noise floor of this machine",
              lambda value: replace(plan, aa=value)),
         _choice("interleave", plan.interleave, ("auto", "slices", "cells"),
                 "slices: servers side by side, interleaved in all steps that allow it; cells: one server at a "
                 "time; auto: slices where possible",
                 lambda value: replace(plan, interleave=value)),
-        _yes("until known", plan.until_known, "ends once every step is known, or after 8 pairs in slices; "
+        _yes("until known", plan.until_known, "ends once every step is decided, or after 8 pairs in slices; "
              "takes the place of repeats and minutes",
              lambda value: replace(plan, until_known=value, repeats=None, minutes=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
-             detail="minutes: time for the whole run; in slices without repeats, steps that are known leave theirs to "
+             detail="minutes: time for the whole run; in slices without repeats, decided steps leave theirs to "
                     "others; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
                                lambda text: replace(
                                    plan, minutes=_given("minutes", own["minutes"], text), until_known=False),
                                _forms(own["minutes"], "as much as the repeats take"))),
-        Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect to call faster or slower",
+        Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect that matters",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),
              question=Question("margin in percent", f"{plan.margin * 100:g}",
@@ -111,7 +111,7 @@ def _running(plan: Request) -> tuple[Item, ...]:
              lambda value: replace(plan, accept_foreign_load=value)),
         Item("scratch db", text=place or "-", mark="" if place else "dim",
              detail="scratch db: an empty database to work in there, where the role may not create one",
-             question=Question("an empty database to work in (empty: one is made and dropped for each cell)", place,
+             question=Question("an empty database to work in (empty: one is created and dropped for each cell)", place,
                                lambda text: replace(plan, scratch_database=text or None))),
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ def _question(ready: Ready, plan: Request, offer: Choices) -> Question:
         base = tuple(name for name in plan.builds if "=" not in name)[:1] or newest(offer, 1)
         return with_build(replace(ready.made(plan), builds=base, base=None), build, offer.labels)
 
-    return Question("what has the patch: NAME=/path of an install or of a source tree", known, take, check=named)
+    return Question("the patched build: NAME=/path of an install or of a source tree", known, take, check=named)
 
 
 def named(typed: str) -> str:

@@ -29,7 +29,7 @@ class LaunchScreen(PlanScreen):
     TITLE_WORD: ClassVar[str] = "LAUNCH"
     BINDINGS: ClassVar[list[Binding]] = [
         key("enter", "start(False)", "start", "launch.start"),
-        key("F", "start(True)", "start whatever the preflight says", "launch.force", show=False),
+        key("F", "start(True)", "start despite failed checks", "launch.force", show=False),
         key("d", "dry_run", "dry run", "launch.dry_run"),
         key("w", "save", "save", "launch.save"),
         key("o", "load", "open", "launch.open"),
@@ -50,16 +50,16 @@ class LaunchScreen(PlanScreen):
         if self.trouble:
             self.bench.say(self.trouble, "warning")
         elif not self.plan.builds:
-            self.bench.say("no build is chosen: space on a plan that is ready, or on builds", "warning")
+            self.bench.say("No build selected: press space on a ready plan, or on builds", "warning")
         elif not whatever and not self.checks:
-            self.bench.say("the preflight is still looking; F starts without it", "warning")
+            self.bench.say("Checks are still running; F starts anyway", "warning")
         elif not whatever and blocks == [launch_choices.ANOTHER_RUN]:
             self._refuse_another()
         elif not whatever and blocks:
-            self.refused = f"blocks start: {', '.join(blocks)}: F starts all the same"
+            self.refused = f"blocks start: {', '.join(blocks)}: F starts anyway"
             self._draw_head()
             warning = (
-                f"x blocks start: {', '.join(blocks)}. Mend it and press c, or F starts anyway (what was found is kept)"
+                f"x blocks start: {', '.join(blocks)}. Fix it and press c to check again, or press F to start anyway"
             )
             self.bench.say(warning, "warning")
         else:
@@ -119,7 +119,7 @@ class LaunchScreen(PlanScreen):
             self.bench.look_at(run)
         else:
             self.context.run = run
-            self.bench.say(f"{run.name} has been started: 2 watches it")
+            self.bench.say(f"Started {run.name}; press 2 to watch it")
 
     # -- looking and keeping
 
@@ -205,7 +205,7 @@ class LaunchScreen(PlanScreen):
             except UserError as error:
                 self.bench.complain(error)
             except (TypeError, KeyError) as error:  # JSON from another version of bench
-                self.bench.complain(UserError(f"bench answered something else than was asked: {error!r}"))
+                self.bench.complain(UserError(f"unexpected answer of bench: {error!r}"))
             finally:
                 self.progress("")
 

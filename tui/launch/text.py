@@ -140,7 +140,7 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
     if noise is None and estimate.get("interleave") == "slices":
         return "smallest visible effect unknown before the first run in slices on this host"
     if noise is None:
-        return "smallest visible effect unknown: no A/A run of this host yet (A/A makes one)"
+        return "smallest visible effect unknown: no A/A run on this machine yet (A/A makes one)"
     by_size = sorted(noise["steps"].items(), key=lambda step: float(step[1]))
     (least, small), (most, large) = by_size[0], by_size[-1]
     upto = f" to {large:.1%} ({most})" if most != least else ""

@@ -12,7 +12,7 @@ BINDINGS = [
     key("s", "side", "build", "live.build"),
     key("h", "heat", "heat map", "live.heat"),
     key("left", "cross(-1)", "read out", "live.left", shown="left/right"),
-    key("right", "cross(1)", "read out what is later", "live.right", show=False),
+    key("right", "cross(1)", "read out later columns", "live.right", show=False),
     key("shift+left", "cross(-10)", "read out, ten columns before", "live.left_far", show=False),
     key("shift+right", "cross(10)", "read out, ten columns later", "live.right_far", show=False),
     key("escape", "let_go", "the whole step, nothing read out", "live.let_go", show=False),

@@ -82,11 +82,12 @@ class Painter:
         table = live_text.role_table(view, layout.main_columns)
         if view.step is None:  # a cell is being prepared: only the plan is known
             self._slow.clear()
-            steps = budget.rows(view)
+            steps = budget.rows(view, self._glyphs)
             rows = max(LEAST_PLAN, layout.rows - 8 - len(steps))
             table = [*schedule(view, player.schedule(), layout.main_columns, rows, self._glyphs), *steps]
         states = live_text.states(view)
-        table = [*table, *(probes if layout.tall else probes[:2]), states, *budget.summary(view, layout.main_columns)]
+        budgeted = budget.summary(view, layout.main_columns, self._glyphs)
+        table = [*table, *(probes if layout.tall else probes[:2]), states, *budgeted]
         self._roles.show(table)
         self._arrange(layout, len(ages) + len(table), len(view.roles))
         self._paint_log(view)

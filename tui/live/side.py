@@ -32,7 +32,7 @@ def side(
     """The column in `size` (columns, rows); the environment, which never changes, is last and may be cut."""
     columns, rows = size
     lines = [*schedule(view, plan, columns, max(LEAST_PLAN, int(rows * PLAN_SHARE)), glyphs), line()]
-    if steps := budget.rows(view):
+    if steps := budget.rows(view, glyphs):
         lines += [*steps, line()]
     lines += last_minute(view, figures, columns, glyphs)
     if view.machine.workers:

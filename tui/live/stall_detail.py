@@ -75,7 +75,7 @@ def detail(reader: JournalReader, view: ViewState, stall: EventRow, glyphs: Glyp
 def _causes(stall: EventRow, at_ns: int, cells: int) -> list[Line]:
     causes = stall.data.get("causes") or []
     if not causes:
-        return [line((f" {stall_words(stall, at_ns)}; its causes are ranked when more is known", "dim"))]
+        return [line((f" {stall_words(stall, at_ns)}; its causes are not ranked yet", "dim"))]
     lines: list[Line] = []
     for rank, cause in enumerate(causes, 1):
         head = (f" {rank}. {cause['score']:.2f} ", "strong" if rank == 1 else "dim")

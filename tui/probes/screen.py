@@ -154,7 +154,7 @@ class ProbesScreen(BenchScreen):
     def _stacks_of(self, place: Place, role: str) -> FlameGraph | str:
         """The stacks of a role in a finished step; asked for once, empty until they arrive."""
         if place.step.ended_ns is None:
-            return "stacks are added up when the step ends: what its functions took will be here"
+            return "functions are listed when the step ends"
         asked = self._flame(place, role)
         if asked not in self._stacks:
             self._stacks[asked] = ""

@@ -303,7 +303,7 @@ def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, gly
             texts.setdefault(row.remarks[-1], row.probe)
     found: list[Line] = []
     if not order[0].remarks:
-        known = f"{order[0].question} Costs {order[0].cost}." if order[0].question else "asking what it needs and costs"
+        known = f"{order[0].question} Costs {order[0].cost}." if order[0].question else "looking up its needs and cost"
         about = f"{order[0].probe}: {known}"
         found += [line((f" {text}", "dim")) for text in textwrap.wrap(about, columns - 1)]
     for text, probe in texts.items():

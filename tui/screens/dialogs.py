@@ -160,7 +160,7 @@ class HelpScreen(PagesScreen):
     ]
 
     def __init__(self, of: Screen[object], text: str) -> None:
-        self._sides = (("keys of this screen; ? again: what its figures mean", _key_lines(of)),
+        self._sides = (("keys of this screen; ? again: the meaning of its figures", _key_lines(of)),
                        ("figures on this screen; ? again: its keys", _word_lines(text)))  # fmt: skip
         self._side = 0
         super().__init__(*self._sides[0])

@@ -84,7 +84,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     before_writes: Annotated[
         Literal["nothing", "vacuum"],
         about(
-            "What is done to the tables before l.i1 and l.i2, uncounted. vacuum, with ANALYZE, is usual in slices; the "
+            "Maintenance of the tables before l.i1 and l.i2, uncounted. vacuum, with ANALYZE, is usual in slices; the "
             "reference client does nothing.",
             rare=True,
         ),

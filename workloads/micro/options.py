@@ -17,7 +17,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: Annotated[
         tuple[str, ...],
         about(
-            "Only these tasks: initdb, start, recovery, init, index, vacuum, dump, plan; of initdb also initdb.libc, "
+            "Only these tasks: initdb, start, recovery, init, index, vacuum, dump, plan; also initdb.libc, "
             "initdb.icu, initdb.builtin.",
             metavar="TASK,…",
             flag="--tasks",
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     runs: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],
         about(
-            "How often each task except plan is timed in a cell, prepared anew each time; the mean is one sample.",
+            "How often each task except plan is timed in a cell, prepared again each time; the mean is one sample.",
             metavar="N",
             rare=True,
         ),

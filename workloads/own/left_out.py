@@ -51,7 +51,7 @@ CLEANED = Kind("DROP", "DROPs", re.compile(
     r"drop .*|alter .* (?:drop|detach) .*|create or replace view .*|select (?:pg_catalog )?lo_unlink.*"
 ))  # fmt: skip
 MADE_BEFORE = re.compile(r"(?:create|alter|drop) extension .*")
-TRUST = "--trust-dump restores the dump as a superuser, if you trust who made it"
+TRUST = "--trust-dump restores the dump as a superuser, if you trust its author"
 MAKING = ("create", "copy", "insert")
 BUILTIN_TYPE = re.compile(
     r"as|int(?:eger|2|4|8)?|bigint|smallint|text|(?:var)?char|character|varying|numeric|decimal|real|double|precision|"

@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         bool,
         about(
             "Restore the data as a superuser, for functions in C, operator classes or foreign servers. The dump can "
-            "then run programs as the servers' account: only if you trust who made it."
+            "then run programs as the servers' account: only if you trust its author."
         ),
     ] = False
     statements: Annotated[

@@ -146,7 +146,7 @@ class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = ()
     setup: Annotated[
         str,
-        about("A script that is run once in step init, to make what the others need.", metavar="FILE", rare=True),
+        about("A script that is run once in step init, to create tables and data.", metavar="FILE", rare=True),
     ] = ""
 
 

@@ -71,7 +71,7 @@ NOT_SLICED = {
     "connect": "server processes that live for one transaction cannot be stopped in time",
     "transactions": "its steps have no fixed length",
 }
-SET_UP = "-o setup=FILE may write files beside the data"
+SET_UP = "-o setup=FILE may write files next to the data"
 COLD = {
     "evict": "--between evict takes its relations out of shared buffers",
     "cold": "--between cold takes its files out of the page cache",
@@ -300,8 +300,8 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
     for flag, used in _needing_full_log(options).items():
         if used and (options.log_every or 1) > 1:
             raise ValueError(
-                f"{flag} and -o log_every={options.log_every} exclude each other: what is late, skipped or retried is "
-                f"known from a full log only"
+                f"{flag} and -o log_every={options.log_every} exclude each other: only a full log counts late, "
+                "skipped and retried transactions"
             )
     for each in options.define:
         if not re.fullmatch(r"\w+=.*", each):

@@ -88,12 +88,17 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     for verdict, (first, word) in words.items():
         if own := [ratio for ratio in rates if ratio.verdict == verdict]:
             every = len(own) == len(rates)
-            where = f"all {len(rates)} steps" if every and len(rates) > 1 else f"{len(own)} of {len(rates)} steps"
-            head = f"{word} in {len(own)}" if lines else f"{first} in {where}"
+            head = f"{word} in {len(own)}" if lines else f"{first} in {_steps(own, rates)}"
             details = _signs(own, every=every) if verdict == "same" else _details(verdict, own)
             advice = _advice(cells, subject, own) if verdict == "undecided" else ""
             lines.append(f"{head}{': ' * bool(details)}{details}{advice}")
     return lines
+
+
+def _steps(some: Sequence[Ratio], of: Sequence[Ratio]) -> str:
+    if len(some) < len(of):
+        return f"{len(some)} of {len(of)} steps"
+    return f"all {len(of)} steps" if len(of) > 1 else "the only step"
 
 
 def _details(verdict: Verdict, ratios: Sequence[Ratio]) -> str:
@@ -123,9 +128,9 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
     changed = [ratio for ratio in costs if ratio.verdict in ("slower", "faster")]
     if all(ratio.verdict == verdicts.get(ratio.step) for ratio in changed):
         return []
-    words: tuple[tuple[Verdict, str], ...] = (("slower", "more"), ("faster", "less"))
+    words: tuple[tuple[Verdict, str], ...] = (("slower", "higher"), ("faster", "lower"))
     parts = [
-        f"{word} in {len(own)} of {len(costs)} steps: {_effects(own)}"
+        f"{word} in {_steps(own, costs)}: {_effects(own)}"
         for verdict, word in words
         if (own := [ratio for ratio in changed if ratio.verdict == verdict])
     ]
@@ -148,7 +153,7 @@ def _of_planning(ratios: Sequence[Ratio]) -> list[str]:
     changed = [ratio for ratio in ratios if ratio.metric == DELETE_PLAN and ratio.verdict in CHANGED]
     ordered = sorted(changed, key=_size, reverse=True)
     named = [
-        f"{ratio.ratio:.2f} times as long in {ratio.step} [{', '.join(f'{bound:.2f}' for bound in ratio.bounds or ())}]"
+        f"{ratio.ratio:.2f} x as long in {ratio.step} [{', '.join(f'{bound:.2f}' for bound in ratio.bounds or ())}]"
         for ratio in ordered[:NAMED]
     ]
     more = f" and differs in {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""

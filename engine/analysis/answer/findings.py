@@ -38,8 +38,8 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     found += _left_alone(cells)
     if len(cells.levels.analyses) > 1:
         found.append(
-            f"verdicts are at {cells.levels.differs():.1%}, because these pairs may be judged more than once: all "
-            "analyses together call equal servers different in at most 5% of comparisons"
+            f"verdicts are at {cells.levels.differs():.1%}, because these pairs may be analysed more than once: all "
+            "analyses together report equal servers as different in at most 5% of comparisons"
         )
     found += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
@@ -84,7 +84,7 @@ def _left_alone(cells: ComparedCells) -> Iterable[str]:
         own = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
         counts = {step: sum(step in cell.steps for cell in own) for step in cells.steps}
         if fewer := [f"{step} ({count} of {len(own)})" for step, count in counts.items() if 0 < count < len(own)]:
-            yield f"left out of further pairs, known by then or withheld for good: {', '.join(fewer)}"
+            yield f"left out of further pairs, since decided or withheld for good: {', '.join(fewer)}"
 
 
 def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:

@@ -120,9 +120,9 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
     if pairs < MIN_PAIRS:
         return f"{pairs} repeat{'s give' if pairs > 1 else ' gives'} no verdict: at least {MIN_PAIRS} pairs are needed"
     if noise is None:
-        why = "no A/A run of this host yet (--aa --interleave cells)"
+        why = "no A/A run on this machine yet (--aa --interleave cells)"
         if design == "slices":
-            why = f"it is known after the first run of {MIN_PAIRS} pairs in slices on this host"
+            why = f"it takes a first run of {MIN_PAIRS} pairs in slices on this machine"
         return f"the smallest effect that {pairs} pairs can detect is unknown: {why}"
     by_size = sorted(noise.steps.items(), key=lambda step: step[1])
     large = ", ".join(step for step, effect in by_size if effect > LARGE)

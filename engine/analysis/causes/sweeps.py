@@ -73,7 +73,7 @@ def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
     """A sentence for each step of a cell that had more than one rate, and how certain that is."""
     told = tuple(_sentence(change, sweep.unit) for sweep in found for change in sweep.changes)
     often = round(1 / change_points.LEVEL)
-    return (*told, f"of steps without a change of rate at most 1 in {often} is told to have one") if told else ()
+    return (*told, f"at most 1 in {often} steps without a change of rate is marked as having one") if told else ()
 
 
 def _sentence(change: RateChange, unit: str) -> str:

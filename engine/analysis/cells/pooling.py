@@ -133,7 +133,7 @@ def _sentence(unit: Unit, runs: Mapping[str, int]) -> str:
         f"intervals cover {unit}s, each of which is a random effect (error by Hartung and Knapp, Student's t with "
         f"{degrees} degree{'s' if degrees > 1 else ''} of freedom)"
     )
-    more = "; two machines say little of others, so they are wide: a third narrows them more than any further run"
+    more = "; with only two they are wide: a third narrows them more than any further run"
     return text + more if degrees == 1 else text
 
 

@@ -201,7 +201,7 @@ def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Ite
 
     ours, theirs = releases(base), releases(subject)
     if ours and theirs and base.kernel != subject.kernel:
-        yield "kernel", True, f"{', '.join(ours)} vs {', '.join(theirs)}; this is what is compared"
+        yield "kernel", True, f"{', '.join(ours)} vs {', '.join(theirs)}; compared on purpose"
     elif ours and theirs:
         both = sorted({*ours, *theirs})
         yield "kernel", len(both) == 1, ", ".join(both)
@@ -231,7 +231,7 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
     elif runs[0].manifest.external is not None:
         yield "settings", False, f"{text}; pgbed sets none on external servers"
     elif base.config != subject.config:
-        yield "settings", True, f"{text}; these are what is compared"
+        yield "settings", True, f"{text}; compared on purpose"
     else:  # A setting that one of the versions does not know is left out there, and cannot be the same.
         yield "settings", all((name in ours) != (name in theirs) for name in names), text
 

@@ -30,7 +30,7 @@ def _of_run(manifest: Manifest) -> list[str]:
     found = [
         f"external servers: {servers}; not visible from outside: CPU, run queue, memory and stops of "
         "their processes, their machines and devices, their logs (checkpoints, autovacuum, errors)",
-        "WAL and what statistics views count of a whole server include what others did there; causes of stalls go by "
+        "WAL and statistics of a whole server include the work of its other clients; causes of stalls go by "
         "wait events alone",
     ]
     if not manifest.external.checkpoint:

@@ -17,7 +17,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
     found: dict[str, None] = {}
     guests = [bool(_kernels(own, side)) for side in (base, subject)]
     if guests[0] != guests[1]:
-        found["host against a guest: virtualisation would be compared; give the host's own image a guest, too"] = None
+        found["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
     machines = {run.manifest.guest for run in own if run.manifest.guest is not None}
     if any(guests) and any(machine.emulated for machine in machines):
         found["emulated guests (no KVM): their times say nothing of a machine"] = None
@@ -68,7 +68,7 @@ def difference(one: Kernel, other: Kernel) -> str:
     names = [name for name in one.options if one.options[name] != other.options.get(name, "n")]
     shown = [f"{name} {one.options[name]} vs {other.options.get(name, 'n')}" for name in names[:NAMED]]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return (", ".join(shown) + more) or "the same in what moves processes about"
+    return (", ".join(shown) + more) or "the same in options of the scheduler"
 
 
 def _provenance(one: Kernel, other: Kernel) -> tuple[bool, str]:

@@ -183,9 +183,7 @@ def findings(cells: ComparedCells) -> list[str]:
                 )
     if plain:
         by_step = ", ".join(step for step in cells.steps if step in plain)
-        found.append(
-            f"judged by the scatter of its pairs alone, as these have fewer than {MIN_BLOCKS} blocks: {by_step}"
-        )
+        found.append(f"intervals by the scatter of pairs alone, which have fewer than {MIN_BLOCKS} blocks: {by_step}")
     if slow:
         by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
         found.append(

@@ -251,7 +251,7 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
     if data["roles"]:
         yield "roles", "Server CPU by role, us per operation"
     if data["waits"]:
-        yield "waits", "What server processes waited for, share of the samples"
+        yield "waits", "Waits of server processes, share of the samples"
     if data["phases"]:
         yield "phases", "Phases of statements, share of their time"
     for probe, field in dict.fromkeys((each["probe"], each["field"]) for each in data["probed"]):

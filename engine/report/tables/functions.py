@@ -50,4 +50,4 @@ def _nothing(every: Iterable[FunctionCosts]) -> str:
     found = list(every)
     count = sum(costs.tested for costs in found)
     reason = next((costs.reason for costs in found if costs.reason), "")
-    return f"none for certain: {reason}" if reason and not count else f"none for certain of {count:,} tested"
+    return f"none significant: {reason}" if reason and not count else f"none significant of {count:,} tested"

@@ -85,7 +85,7 @@ def _latencies(comparison: Comparison, notes: Notes, step: str, subject: str) ->
 
 
 LATENCY = Table(
-    "Response time of what the rate counts (means of cells, ratios)",
+    "Response times of the measured statements (means of cells, ratios)",
     tuple(LATENCIES.values()),
     _latencies,
 )

@@ -30,7 +30,7 @@ PROGRAM_FIGURES = (("user_s", "user"), ("system_s", "system"), ("memory_bytes", 
 
 def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
-    title = "What makes the difference in time per operation (of one connection; share of the difference)"
+    title = "Causes of the difference in time per operation (of one connection)"
     section = Section(title, ("step, build and cause", "us", "share", "95%"))
     for step in comparison.steps:
         found = (comparison.attribution(name, step) for name in comparison.names)
@@ -92,7 +92,7 @@ def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
 
 def waits(comparison: Comparison, _: Notes) -> Iterable[Section]:
     """Wait events of each role's server processes, as shares of the samples."""
-    title = "What server processes waited for (share of the samples, several a second; mean of cells)"
+    title = "Waits of server processes (share of the samples, several a second; mean of cells)"
     seen = (event for cell in comparison.cells for events in cell.waits.values() for event in events if event)
     kinds = {kind: word for kind, word in KINDS.items() if kind != UNKNOWN or not all(map(is_known, seen))}
     section = Section(title, ("step, build and role", *(word.replace(" ", "\n") for word in kinds.values()), WHERE))
@@ -164,7 +164,7 @@ SCHEDULING = Table(
     _scheduling,
 )
 PROGRAMS = Table(
-    "What the programs took that were timed (median of cells; floor: what they take to do nothing)",
+    "Times of programs (median of cells; floor: the time to do nothing)",
     (*(title for _, title in PROGRAM_FIGURES), "runs", "fastest", "slowest"),
     _programs,
 )

@@ -26,7 +26,7 @@ RECKONED = (
     "within this error, 19 times in 20"
 )
 UNCERTAIN = (
-    f"interleaved, pgbench's clock runs on while it is stopped: without the stops this is known to {MOST_ERROR:.0%} at "
+    f"interleaved, pgbench's clock runs on while it is stopped: without the stops this is right to {MOST_ERROR:.0%} at "
     "best; give more seconds, repeats or clients, or --interleave cells"
 )
 DROPPED = (
@@ -40,7 +40,7 @@ def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
     seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
     marks = {"dropped": notes.mark(DROPPED)} if "dropped" in seen else {}
     columns = (f"{outcome}{marks.get(outcome, '')}" for outcome in seen)
-    section = Section("What became of transactions (of all that were due)", ("step and build", *columns))
+    section = Section("Outcomes of transactions (of all that were due)", ("step and build", *columns))
     for step in comparison.steps:
         rows = []
         for name in comparison.names:

@@ -54,7 +54,7 @@ ROWS = """
 -o delete_form=rang => unknown delete form 'rang' (nearest: range)
 -o indexes => -o indexes: give NAME=VALUE
 --until-known --repeats 4 => --until-known plans up to 8 pairs: leave out --repeats
---until-known --minutes 9 => --minutes ends once every step is known, too: leave out --until-known
+--until-known --minutes 9 => --minutes also ends once every step is decided: leave out --until-known
 --until-known --interleave cells => --until-known analyses pairs of slices: use --interleave slices
 --until-known --pg OLD,PG --placement free => analyses pairs of slices, which are impossible here: --placement free
 --minutes 0 => --minutes

@@ -94,7 +94,7 @@ def test_a_run_directory_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_a_run_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write the run directory: Not a directory"):
+    with pytest.raises(UserError, match="cannot write the run's folder: Not a directory"):
         create_run(tmp_path / "file" / "run", MANIFEST)
 
 

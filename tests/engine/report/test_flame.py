@@ -131,7 +131,7 @@ def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey() -> N
     assert graph.certain_functions == ("plan",) and "main;exec;plan" in graph.certain
     assert flame.graph("l.i1", "delete", base, base).certain == () == flame.graph("l.i1", "delete", base).certain
     page = flame.page("l.i1", "delete", other, base)
-    assert "Grey has not changed by more than chance" in page and "d.data.certain" in page
+    assert "Grey: no significant change" in page and "d.data.certain" in page
     rows = functions(base, other)
     assert rows[0] == ["plan", 10, 90, "more"] and [row[3] for row in rows[1:]] == ["", ""]
 

@@ -69,7 +69,7 @@ def test_everything_fits_into_80_columns_and_nothing_is_cut(rich_run: Path) -> N
     for step in ("l.i0", "l.x", "l.i1", "qr100"):
         assert step in text
     assert text.count(LONG) > 20
-    waits = text.partition("What server processes waited for")[2]
+    waits = text.partition("Waits of server processes")[2]
     assert re.search(r"16.3 insert +70%  <1%    14%      -   - 15%      -     - DataFileImmediat *\n", waits)
 
 

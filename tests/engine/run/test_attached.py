@@ -148,7 +148,11 @@ def test_servers_that_are_running_are_compared_without_verdicts(
     assert all(each["verdict"] == "none" and (each["low"] is not None or each["left_out"]) for each in rates)
     assert not any(each["flagged"] for each in comparison["ratios"])
     findings = " ".join(comparison["findings"])
-    assert "role may" in findings and "include what others did" in findings and "different settings" in findings
+    assert (
+        "role may" in findings
+        and "include the work of its other clients" in findings
+        and "different settings" in findings
+    )
     assert PASSWORD not in json.dumps(comparison) and "77MB" not in json.dumps(comparison)
     assert running[0].made == running[1].made == []
 
@@ -265,7 +269,7 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
     old.ask(f"COMMENT ON DATABASE {database} IS '{mark}'")
     again = bench("resume", run.name, "--detach")
     assert again.returncode == 0, again.stderr
-    assert f"dropped what cell 001-prod-as-is-r1 had left: database {database}" in again.stdout
+    assert f"dropped leftovers of cell 001-prod-as-is-r1 had left: database {database}" in again.stdout
     wait_for(lambda: len(bench.attempts()) == 2, "the next attempt")
     bench.await_step("l.i1", cell=2)
     assert bench("probes", "on", "planner").stderr.endswith("probes cannot see inside it\n")
@@ -322,7 +326,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"interleave": "slices"}, "external servers cannot be paused"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot run"),
-            (prod, {"preset": "copy-ring"}, "-o setup=FILE may write files beside the data"),
+            (prod, {"preset": "copy-ring"}, "-o setup=FILE may write files next to the data"),
             (label, {"accept_foreign_load": True}, "--accept-foreign-load is for external servers"),
         ]
         for pg, entries, why in refused:

@@ -103,7 +103,7 @@ def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -
     bench, told = made
     assert "Time (mean of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
     told = bench("compare", "--all").stdout
-    assert "What the programs took that were timed" in told and "recovery" in told
+    assert "Times of programs" in told and "recovery" in told
     found: Any = bench.comparison()
     cells = {(cell["build"], cell["step"]): cell for cell in found["cells"]}
     assert found["units"] == dict.fromkeys(["initdb.libc", *found["units"]], "s")

@@ -137,7 +137,7 @@ def test_a_host_that_will_not_do_is_refused_before_anything_runs(
     monkeypatch.setenv("PGBED_SSH", str(program))
     denied = refusal("echo 'someone@there: Permission denied (publickey).' >&2; exit 255")
     assert "Permission denied (publickey).; ssh must get there without asking" in denied
-    assert "does not do what it is told" in refusal("yes hello")
+    assert "does not execute commands" in refusal("yes hello")
     assert "it is riscv64, this machine" in refusal("echo 'pgbed riscv64 tar /tmp/x'; cat > /dev/null")
     neither = refusal('echo "pgbed $(uname -m) none /tmp/x"; cat > /dev/null')
     assert "it has no tar, and Nix cannot" in neither

@@ -60,7 +60,7 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
     assert decided(run, 4) == 4
     (found,) = decisions(run)
     assert (found["pairs"], found["level"], found["unknown"]) == (4, pytest.approx(0.0014, rel=0.05), [])
-    assert found["text"] == "every step is known after 4 pairs"
+    assert found["text"] == "every step is decided after 4 pairs"
     summary = read_run(run)
     assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
     assert not compare([run]).left_out, "cells that were never wanted are none that are missing"
@@ -75,7 +75,7 @@ def test_without_a_time_limit_open_steps_are_as_long_as_planned_and_known_ones_a
     (found,) = decisions(run)
     assert [step["seconds"] for step in found["steps"].values()] == [None, None, None, 0]
     assert re.fullmatch(
-        r"after 3 pairs 1 of 4 steps known; a pair will take .*: at most 8 in all; without qr100", found["text"]
+        r"after 3 pairs 1 of 4 steps decided; a pair will take .*: at most 8 in all; without qr100", found["text"]
     )
     open_still = made(tmp_path / "s", 3, noise=0.01, **ADAPTIVE)
     assert decided(open_still, 3) == 8 and decisions(open_still)[0]["steps"]["qr100"]["seconds"] == 60
@@ -179,7 +179,7 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=late)
     assert decided(run, 4) == 4
     (found,) = decisions(run)
-    assert found["text"] == "every step is known after 4 pairs, except for those whose verdicts are withheld: qr100"
+    assert found["text"] == "every step is decided after 4 pairs, except for those whose verdicts are withheld: qr100"
 
 
 def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path) -> None:
@@ -270,10 +270,10 @@ def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(to
 def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = ("--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--dry-run")
     known = bench(*plan, "--until-known")
-    assert "3 to 8 pairs of about" in known.stdout and "ends as soon as every step is known" in known.stdout
+    assert "3 to 8 pairs of about" in known.stdout and "ends once every step is decided" in known.stdout
     timed = bench(*plan, "--minutes", "10")
-    assert "10 minutes at most: how many it will be is counted after the first" in timed.stdout
-    assert "and steps that are undecided get the time of those that are known" in timed.stdout
+    assert "10 minutes at most: pgbed decides after each pair" in timed.stdout
+    assert "and gives the time of decided steps to undecided ones" in timed.stdout
 
 
 # With a time limit. The made qr100 is of 60 s, and may be longer; l.i0, l.x and l.i1 are of given work.
@@ -308,7 +308,7 @@ def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp
     assert found["level"] == pytest.approx(0.001, rel=1e-3) and found["unknown"] == ["l.i0", "l.x", "l.i1"]
     states = {name: (step["state"], step["seconds"]) for name, step in found["steps"].items()}
     assert states == {"l.i0": ("open", None), "l.x": ("open", None), "l.i1": ("open", None), "qr100": ("known", 0)}
-    assert "after 3 pairs 1 of 4 steps known" in found["text"] and found["text"].endswith("; without qr100")
+    assert "after 3 pairs 1 of 4 steps decided" in found["text"] and found["text"].endswith("; without qr100")
     assert found["steps"]["l.i0"]["by_end"] < found["steps"]["l.i0"]["width"]
     assert found["steps"]["qr100"]["by_end"] == found["steps"]["qr100"]["width"]
     open_still = made(tmp_path / "s", 3, of=40, minutes=60.0, noise=0.01, **ADAPTIVE)
@@ -317,7 +317,7 @@ def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp
 
 def test_an_adaptive_run_ends_when_every_step_is_known_or_time_is_over(tmp_path: Path) -> None:
     known = made(tmp_path / "r", 3, of=40, minutes=60.0, **QUIET, **ADAPTIVE)
-    assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is known after 3 pairs"
+    assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is decided after 3 pairs"
     over = made(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
     assert decided(over, 4) == 4 and "left: 4 in all" in decisions(over)[-1]["text"]
 
@@ -380,6 +380,6 @@ def test_a_comparison_says_which_steps_were_left_alone_and_the_gate_misses_none(
     comparison = compare([run])
     pairs = {ratio.step: ratio.pairs for ratio in comparison.ratios if ratio.metric == "rate_per_s"}
     assert pairs == {"l.i0": 4, "l.x": 4, "l.i1": 4, "qr100": 3}
-    assert "left out of further pairs, known by then or withheld for good: qr100 (3 of 4)" in comparison.findings
+    assert "left out of further pairs, since decided or withheld for good: qr100 (3 of 4)" in comparison.findings
     judged = gate.judge(comparison, {}, gate.plan_of([read_manifest(run)]))
     assert not gate.failed(judged), judged

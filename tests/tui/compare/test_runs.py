@@ -86,7 +86,7 @@ def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recordin
         screen.look()
         await pilot.pause()
         assert ">l.i0  rows/s" in text_of(pilot)
-        assert "not a run directory" in text_of(pilot)
+        assert "not a run's folder" in text_of(pilot)
 
     show_compare(recording, script)
 

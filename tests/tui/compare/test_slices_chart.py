@@ -96,9 +96,7 @@ def test_what_others_did_is_drawn_to_the_machines_cpus_and_its_mean_is_told() ->
 def test_the_summary_has_ratio_interval_check_and_leak() -> None:
     came_to, trust = text(slices_chart.summary(pair(*[0.95] * 40), SlicedCheck("17.0", 1.04, 8, False), 130))
     assert came_to == " ratio 0.950 0.930-0.970  typical 0.951  40 blocks, for these two clusters"
-    assert trust == (
-        " self-check: errors 1.04 times as large as computed (8 ratios); CPU in the other's slices 0.3%, 0.2%"
-    )
+    assert trust == (" self-check: errors 1.04 x the computed ones (8 ratios); CPU in the other's slices 0.3%, 0.2%")
     strayed = slices_chart.summary(pair(0.95), SlicedCheck("17.0", 1.6, 8, True), 80)
     assert {spans[0][1] for spans in strayed[1:]} == {"warning"}
     few = replace(pair(0.95), low=None, high=None, typical=None, base_spill_over_share=None)
@@ -117,4 +115,4 @@ def test_nothing_of_the_summary_is_cut_and_the_legend_has_room() -> None:
     assert " ".join(" ".join(lines[1:]).split()) == f"left out of the comparison: {why}"
     for glyphs in SETS.values():
         legend = slices_chart.legend(glyphs)
-        assert width(legend) <= 80 and "at the edge: beyond" in text([legend])[0]
+        assert width(legend) <= 80 and "at the edge: off scale" in text([legend])[0]

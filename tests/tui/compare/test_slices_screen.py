@@ -58,7 +58,7 @@ def test_figures_are_those_of_bench_compare(in_slices: Path) -> None:
         assert f"ratio {first['ratio']:.3f} {first['low']:.3f}-{first['high']:.3f}" in shown
         assert f"typical {first['typical']:.3f}  {len(first['blocks'])} blocks" in shown
         said, leaks = " ".join(shown.split()), [100 * first[f"{side}_spill_over_share"] for side in ("base", "other")]
-        assert f"errors {check['f']:.2f} times as large as computed ({check['ratios']} ratios)" in said
+        assert f"errors {check['f']:.2f} x the computed ones ({check['ratios']} ratios)" in said
         assert f"CPU in the other's slices {leaks[0]:.1f}%, {leaks[1]:.1f}%" in said
         await pilot.press("right")
         assert "pair 2 of 2" in text_of(pilot).splitlines()[1]

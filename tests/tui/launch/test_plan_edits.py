@@ -296,7 +296,7 @@ def test_the_head_says_what_the_plan_comes_to() -> None:
     first, second = said(TWO, estimate(noise=noise))
     assert all(part in first for part in ("base 14.10", "6 cells", "about 9m43s", "943 MB"))
     assert second == " smallest visible effect ~1.2% (l.i0) to 6.0% (l.x), by A/A 20261119-aa"
-    assert "unknown: no A/A run of this host" in said(TWO, estimate())[1]
+    assert "unknown: no A/A run on this machine" in said(TWO, estimate())[1]
     assert "2 repeats bear no verdict" in said(replace(TWO, repeats=2), estimate())[1]
     assert "nothing to compare it with" in said(Request(builds=("16.3",)), estimate())[1]
     assert "a plan that is ready" in said(NONE, None)[1]

@@ -246,7 +246,7 @@ def test_a_start_beside_another_run_says_so_until_that_ends_and_f_starts_all_the
     """Whether it is in this folder or not: the plan's own is in none when it is refused."""
     plan = tomllib.loads(small.read_text()) | {"allow_concurrent": False}
     small.write_text(tomli_w.dumps(plan))
-    refusal = "x another run is measuring: F starts all the same"
+    refusal = "x another run is measuring: F starts anyway"
 
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
@@ -293,7 +293,7 @@ def test_a_run_that_measures_in_this_folder_is_named_and_watched(
             await pilot.press("enter")
             await until(pilot, lambda: bool(screen.refused) and not screen.doing)
             shown = pilot.app.screen_text().splitlines()  # type: ignore[attr-defined]
-            assert shown[2] == " x another run is measuring: F starts all the same, 2 watches it"
+            assert shown[2] == " x another run is measuring: F starts anyway, 2 watches it"
             assert "allow-concurrent" not in "".join(shown)
             assert "20261118-1" in "".join(shown)
             await pilot.press("2")

@@ -15,10 +15,12 @@ from engine.view.player import Player
 from engine.view.view_state import ViewState
 from tests.support.journal import Growing, interleaved
 from tests.support.screens import show_live, text_of
+from tui.glyphs import SETS
 from tui.live import budget
 from tui.live.screen import LiveScreen
 from tui.marks import Line
 
+BLOCK = SETS["block"]
 STEPS = {
     "l.i0": {"state": "known", "width": 0.004, "by_end": 0.004},
     "l.x": {"state": "withheld", "width": 0.2, "by_end": 0.2},
@@ -49,17 +51,19 @@ def words(lines: list[Line]) -> list[str]:
 
 def test_a_line_says_of_this_step_how_wide_it_is_and_what_the_rest_will_buy(live: Growing) -> None:
     view = seen(live)
-    whole = " qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 5 pairs of 1m44s left"
-    assert words(budget.summary(view, 80)) == [whole]
-    assert words(budget.summary(view, 50)) == [" qr100 ±1.8%, ±1.1% by the end; known 1 of 4"]
-    assert words(budget.summary(replace(view, step=None), 80)) == [" known 1 of 4; 5 pairs of 1m44s left"]
-    assert budget.summary(replace(view, state="finished"), 80) == []
-    assert budget.summary(replace(view, allocation=None), 80) == budget.rows(replace(view, allocation=None)) == []
+    whole = " qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left"
+    assert words(budget.summary(view, 80, BLOCK)) == [whole]
+    assert words(budget.summary(view, 80, SETS["ascii"])) == [whole.replace("±", "+-")]
+    assert words(budget.summary(view, 50, BLOCK)) == [" qr100 ±1.8%, ±1.1% by the end; decided 1 of 4"]
+    assert words(budget.summary(replace(view, step=None), 80, BLOCK)) == [" decided 1 of 4; 5 pairs of 1m44s left"]
+    assert budget.summary(replace(view, state="finished"), 80, BLOCK) == []
+    unplanned = replace(view, allocation=None)
+    assert budget.summary(unplanned, 80, BLOCK) == budget.rows(unplanned, BLOCK) == []
 
 
 def test_each_step_is_known_withheld_or_so_wide(live: Growing) -> None:
-    assert words(budget.rows(seen(live)))[1:] == [
-        "l.i0       known",
+    assert words(budget.rows(seen(live), BLOCK))[1:] == [
+        "l.i0       decided",
         "l.x        withheld",
         "l.i1       undecided",
         "qr100      ±1.8%, ±1.1% by the end",
@@ -77,7 +81,7 @@ def test_a_pair_that_failed_is_not_to_come(live: Growing) -> None:
     for side, state in zip(live.sides, ("failed", "finished"), strict=True):
         live.journal.end_attempt(side.attempt, live.hand.at_ns + 30 * 10**9, state)
     live.journal.commit()
-    assert words(budget.summary(seen(live), 80))[0].endswith("; 4 pairs of 1m44s left")
+    assert words(budget.summary(seen(live), 80, BLOCK))[0].endswith("; 4 pairs of 1m44s left")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
@@ -87,7 +91,7 @@ def test_it_is_on_the_screen(live: Growing, size: tuple[int, int]) -> None:
         screen._tick()
         await pilot.pause()
         shown = text_of(pilot)
-        assert "qr100 ±1.8%, ±1.1% by the end; known 1 of 4; 5 pairs of 1m44s left" in shown
+        assert "qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left" in shown
         assert ("l.x        withheld" in shown) == (size[0] > 110)
         assert shown.splitlines()[-1].startswith(" space")
 

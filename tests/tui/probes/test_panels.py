@@ -222,7 +222,7 @@ def test_how_a_probe_stands() -> None:
 def test_what_has_not_been_asked_yet_is_not_told_as_empty_words() -> None:
     rows = probe_status.probe_rows(UNASKED, (), (), (), None)
     ((told, _),) = probe_text.remarks(rows, 0, 100, 2, BRAILLE)[0]
-    assert told.strip() == "procsched: asking what it needs and costs"
+    assert told.strip() == "procsched: looking up its needs and cost"
 
 
 def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:

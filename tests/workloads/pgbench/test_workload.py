@@ -99,7 +99,7 @@ def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
         plans.append(SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=str(make))))
         assert dict(SCRIPTS.written(plans[-1].record)) == {"load.sql": load.read_text(), "make.sql": text}
     one, other = (SCRIPTS.identity(plan.record)["scripts"] for plan in plans)
-    assert one != other and "may write files beside the data" in plans[0].own_server
+    assert one != other and "may write files next to the data" in plans[0].own_server
     assert SCRIPTS.expected_bytes(plans[0].record, 1 << 40) > 1 << 40
     for wrong, told in (("none.sql", "none.sql: no such file"), (str(load), "a script has this name")):
         with pytest.raises(ValueError, match=told):

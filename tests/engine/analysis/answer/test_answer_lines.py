@@ -131,7 +131,7 @@ def test_cpu_has_a_sentence_where_it_says_something_else(tmp_path: Path) -> None
 
     (found,) = compare([make_run(tmp_path / "r", noise=0.0005, change=dearer)]).answer
     rates = "17.0 is within 2% of 16.3 in all 4 steps"
-    assert found.text.startswith(f"{rates}\nserver CPU per operation is more in 1 of 4 steps: l.x +10.0% [+")
+    assert found.text.startswith(f"{rates}\nserver CPU per operation is higher in 1 of 4 steps: l.x +10.0% [+")
 
 
 def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_planning_a_delete_takes_is_judged_by_itself_and_said_where_it_diff
     begin = "17.0 is within 2% of 16.3 in all 4 steps\nplanning a DELETE takes 4.1"
     low, high = ratios["qr100"].joint or (0.0, 0.0)
     joint = f"[{low:.2f}, {high:.2f}]"
-    assert found.answer[0].text.startswith(begin) and f" times as long in qr100 {joint}" in found.answer[0].text
+    assert found.answer[0].text.startswith(begin) and f" x as long in qr100 {joint}" in found.answer[0].text
     (table,) = (each for each in tables.sections(found, Notes()) if each.title.startswith("Planning a DELETE"))
     assert [row[3:] for row, _ in table.rows][-1] == (
         "▼4.178",

@@ -426,7 +426,7 @@ def test_a_copy_of_a_run_is_no_further_sample(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a run directory"):
+    with pytest.raises(UserError, match="not a run's folder"):
         compare([tmp_path])
     with pytest.raises(UserError, match="no run given"):
         compare([])

@@ -191,7 +191,7 @@ def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> Non
     make_run(tmp_path / "other", repeats=4, environment={**HERE, "host": {"name": "another"}}, blocks=40)
     make_run(tmp_path / "short", repeats=4, environment=HERE, blocks=10)
     assert noise.smallest_in_slices(tmp_path, 5, QUERY_S) is None
-    assert "known after the first run of 3 pairs in slices on this host" in noise.summary(None, 5, "slices")
+    assert "it takes a first run of 3 pairs in slices on this machine" in noise.summary(None, 5, "slices")
 
 
 def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
@@ -203,7 +203,7 @@ def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
     make_run(bench.out / "20261119-slices", repeats=4, environment=HERE, blocks=60)
     said = bench(*arguments).stdout
     assert f"side by side: {labels.replace(',', ', ')}" in said
-    assert "8 pairs of about " in said and "4 s of it for each step of a fixed length" in said
+    assert "8 pairs of about " in said and "(4 s per timed step)" in said
     assert "by the last run in slices of this host: 20261119-slices" in said
     planned = json.loads(bench(*arguments, "--json").stdout)
     assert planned["query_step_s"] == 4 and planned["noise"]["run"] == "20261119-slices"
@@ -214,7 +214,7 @@ def test_a_dry_run_tells_what_its_pairs_can_show(bench: Bench, label: str) -> No
     arguments = ("--pg", label, "--aa", "--repeats", "6", "--interleave", "cells", "--dry-run")
     unknown = json.loads(bench(*arguments, "--json").stdout)
     assert unknown["smallest_effect"] is None and unknown["noise"] is None
-    assert "unknown: no A/A run of this host" in bench(*arguments).stdout
+    assert "unknown: no A/A run on this machine" in bench(*arguments).stdout
     bench.out.mkdir(parents=True)
     run = make_run(bench.out / "20261119-aa", aa=True, repeats=4, noise=0.01, environment=HERE)
     told = json.loads(bench(*arguments, "--json").stdout)

@@ -220,7 +220,7 @@ def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tm
 
 
 def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: Path) -> None:
-    for repeats, words in ((3, "none for certain of 3 tested"), (2, "none for certain: 2 of 3 pairs")):
+    for repeats, words in ((3, "none significant of 3 tested"), (2, "none significant: 2 of 3 pairs")):
         folder = tmp_path / str(repeats)
         comparison = compare([sampled_run(folder, DEARER if repeats == 2 else {}, repeats)])
         assert not comparison.functions[0].changes

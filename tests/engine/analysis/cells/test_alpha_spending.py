@@ -70,7 +70,7 @@ def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_p
     runs = [make_run(tmp_path / f"r{day}", repeats=2, noise=0, change=apart) for day in range(2)]
     both = compare(runs)
     once = both.ratio("17.0", "l.i0", "rate_per_s")
-    assert once is not None and not any("may be judged more than once" in text for text in both.findings)
+    assert once is not None and not any("may be analysed more than once" in text for text in both.findings)
     later(runs[1], 1)
     both = compare(runs)
     twice = both.ratio("17.0", "l.i0", "rate_per_s")

@@ -65,7 +65,7 @@ AS_PROBED = ('"control": "aa"', '"control": "probed"', -1)
         (
             {"builds": ("16.3",), "configs": ("cx5", "cx7")},
             LARGER,
-            Check("cx7", "settings", True, "1 differ: shared_buffers 2GB vs 1GB; these are what is compared"),
+            Check("cx7", "settings", True, "1 differ: shared_buffers 2GB vs 1GB; compared on purpose"),
         ),
         ({}, LARGER, Check("17.0", "settings", False, "1 differ: shared_buffers 2GB vs 1GB")),
         (

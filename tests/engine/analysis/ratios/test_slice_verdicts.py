@@ -234,7 +234,7 @@ def test_too_few_blocks_for_an_error_of_their_own_are_told(tmp_path: Path) -> No
         run = make_run(tmp_path / str(blocks), slices=lambda cell, step: made_slices(cell, step, rates, blocks, 0.01))
         return compare([run]).findings
 
-    told = "judged by the scatter of its pairs alone, as these have fewer than 20 blocks: qr100"
+    told = "intervals by the scatter of pairs alone, which have fewer than 20 blocks: qr100"
     assert told in findings(19) and told not in findings(20)
 
 

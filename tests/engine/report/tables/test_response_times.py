@@ -108,7 +108,7 @@ def test_a_longer_tail_is_named_beside_a_rate_that_is_the_same(tmp_path: Path) -
         verdicts["latency_p95_us"],
     )
     assert "\nresponse times are longer: p99 of qr100 +" in found.answer[0].text
-    table = render.to_markdown(found).partition("Response time of what the rate counts")[2]
+    table = render.to_markdown(found).partition("Response times of the measured statements")[2]
     assert "| step and build | p50 | p95 | p99 | longest |" in table
     # Few index builds have no quantiles.
     assert not [ratio for ratio in found.ratios if ratio.metric in LATENCIES and ratio.step == "l.x"]
