@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(autouse=True, scope="session")
 def loaded_launchers() -> None:
-    """Launchers come without the start of an interpreter; those of runs (tests/engine/run) do not."""
+    """Launchers come without the start of an interpreter."""
     steprun.start_launcher = steprun.forked
 
 

@@ -63,12 +63,11 @@ INDEXES = {
 
 @pytest.mark.parametrize(("generation", "major"), [("g24b", 12), ("g24b", 16), ("g24b", 18), ("g24a", 16), ("g22", 16)])
 def test_every_step_does_its_rows(database: Databases, generation: str, major: int) -> None:
-    """Query steps that differ in the rate of the writes only are all run on the newest version."""
+    """Of query steps that differ in the rate of the writes only, one of each kind."""
     target = database(major)
     clients = 2
     count = 0
-    selected = FEW if generation == "g24b" and major < 18 else None
-    for step in plan(generation, clients, selected):
+    for step in plan(generation, clients, FEW if generation != "g22" else None):
         if step.kind == "pause":
             pause(target, generation, clients)
             continue
