@@ -14,7 +14,7 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from tests.support.benchcall import SMALL, Bench
 
-STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100"]  # one of each kind
+STEPS = ["l.i0", "l.x", "l.i1", "pause", "qr100", "qp100"]  # one of each kind
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
 def finished(host: Host, new_folder: Callable[[], Path], build: Callable[[int | str], object]) -> Bench:
     bench = Bench(new_folder() / "runs")
     label = build(16).label  # type: ignore[attr-defined]
-    done = bench("run", "--pg", label, "--repeats", "1", "--steps", "l.i0,l.i1,qr100", *SMALL, *host.words)
+    done = bench("run", "--pg", label, "--repeats", "1", "--steps", "l.i0,qr100", *SMALL, *host.words)
     assert done.returncode == 0, done.stderr + done.stdout
     wait_for(lambda: not host.left(), "all to go on the other host")
     return bench
