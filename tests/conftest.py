@@ -74,7 +74,7 @@ def imports_screens(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that start PostgreSQL; count each tier. Raises UsageError where nightly lacks a reason."""
+    """Mark tests that start PostgreSQL, order all, count each tier. Raises UsageError where nightly lacks a reason."""
     counts = dict.fromkeys(("pytest", "./check", "./check --all"), 0)
     for item in items:
         if "servers" in getattr(item, "fixturenames", ()):
@@ -90,6 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             counts["./check"] += 1
         else:
             counts["pytest"] += 1
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
     config.stash[TIERS] = ", ".join(f"{count:,} of {tier}" for tier, count in counts.items())
 
 

@@ -23,7 +23,7 @@ from tests.support import slowtree, smalltree
 from tests.support.ci_runner import ROOT, Runner, script
 from tests.support.journal import make_run
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.first]
 
 SOUND, CRASHING, BROKEN = 0, -50, None  # the second one's backends abort after so many messages
 JOB_S = 200.0

@@ -25,7 +25,7 @@ from probes.table import PHASES
 from tests.support.compiled import at_night, compiled_here
 from tests.support.observing import Helper, frames_to_now, total
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.first]
 
 Servers = Callable[[int | str], Server]
 STATEMENTS = 20

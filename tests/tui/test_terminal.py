@@ -23,6 +23,7 @@ from tui.compare.comparison_table import ratio_text
 
 pytestmark = [
     pytest.mark.outside,
+    pytest.mark.first,
     pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux"),
 ]
 

@@ -25,7 +25,7 @@ from tests.support.accounts import kill_all, processes_of, temporary_account
 from tests.support.benchcall import wait_for
 from tests.support.realnix import wrapper_environment
 
-pytestmark = [pytest.mark.outside, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.outside, pytest.mark.first, pytest.mark.timeout(900)]
 
 ACCOUNTS = ("pgbedfarm1", "pgbedfarm2")
 FEATURE = "benchmark"

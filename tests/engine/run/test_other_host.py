@@ -25,7 +25,7 @@ from engine.remote.deployment import nix_copy
 from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
 from tests.support.otherhost import BROUGHT_S
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.first]
 
 NAME, HERE, THERE, PORT = "pgbed-there", "10.231.77.1", "10.231.77.2", 2022
 AHEAD_S = 5000

@@ -25,7 +25,7 @@ from tests.support.benchcall import SMALL, WAITING, Bench, connect, wait_for
 from tests.support.compiled import compiled_here
 from tests.support.journal import make_run
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.outside, pytest.mark.first]
 
 # Steps that wait in each commit, and last longer than a busy machine takes for what is asked of them while they run.
 WRITES = ("--steps", "l.i0,l.i1", "--repeats", "1")
