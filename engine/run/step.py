@@ -18,7 +18,7 @@ from engine.host.machine_counters import Host, device_of
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
-from engine.observe.step_counters import Counted, StepCounters, lacking, server_roles
+from engine.observe.step_counters import StepCounters
 from engine.postgres import pgstat, setting_kinds
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
@@ -75,7 +75,7 @@ class StepRunner:
         self.workload = workload(self.planned["name"])
         self.steps = cell_steps(self.planned, self.server.build.label, self.cell.repeat, self.seconds)
         self._report: dict[str, Any] = {}  # of the last step with clients
-        self._counters: StepCounters | None = None  # of the step that runs
+        self._counters = StepCounters()  # of the step that runs
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be sliced, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
@@ -174,7 +174,7 @@ class StepRunner:
                     counted = planstats.record(differences[planstats.PROBE].values(), sampler.seconds)
                     probed[planstats.ROLE] = {planstats.PROBE: counted}
                     observers = tuple(sorted((*observers, planstats.PROBE)))
-                events = self._counters.counted if self._counters is not None else Counted()
+                events = self._counters.counted
                 if events.roles:
                     observers = tuple(sorted((*observers, OBSERVER)))
                 sizes = pgstat.sizes(self.monitor)
@@ -196,8 +196,7 @@ class StepRunner:
             self.running_cell.step = None
             if self._sampler is not None:
                 self._sampler.close()
-            if self._counters is not None:
-                self._counters.close()
+            self._counters.close()
         if work.after:
             yield Phase.TOGETHER
             self._statements.do(work.after)
@@ -206,7 +205,9 @@ class StepRunner:
     def _begin(self, ordinal: int, step: Step, work: Maintenance, page: Page | None = None) -> StepSampler:
         """Take the first snapshots, with all clients connected and idle, then record the step. The clock runs."""
         with self._patient_monitor() as monitor:
-            self._counters = self._attached_counters(step, page)
+            if inside := self.server.inside:
+                monitor_pid = self.monitor.backend_pid
+                self._counters = StepCounters.of_step(self.manifest, step, page, inside.pid, monitor_pid)
             self._before = pgstat.snapshot(monitor, self._views)
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
@@ -216,26 +217,11 @@ class StepRunner:
             raise StepFailed("a client or server process ended before the step began") from error
         primary = asdict(step.primary_metric) if step.primary_metric else None
         plan = {**step.record, "group": step.group, "primary_metric": primary, "vacuumed": work.vacuums}
-        if self._counters is not None:
-            self._counters.start()
+        self._counters.start()
         self._spill_over_ns = used_ns(self.idle_servers, 0)
         sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
         self.running_cell.step = self.step = sampler.step
         return sampler
-
-    def _attached_counters(self, step: Step, page: Page | None) -> StepCounters | None:
-        inside, manifest = self.server.inside, self.manifest
-        if manifest.counters == "off" or step.apart or inside is None:
-            return None
-        backends = (
-            {page.word(slot, Word.BACKEND_PID): role.name for slot, role in enumerate(step.roles)} if page else {}
-        )
-
-        def roles() -> dict[int, str]:
-            return server_roles(inside.pid, backends, self.monitor.backend_pid)
-
-        program = manifest.perf.get("path", "")
-        return StepCounters(program, roles, lacking(program))
 
     def _begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
         roles = {self.monitor.backend_pid: "monitor"}
@@ -247,8 +233,7 @@ class StepRunner:
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
         """Take the last samples with the clients still connected: disconnecting is not part of the step."""
-        if self._counters is not None:
-            self._counters.finish()
+        self._counters.finish()
         sampler.finish(ended_ns)
         with self._patient_monitor() as monitor:
             self._wal_last = pgstat.wal_lsn(monitor)
