@@ -71,7 +71,7 @@ class Connection:
         return self.page.word(self.slot, word)
 
 
-Found = tuple[Connection, Change]
+ConnectionChange = tuple[Connection, Change]
 
 
 class Ticked(NamedTuple):
@@ -79,7 +79,7 @@ class Ticked(NamedTuple):
 
     seconds: list[tuple[Any, ...]]
     outcomes: list[tuple[Connection, dict[str, int]]]
-    found: list[Found]
+    found: list[ConnectionChange]
 
 
 class _Interval(NamedTuple):
@@ -185,7 +185,7 @@ class Connections:
             ages_ns = np.minimum(self._ages_ns, t_ns - self._live[:, Word.STARTED_NS])
         return np.maximum(ages_ns, 0)
 
-    def look(self, t_ns: int) -> list[Found]:
+    def look(self, t_ns: int) -> list[ConnectionChange]:
         ages_ns = self.in_flight_ns(t_ns)
         old, before = ages_ns > self._floor_ns, self._were_old
         old[self._blocked.slots] = True
@@ -197,7 +197,7 @@ class Connections:
             for change in detector.look(t_ns, int(ages_ns[slot]), self._sent_ns[slot], self._blocked.since_ns(slot))
         ]
 
-    def finish(self, t_ns: int) -> list[Found]:
+    def finish(self, t_ns: int) -> list[ConnectionChange]:
         return [(each, change) for each in self.all if each.detector for change in each.detector.finish(t_ns)]
 
     def tick(

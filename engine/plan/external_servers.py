@@ -89,7 +89,7 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
     )
 
 
-def _notices(servers: Sequence[external_server.Found], use: ExternalServers) -> list[str]:
+def _notices(servers: Sequence[external_server.ExternalServer], use: ExternalServers) -> list[str]:
     lines = [f"{server.name}: PostgreSQL {server.version}, external server at {server.address}" for server in servers]
     database = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(

@@ -28,7 +28,7 @@ from engine.core.model import Build, Config, ExternalServers
 from engine.core.record import converted, parsed
 from engine.postgres import external_queries, session
 from engine.postgres.cellserver import Inside
-from engine.postgres.external_server import Found, check_empty, check_schema, look, one_line
+from engine.postgres.external_server import ExternalServer, check_empty, check_schema, look, one_line
 from engine.postgres.session import Session
 from engine.postgres.waiting import NOBODY, Waiting
 from engine.system.account import Account, unprivileged
@@ -91,7 +91,7 @@ class ExternalCell:
     def __post_init__(self) -> None:
         self.left = ""  # what could not be dropped, in words
         self.database = self.use.scratch_database or database_name(self.run, self.cell)
-        self._found: Found | None = None
+        self._found: ExternalServer | None = None
         self._folder: Path | None = None
         self._fds: tuple[int, ...] = ()
         self._open = ""
@@ -189,7 +189,7 @@ class ExternalCell:
     def _session(self, conninfo: str, answer_s: float | None = None) -> Session:
         return external_queries.connect(conninfo, answer_s, self.waiting, self.build.label)
 
-    def _look(self) -> Found:
+    def _look(self) -> ExternalServer:
         """Identify the server again; it must be the one that the run began with."""
         server, label = look(self.build.label, self.conninfo, waiting=self.waiting), self.build.label
         if server.build.digest != self.build.digest:

@@ -53,7 +53,7 @@ class _Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExternalServer:
     """An external server. `conninfo` is complete and may hold a password; `address` is for printing.
 
     The cluster's `identifier`, if the role may see it, and `started`, the postmaster's start, tell whether two
@@ -110,7 +110,7 @@ class Found:
             )
 
 
-def look(name: str, conninfo: str, *, waiting: Waiting = NOBODY) -> Found:
+def look(name: str, conninfo: str, *, waiting: Waiting = NOBODY) -> ExternalServer:
     """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
     whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
@@ -126,9 +126,9 @@ def without_password(conninfo: str) -> str:
     return make_conninfo("", **given)
 
 
-def refuse_doubles(found: list[Found]) -> None:
+def refuse_doubles(found: list[ExternalServer]) -> None:
     """Raise UserError if two names lead to one server."""
-    by_server: dict[tuple[str, str], Found] = {}
+    by_server: dict[tuple[str, str], ExternalServer] = {}
     for each in found:
         other = by_server.setdefault((each.identifier, each.started), each)
         if other is not each:
@@ -190,7 +190,7 @@ def _parsed(name: str, conninfo: str) -> dict[str, Any]:
     return given
 
 
-def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
+def _asked(name: str, connection: psycopg.Connection[Any]) -> ExternalServer:
     version, pgconn = connection.info.server_version, connection.pgconn
     reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
@@ -216,7 +216,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> Found:
     password = {"password": connection.info.password} if connection.info.password else {}
     query = question("external_settings", version) or ""
     settings = external_queries.rows(connection, name, query, tuple[str, str | None, str])
-    return Found(
+    return ExternalServer(
         name=name,
         conninfo=make_conninfo(**completed, **password),
         address=address,

@@ -13,7 +13,7 @@ from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
-from workloads.pgbench.spec import Found, Spec
+from workloads.pgbench.spec import Spec, WarmUp
 from workloads.process import begin_alone, check_stop, clock, end_alone
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ WARM = (
 )
 
 
-def initialize(spec: Spec, page: Page, folder: Path) -> Found:
+def initialize(spec: Spec, page: Page, folder: Path) -> WarmUp:
     """Do the step; return the warm-up's findings. Raises Failed, Stopped or SqlError."""
     options = spec.options
 
-    def work(session: Session) -> Found:
+    def work(session: Session) -> WarmUp:
         check = session.check
         _call(command.initialize(spec.program, options, spec.dsn), spec, folder, check)
         if spec.setup is not None:
@@ -48,8 +48,8 @@ def initialize(spec: Spec, page: Page, folder: Path) -> Found:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
             told = summary.parse(_call(argv, spec, folder, check))
             if "tps" in told:
-                return Found.of(told["tps"], min(options.jobs, spec.warm_clients))
-        return Found()
+                return WarmUp.of(told["tps"], min(options.jobs, spec.warm_clients))
+        return WarmUp()
 
     return as_step(spec.dsn, page, work)
 

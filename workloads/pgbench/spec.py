@@ -13,8 +13,8 @@ from workloads.pgbench.scripts import Script
 MOST_LINES_PER_S, MOST_EVERY = 500.0, 1024
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings of the first cell's warm-up: transactions per line of the log, and such lines per second and thread, or
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A warm-up of the first cell: transactions per line of the log, and such lines per second and thread, or
     None without a warm-up.
 
     A line costs pgbench more than half a transaction, and its reader about as much.
@@ -24,7 +24,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     lines_per_s: Annotated[float, Meta(ge=0)] | None = None
 
     @classmethod
-    def of(cls, tps: float, threads: int) -> Found:
+    def of(cls, tps: float, threads: int) -> WarmUp:
         """From the transactions per second of all threads: as full a log as is cheap."""
         every = 1
         while tps / every > MOST_LINES_PER_S and every < MOST_EVERY:

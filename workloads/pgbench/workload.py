@@ -48,7 +48,7 @@ from workloads.pgbench.scripts import (
     waits,
     writes,
 )
-from workloads.pgbench.spec import Found, Spec
+from workloads.pgbench.spec import Spec, WarmUp
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 from workloads.presets import shipped_scripts
 
@@ -175,7 +175,7 @@ class Pgbench:
         program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
         made = [each["clients"] for each in record["steps"][1:]]
         warm_clients = sorted(made)[len(made) // 2] if made else 1
-        found = msgspec.convert(place.found, Found)
+        found = msgspec.convert(place.found, WarmUp)
         every = int(record["log_every"]) or found.log_every
         spec = Spec(
             page_fd=place.page_fd,
@@ -315,7 +315,7 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 
 
-def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: Found, clients: float) -> bool:
+def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: WarmUp, clients: float) -> bool:
     """Whether a block of a thread's log, with one of `every` transactions in it, may take long to fill.
 
     `clients` is the ratio of the step's to the warm-up's. Without a warm-up, nothing is known about the user's own

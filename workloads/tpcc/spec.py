@@ -12,7 +12,7 @@ from workloads.pgbench.spec import Spec
 INIT, CAPACITY, LOAD, CHECK = "init", "capacity", "load", "check"
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class CapacityReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the run's first step of capacity reached: transactions per second of its server's time."""
 
     capacity_per_s: Annotated[float, Meta(gt=0)] | None = None

@@ -33,7 +33,7 @@ from workloads.pgbench.scripts import Script, checked
 from workloads.pgbench.sweep import seed_of
 from workloads.pgbench.workload import PROGRAM, ROLE, SETUP_CONNECTIONS, check_program
 from workloads.tpcc.options import SHAPE, Options, recorded
-from workloads.tpcc.spec import CAPACITY, CHECK, INIT, LOAD, Found, TpccSpec
+from workloads.tpcc.spec import CAPACITY, CHECK, INIT, LOAD, CapacityReport, TpccSpec
 
 WEIGHTS = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
 TABLES = (
@@ -96,7 +96,7 @@ class TpccLike:
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
         options, program = recorded(record), record["programs"][PROGRAM]
-        capacity = msgspec.convert(place.found, Found).capacity_per_s
+        capacity = msgspec.convert(place.found, CapacityReport).capacity_per_s
         if step.kind == LOAD and (capacity is None or options.load is None):
             raise ValueError(f"step {step.name} needs the base's capacity, which no step has found")
         rate = capacity * options.load if step.kind == LOAD and capacity and options.load else None

@@ -191,10 +191,10 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
     return tuple(Check(name, what, ok, text) for what, ok, text in sorted(found, key=lambda check: check[1]))
 
 
-Found = tuple[str, bool, str]  # what was checked, whether it is as it should be, in words
+CheckResult = tuple[str, bool, str]  # what was checked, whether it is as it should be, in words
 
 
-def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Iterable[Found]:
+def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Iterable[CheckResult]:
     def releases(of: Subject) -> list[str]:
         found = {value(record, "kernel", "release") for c in cells if c.cell.subject == of for record in c.environments}
         return sorted(str(release) for release in found if release)
@@ -207,7 +207,7 @@ def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Ite
         yield "kernel", len(both) == 1, ", ".join(both)
 
 
-def _binaries(runs: Sequence[RunResult], subjects: Sequence[Subject]) -> Found:
+def _binaries(runs: Sequence[RunResult], subjects: Sequence[Subject]) -> CheckResult:
     for subject in subjects:
         if len(digests(runs, subject)) > 1:
             return "binaries", False, f"{subject.build} is not the same in all runs"
@@ -217,7 +217,7 @@ def _binaries(runs: Sequence[RunResult], subjects: Sequence[Subject]) -> Found:
     return "binaries", True, "the same in all cells" if len(runs) == 1 else "the same in all runs"
 
 
-def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterable[Found]:
+def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterable[CheckResult]:
     known = ([_settings(run, side) for side in (base, subject)] for run in runs)
     both = next(((dict(ours), dict(theirs)) for ours, theirs in known if ours is not None and theirs is not None), None)
     if both is None:
@@ -236,7 +236,7 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
         yield "settings", all((name in ours) != (name in theirs) for name in names), text
 
 
-def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> Iterable[Found]:
+def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> Iterable[CheckResult]:
     """Settings that no config sets, but versions, initdb or servers do: the important ones by name."""
     texts = {
         each.name: f"{each.name} {value_text(ours)} vs {value_text(theirs)}"
@@ -250,7 +250,7 @@ def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> 
         yield "defaults", True, f"{len(texts)} differ: {', '.join(filter(None, (*named, more)))}"
 
 
-def _machine(pairs: Sequence[Pair]) -> Iterable[Found]:
+def _machine(pairs: Sequence[Pair]) -> Iterable[CheckResult]:
     moved = [
         f"pair {base.cell.repeat}: {text}"
         for base, other in pairs
@@ -263,7 +263,7 @@ def _machine(pairs: Sequence[Pair]) -> Iterable[Found]:
         yield "machine", True, f"unchanged in {len(pairs)} pair{'' if len(pairs) == 1 else 's'}"
 
 
-def _gauges(cells: Sequence[CellResult]) -> Iterable[Found]:
+def _gauges(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
     """How far each gauge moved; temperatures, which a load moves, separately as cells began and as they ended."""
     before, after = ([record for cell in cells if (record := getattr(cell, side))] for side in ("before", "after"))
     for gauge in GAUGES:
@@ -289,14 +289,14 @@ def _span(gauge: Gauge, records: Sequence[Environment]) -> tuple[float, float, b
     return min(values), max(values), idle or not gauge.exceeds(min(values), max(values))
 
 
-def _busy(cells: Sequence[CellResult]) -> Iterable[Found]:
+def _busy(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
     shares = [number(record, "state", "busy_share") for cell in cells for record in cell.environments]
     known = [share for share in shares if share is not None]
     if known:
         yield "others' load", max(known) <= BUSY_LIMIT, f"at most {max(known):.0%} of the CPUs"
 
 
-def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[Found]:
+def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[CheckResult]:
     found: dict[str, set[str]] = {}  # by step
     for base, other in pairs:
         for name in base.steps.keys() & other.steps.keys():
@@ -309,7 +309,7 @@ def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[Found]:
         yield "probes", all(len(names) == 1 for names in found.values()), text
 
 
-def _work(steps: Sequence[str], pairs: Sequence[Pair]) -> Iterable[Found]:
+def _work(steps: Sequence[str], pairs: Sequence[Pair]) -> Iterable[CheckResult]:
     unequal = dict.fromkeys(
         f"{step}: {reason}"
         for step in steps

@@ -47,7 +47,7 @@ REVISION = re.compile("([^=]+)=git:(.+)@[^@]+")
 WATCHED = ("manifest.json", "journal.db", "journal.db-wal")
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True):
+class StepFigures(msgspec.Struct, frozen=True, array_like=True):
     """The figures of one build's cells of one step in one run. `series` is all that points of a series share."""
 
     series: str
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     seen: tuple[tuple[int, int], ...]
     created: str
-    found: tuple[Found, ...]
+    found: tuple[StepFigures, ...]
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True):
@@ -261,7 +261,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
             }
             figures = {metric: median(each) for metric, each in values.items() if each}
             found.append(
-                Found(
+                StepFigures(
                     name,
                     step,
                     build,

@@ -13,7 +13,7 @@ import pytest
 from workloads.base import Place
 from workloads.pgbench import command, workload
 from workloads.pgbench.options import Options, ScriptOptions
-from workloads.pgbench.spec import Found, Spec
+from workloads.pgbench.spec import Spec, WarmUp
 from workloads.pgbench.workload import SCRIPTS, SELECT
 
 
@@ -23,13 +23,13 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
     own = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
     given = SCRIPTS.plan(ScriptOptions(script=(str(script),), log_every=4)).record
     select, limited = (SELECT.plan(options).record for options in (Options(jobs=2), Options(rate=900.0)))
-    fast, slow = Found.of(31_000, 1), Found.of(200, 1)
-    assert (fast.log_every, slow.log_every, Found.of(1e7, 1).log_every) == (64, 1, 1024)
+    fast, slow = WarmUp.of(31_000, 1), WarmUp.of(200, 1)
+    assert (fast.log_every, slow.log_every, WarmUp.of(1e7, 1).log_every) == (64, 1, 1024)
     for record, found, every, by_line in (
         (own, None, 1, True),
         (own, slow, 1, True),
         (own, fast, 64, False),
-        (own, Found.of(31_000, 4), 64, True),
+        (own, WarmUp.of(31_000, 4), 64, True),
         (given, fast, 4, False),
         (select, None, 1, False),
         (select, slow, 1, True),
@@ -48,7 +48,7 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
         assert few.log_by_line or found is not fast or every < 64  # one client does little of what several do
     assert SELECT.identity(select)["log_every"] == "auto" and SELECT.identity(limited)["log_every"] == 1
     with pytest.raises(msgspec.ValidationError):  # a journal of another's
-        msgspec.convert({"log_every": 0}, Found)
+        msgspec.convert({"log_every": 0}, WarmUp)
 
 
 @pytest.mark.parametrize("options", [Options(rate=100.0, log_every=2), Options(max_tries=2, log_every=16)])

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from engine.analysis.series import trend_changes
-from engine.analysis.series.trend import Entry, Found, Series, series
+from engine.analysis.series.trend import Entry, Series, StepFigures, series
 
 STEPS, POINTS = 10, 30
 Rows = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ def folder(rows: Rows) -> list[Series]:
     """The series of a folder with a run for each point, in the rows' order."""
     runs = [
         (f"run{point:03}", Entry((), f"2026-01-01T{point:03}", tuple(
-            Found("measured", f"step{row:02}", "17.0", "17.0", True, 0, 1, {"rate_per_s": value}, "insert", "", "")
+            StepFigures("measured", f"step{row:02}", "17.0", "17.0", True, 0, 1, {"rate_per_s": value}, "own", "", "")
             for row, value in enumerate(values)
         )))
         for point, values in enumerate(rows.T.tolist())
