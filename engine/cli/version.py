@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -27,10 +26,8 @@ def version_line() -> str:
     try:
         installed = distribution("pgbed")
     except PackageNotFoundError:
-        number = tomllib.loads((SOURCE / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-        return (
-            f"bench {number}, revision {_commit(SOURCE) or 'unknown (no git here)'}, no package set (not built by Nix)"
-        )
+        commit = _commit(SOURCE) or "unknown (no git here)"
+        return f"bench {version()}, revision {commit}, no package set (not built by Nix)"
     installer = (installed.read_text("INSTALLER") or "an installer").strip()
     origin = json.loads(installed.read_text("direct_url.json") or "{}")
     commit = origin.get("vcs_info", {}).get("commit_id")

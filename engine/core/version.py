@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def version() -> str:
-    """The installed version; `uninstalled` in a source checkout."""
+    """The version that is installed, or that of this source tree."""
     from importlib.metadata import PackageNotFoundError  # here: these load a parser of mails
     from importlib.metadata import version as installed_version
 
     try:
         return installed_version("pgbed")
     except PackageNotFoundError:
-        return "uninstalled"
+        import tomllib
+
+        return str(tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"]) if PROJECT.is_file() else "unknown"
 
 
 def order_of(postgres: str) -> tuple[int, ...]:

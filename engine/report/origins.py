@@ -28,6 +28,7 @@ class Origins:
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]
+    measured: tuple[str, ...]  # when, where and by what, a line for each run
 
 
 def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Recorded) -> Origins:
@@ -41,6 +42,7 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
     return Origins(
         tuple(section for section in sections if section.rows),
         tuple(dict.fromkeys(line for manifest in manifests for line in commands(manifest))),
+        tuple(map(measured, manifests)),
     )
 
 
@@ -82,6 +84,15 @@ def machine(manifests: Sequence[Manifest]) -> Section:
     for name in dict.fromkeys(name for own in known for name in own):
         section.add(name, *(own.get(name, DASH) for own in known))
     return section
+
+
+def measured(manifest: Manifest) -> str:
+    """The date, the machine and the version of pgbed of a run."""
+    known = dict(_flat(manifest.environment))
+    kernel = f"Linux {known['kernel.release']}" if "kernel.release" in known else ""
+    cpus = f"{known['cpu.threads']} CPUs" if "cpu.threads" in known else ""
+    machine = ", ".join(filter(None, (known.get("host.name"), known.get("cpu.model"), cpus, kernel)))
+    return f"measured on {manifest.created[:10]} on {machine or 'an unknown machine'} by pgbed {manifest.engine}"
 
 
 def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:

@@ -216,6 +216,7 @@ const drawings = {
       y: { type: "band", domain: names, label: null, tickFormat: short },
       color: subjectColour,
       marks: [
+        Plot.line(step.cells, { x: "value", y: "subject", z: d => `${d.run} ${d.repeat}`, stroke: "currentColor", strokeOpacity: 0.3 }),
         Plot.tickX(step.cells, Plot.groupY({ x: "median" }, { x: "value", y: "subject", strokeWidth: 2, strokeOpacity: 0.6 })),
         Plot.dot(step.cells, {
           x: "value", y: "subject", fill: "subject", r: 5, fillOpacity: 0.75,
@@ -224,7 +225,7 @@ const drawings = {
       ],
     });
     return {
-      node, count: `n = ${step.cells.length} cells; tick: the median`,
+      node, count: `n = ${step.cells.length} cells; tick: the median; a line joins those of a repeat`,
       columns: ["subject", "run", "repeat", step.metric === "time_s" ? "s" : step.unit],
       rows: step.cells.map(d => [d.subject, d.run, d.repeat, d.value]),
     };

@@ -37,6 +37,7 @@ from engine.results.ratio import RATE, Ratio
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
 OWN = ("charts.js", "page.js")
+MOMENTS = 8  # of a step that is drawn over time: a shorter one has its blocks beside the ratio
 FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
 WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "undecided", "?": "withheld", " ": "no verdict"}
 CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?": "withheld", " ": "none"}
@@ -60,6 +61,10 @@ class StepPart:
     lines: tuple[tuple[str, GridCell], ...]  # subject, its entry
     charts: tuple[tuple[str, str], ...]  # kind, title
     tables: tuple[Section, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(cell.css in ("better", "worse") for _, cell in self.lines)
 
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
@@ -101,6 +106,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         subjects=known.sections[0] if known.sections else None,
         further=[*others, *known.sections[1:]],
         commands=known.commands,
+        measured=known.measured,
         notes=render.footer(comparison),
         statistics=STATISTICS,
         overview=any(each["ratio"] is not None for each in data["overview"]),
@@ -244,7 +250,8 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
         yield "ratio", "Ratio to the base: 95% interval, and every pair of cells"
     if data["cells"]:
         yield "cells", f"Every cell, {unit}"
-    if any("t" in each for each in data["series"]):
+    long = any(len(each.get("t", ())) >= MOMENTS for each in data["series"])
+    if long:
         yield "rate", f"Rate over time, {unit}"
     if data["causes"]:
         yield "causes", "Per operation, ratio to the base"
@@ -256,7 +263,7 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
         yield "phases", "Phases of statements, share of their time"
     for probe, field in dict.fromkeys((each["probe"], each["field"]) for each in data["probed"]):
         yield f"probed {probe} {field}", f"Probe {probe}: {field.replace('_us', '')}, us"
-    for role in data["heat"]:
+    for role in data["heat"] if long else ():
         yield f"heat {role}", f"How long {role} statements took, over time"
     for place, graph in enumerate(graphs):
         yield f"flame {place}", f"{WHERE_TO[graph['unit']]}: {graph['title']}"
