@@ -75,6 +75,8 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
                 next(row for row in reader.steps(attempt.id) if row.name == name) for name in ("qr100", "l.x")
             )
             assert step.totals is not None and step.ended_ns is not None and index.totals is not None
+            roles = [*step.totals.roles.values(), *index.totals.roles.values()]
+            assert all(role.paired == role.connections for role in roles), "both servers have the same CPUs"
             assert 2.5 < step.totals.seconds < 0.7 * step.totals.wall_seconds
             assert step.totals.wall_seconds <= (step.ended_ns - step.started_ns) / 1e9
             times_s = index.totals.report["timing"]["times_s"]
