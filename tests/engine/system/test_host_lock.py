@@ -121,7 +121,7 @@ def test_another_users_run_is_told_of_and_keeps_nobody_off(users: Sequence[int])
     one, other = users
     with held(uid=one) as said:
         assert said == "held\n" and refused(other) == "", "nobody obeys another"
-        assert any(f"a run of user {one} is measuring" in line for line in host_lock.others())
+        assert any(f"a run of user {one} is also measuring" in line for line in host_lock.others())
         for folder in host_lock.FOLDERS:  # and it lays files in the other's way, which it holds
             place = Path(folder.format(other))
             if place.is_dir() and place.stat().st_mode & 0o002:
