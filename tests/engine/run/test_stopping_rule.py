@@ -86,7 +86,7 @@ def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
     assert decided(run, 8) == 8
     (found,) = decisions(run)
     assert found["pairs"] == 8 and 0.036 < found["level"] < 0.04
-    assert found["text"] == "after 8 pairs 0 of 4 steps known; undecided: l.i0, l.x, l.i1, qr100"
+    assert found["text"] == "after 8 pairs 0 of 4 steps decided; undecided: l.i0, l.x, l.i1, qr100"
     assert read_run(run).state == "finished"
 
 

@@ -297,8 +297,8 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         assert "patch" in browser.evaluate(f"{table}.textContent")
         copied = browser.evaluate("tsv(textsOf(document.querySelector('#grid')))")
         assert copied.startswith("step\tmain\tpatch\nl.i0\t")
-        browser.evaluate("document.querySelector('select').value = 'work done'")
-        browser.evaluate("document.querySelector('select').dispatchEvent(new Event('change'))")
+        browser.evaluate("document.querySelector('[data-chart=rate] select').value = 'work done'")
+        browser.evaluate("document.querySelector('[data-chart=rate] select').dispatchEvent(new Event('change'))")
         paper = "getComputedStyle(document.body).backgroundColor"
         light = browser.evaluate(paper)
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
