@@ -43,7 +43,9 @@ HIGHEST_FD = os.sysconf("SC_OPEN_MAX")
 PR_SET_DUMPABLE = 4
 LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
-SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_WORKLOADS")
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_")
+WORKLOADS = "PGBED_WORKLOADS"  # so it is with this one, but that of the tests has a forker of its own
+TOY = "toy=tests.support.toy"
 _asking = threading.Lock()
 
 
@@ -126,7 +128,7 @@ def start(module: str, given: Mapping[int, int], environment: dict[str, str], wo
     request = {"module": module, "words": words, "environment": environment, "folder": str(Path.cwd())}
     status, status_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with status_end, _asking:
-        forker, _ = _forker(os.getpid())
+        forker, _ = _forker(os.getpid(), environment.get(WORKLOADS, ""))
         message = json.dumps({"given": [*given], "request": request}).encode()
         socket.send_fds(forker, [message], [*given.values(), status_end.fileno()])
     (pid,) = _number(status)
@@ -135,7 +137,7 @@ def start(module: str, given: Mapping[int, int], environment: dict[str, str], wo
 
 def suits(environment: Mapping[str, str]) -> bool:
     """Whether what is loaded already would be loaded in this environment."""
-    return settled(environment) == _SETTLED
+    return settled(environment) == _SETTLED and environment.get(WORKLOADS, "") in ("", TOY)
 
 
 def _number(told: socket.socket) -> array.array[int]:
@@ -143,11 +145,11 @@ def _number(told: socket.socket) -> array.array[int]:
 
 
 @cache
-def _forker(_: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def _forker(_: int, workloads: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """The process that forks for this one, and the socket by which it is asked; it ends when that is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     others = os.environ.keys() - settled(os.environ).keys()
-    environment = {name: os.environ[name] for name in others} | _SETTLED
+    environment = {name: os.environ[name] for name in others} | _SETTLED | {WORKLOADS: workloads}
     with theirs:
         forker = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm", str(theirs.fileno()), "." * COMMAND_MAX_BYTES],
@@ -246,7 +248,9 @@ class Forking(subprocess.Popen[bytes]):
                     signal.signal(number, signal.SIG_DFL)
             end(become(command[2], command[3:], dict(env or os.environ), str(Path.cwd())))
 
-        if [*command[:2]] == [sys.executable, "-m"] and (command[2:4] == ["engine"] * 2 or ".launch" in command[2]):
+        interpreter, flag, module, *words = (*command, "", "", "")
+        of_slow_start = module.endswith((".launch", ".toy")) or (module, words[0]) == ("engine", "engine")
+        if (interpreter, flag) == (sys.executable, "-m") and of_slow_start:
             sys.stdout.flush()
             sys.stderr.flush()
             preexec_fn = instead_of_exec
