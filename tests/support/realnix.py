@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from engine.core.model import Build
 
 DEFAULT = re.compile(r"\$\{\w+:-(.*)\}")
 
@@ -34,3 +37,22 @@ def as_wrapped(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     return settings
+
+
+def derivation(command: str, more: str = "") -> str:
+    """A derivation of the store that runs a shell command."""
+    expression = f"""
+      {{ command }}: derivation {{
+        name = "tried"; {more}
+        system = builtins.currentSystem;
+        builder = "/bin/sh";
+        args = [ "-c" command ];
+        now = builtins.currentTime;
+      }}
+    """
+    made = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
+    return subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def says(build: Build) -> str:
+    return subprocess.run([Path(build.prefix) / "bin" / "postgres"], capture_output=True, text=True, check=True).stdout

@@ -13,6 +13,7 @@ from engine.postgres.server import Server
 from tests.support import steprun
 from tests.support.ibdatabase import Database
 from tests.support.steprun import run_step
+from workloads.counter_page import Page
 from workloads.insert.steps import plan_steps
 
 _numbers = itertools.count(1)
@@ -70,3 +71,10 @@ def hyperfine_program() -> str:
     if not found:
         pytest.fail("no hyperfine: PGBED_HYPERFINE is not set; run ./check", pytrace=False)
     return found
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page.create(2)
+    yield page
+    page.close()

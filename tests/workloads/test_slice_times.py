@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from workloads import client_gate, slice_times
 from workloads.counter_page import ERROR_BYTES, KEPT_TURNS, Control, Page, Word
 from workloads.process import clock
 from workloads.slice_times import SliceTime
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    page = Page.create(2)
-    yield page
-    page.close()
 
 
 def test_a_turn_is_there_once_it_has_begun_and_what_was_done_in_it_once_it_is_told(page: Page) -> None:

@@ -9,14 +9,8 @@ import pytest
 
 from engine.builds import derivation
 from engine.builds.catalog import catalog
-from tests.support.realnix import as_wrapped
 
-pytestmark = pytest.mark.outside
-
-
-@pytest.fixture(autouse=True)
-def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    return as_wrapped(monkeypatch, tmp_path)
+pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("real")]
 
 
 def test_a_derivation_without_a_change_is_the_same() -> None:

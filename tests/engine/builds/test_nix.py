@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from engine.builds import nix
 from engine.builds.nix_log import FORMAT
 from engine.core.errors import UserError
 from probes import requirements
-from tests.support.realnix import wrapper_environment
+from tests.support.realnix import derivation
 
 STORE = "/nix/store/" + "a" * 32
 
@@ -38,31 +37,6 @@ def test_a_bpftrace_that_a_run_would_fetch_is_counted_on(
     monkeypatch.setenv("PGBED_BPFTRACE_VERSION", announced)
     monkeypatch.setenv("PGBED_PROBE_HELPER", shutil.which("false") or "")
     assert requirements.facts().bpftrace == version
-
-
-@pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """The environment that the installed wrapper sets; ./check names the wrapper."""
-    settings = wrapper_environment()
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return settings
-
-
-def derivation(command: str, more: str = "") -> str:
-    """A derivation of the store that runs a shell command."""
-    expression = f"""
-      {{ command }}: derivation {{
-        name = "tried"; {more}
-        system = builtins.currentSystem;
-        builder = "/bin/sh";
-        args = [ "-c" command ];
-        now = builtins.currentTime;
-      }}
-    """
-    made = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
-    return subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.mark.outside

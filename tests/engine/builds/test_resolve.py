@@ -21,7 +21,7 @@ from engine.plan.prepare import prepare
 from engine.system import subprocesses
 from engine.system.account import unprivileged
 from tests.support.benchcall import wait_for
-from tests.support.realnix import wrapper_environment
+from tests.support.realnix import derivation
 
 RELEASED = b"what postgresql.org ships"
 STORE = "/nix/store/" + "a" * 32
@@ -366,15 +366,6 @@ def test_without_nix_the_error_names_the_command_that_installs_it(monkeypatch: p
 # -- Nix itself ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """The environment that the installed wrapper sets; ./check names the wrapper."""
-    settings = wrapper_environment()
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    return settings
-
-
 @pytest.mark.outside
 def test_nix_realises_the_label_and_keeps_it(real: dict[str, str], tmp_path: Path) -> None:
     said: list[str] = []
@@ -394,21 +385,6 @@ def test_what_the_store_has_is_taken_without_the_network(real: dict[str, str]) -
     command = ["unshare", "--net", sys.executable, "-c", again]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, prefix), done.stderr
-
-
-def derivation(command: str) -> str:
-    """A derivation of the store, which runs a shell command."""
-    expression = """
-      { command }: derivation {
-        name = "tried";
-        system = builtins.currentSystem;
-        builder = "/bin/sh";
-        args = [ "-c" command ];
-        now = builtins.currentTime;
-      }
-    """
-    made = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
-    return subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.mark.outside

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tarfile
 import threading
 from base64 import b64encode
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from engine.builds import resolve, user_builds
+from engine.builds import user_builds
 from engine.builds.catalog import BUILTIN_ARGS
 from engine.builds.catalog import catalog as entries
 from engine.builds.nix import BuildFailed
@@ -24,32 +23,9 @@ from engine.cli import lists, pin
 from engine.core.errors import UserError
 from engine.core.model import Build
 from tests.support import smalltree
-from tests.support.realnix import as_wrapped
+from tests.support.realnix import says
 
-pytestmark = pytest.mark.outside
-
-
-@pytest.fixture(autouse=True)
-def real(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    return as_wrapped(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return smalltree.make_repository(tmp_path / "postgres")
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Callable[[str], Build]:
-    def one(spec: str) -> Build:
-        (found,) = resolve.resolve([spec], lambda _: None, tmp_path / "roots")
-        return found
-
-    return one
-
-
-def says(build: Build) -> str:
-    return subprocess.run([Path(build.prefix) / "bin" / "postgres"], capture_output=True, text=True, check=True).stdout
+pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("real")]
 
 
 @pytest.fixture

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from workloads.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting, report
 
 MS = 1_000_000
 BEGAN_NS = 1000 * MS
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    page = Page.create(2)
-    yield page
-    page.close()
 
 
 def counting(page: Page, every: int = 1, *, limited: bool = False, late_us: float = 0.0) -> Counting:

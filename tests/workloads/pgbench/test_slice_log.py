@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -16,13 +15,6 @@ from workloads.pgbench.slice_log import PATIENCE_NS, Slices
 MS = 1_000_000
 LENGTH, PAUSE = 50 * MS, 70 * MS
 BEGAN = 1000 * MS
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    page = Page.create(2)
-    yield page
-    page.close()
 
 
 def slices_of(page: Page, every: int = 1) -> Slices:
