@@ -95,6 +95,13 @@ ROWS = """
 --workload pgbench:/dev/zero => script /dev/zero: not a regular file; write its content to one first
 --workload micro --clients 3 => workload micro has no option --clients
 --workload micro --interleave slices => one-shot timings cannot be interleaved
+--workload own => no data: give --dump
+--workload own --schema s.sql => no statements: give
+--workload own --dump x --schema y --statements z => --dump and --schema: choose one
+--workload own --rows-from x => --rows-from goes with --schema
+--workload own --schema s.sql --statements none.sql => No such file
+--workload own --template 'host=h dbname=d password=p' --statements x => put it into ~/.pgpass
+--workload own --template nonsense --statements x => give HOST/DB
 --workload oltp --tests hot-point => unknown test 'hot-point' (nearest: hot-points
 --workload oltp --rows 0 => 0 is too small: give at least 1,000
 --margin 5 => '--margin': 5.0 is too large: give at most 0.5, such as 5%;

@@ -126,9 +126,6 @@ def test_bad_input_is_one_line(out: Path, tmp_path: Path) -> None:
         ((str(tmp_path),), "no finished run has rate_per_s"),
         ((str(out), "--step", "qr10"), "unknown step 'qr10'"),
         ((str(out), "--metric", "rate"), "unknown metric 'rate'"),
-        ((str(out), "--margin", "nan"), "'--margin': nan is not a number"),
-        ((str(out), "--margin", "inf"), "'--margin': inf is not in the range"),
-        ((str(out), "--margin", "-0.1"), "'--margin': -0.1 is not in the range"),
     ):
         outcome = bench(*words)
         assert (outcome.exit_code, outcome.stdout) == (2, "") and said in outcome.stderr, outcome.stderr

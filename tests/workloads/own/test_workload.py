@@ -47,23 +47,6 @@ def test_comparable_runs_have_the_same_data_and_statements(tmp_path: Path) -> No
     assert WORKLOAD.steps(other)[1].sliced == ""  # a sleep goes on while its server is paused
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({}, "no data: give --dump"),
-        ({"schema": str(APP / "schema.sql")}, "no statements: give"),
-        ({"dump": "x", "schema": "y", "statements": "z"}, "--dump and --schema: choose one"),
-        ({"rows_from": "x"}, "--rows-from goes with --schema"),
-        ({"schema": str(APP / "schema.sql"), "statements": "none.sql"}, "No such file"),
-        ({"template": "host=h dbname=d password=p", "statements": "x"}, "put it into ~/.pgpass"),
-        ({"template": "nonsense", "statements": "x"}, "give HOST/DB"),
-    ],
-)
-def test_what_is_missing_is_said(given: dict[str, str], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        WORKLOAD.plan(Options(**given))  # type: ignore[arg-type]
-
-
 def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Path) -> None:
     for name in ("read", "write"):
         (tmp_path / f"{name}.sql").write_text(f"\ufeff\\set id random(1, 10)\nSELECT :id, '{name}';\n")
