@@ -24,15 +24,3 @@ def test_both_answer_alike(words: tuple[str, ...], tmp_path: Path, monkeypatch: 
     forked = warm.run(command, environment, 60)
     assert (own.returncode, own.stdout, own.stderr) == (forked.returncode, forked.stdout, forked.stderr)
     assert own.returncode == (0 if words[0] in ("--version", "list") else 2)
-
-
-def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    """A launcher that waits for its spec."""
-    spec, end = os.pipe()
-    process = warm.start("workloads.insert.launch", {0: spec}, dict(os.environ))
-    with pytest.raises(TimeoutError):
-        process.wait(0.5)
-    process.kill()
-    assert process.wait(30) == -9 == process.wait()
-    os.close(spec)
-    os.close(end)

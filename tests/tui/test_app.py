@@ -115,20 +115,6 @@ def test_a_theme_is_named_by_the_environment() -> None:
         chosen_theme({"PGBED_THEME": "bench-lihgt"})
 
 
-def test_boxes_are_drawn_unless_all_is_ascii(recording: Path) -> None:
-    for glyphs, corner in (("braille", "╭"), ("ascii", "+--")):
-
-        async def script(pilot: Pilot[Any], corner: str = corner) -> None:
-            for key in ("question_mark", "ctrl+p"):
-                await pilot.press(key)
-                await pilot.pause()
-                assert corner in text_of(pilot), (key, corner)
-                await pilot.press("escape")
-                await pilot.pause()
-
-        drive(script, recording, recording.parent, glyphs=glyphs)
-
-
 def test_y_copies_the_screen(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         shown = text_of(pilot)

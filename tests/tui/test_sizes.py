@@ -5,7 +5,6 @@ Prose is cut on a narrow screen; at 200 columns no row is. Below 72x24 a screen 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.support.cases import CASES, open_case, run_of
-from tests.support.screens import drive, text_of, until
+from tests.support.screens import drive
 from tui.app import Bench
 from tui.marks import width
 from tui.widgets.key_row import KeyRow
@@ -54,23 +53,3 @@ def test_a_screen_fills_every_terminal(tmp_path: Path, name: str, glyphs: str) -
 
     with run_of(case, tmp_path) as (run, clock):
         drive(script, run, run.parent, screen=case.mode, glyphs=glyphs, clock=clock, replayed=case.replayed)
-
-
-PREFLIGHT = re.compile(r"preflight .*(?=\n.*\n)", re.DOTALL)  # the machine at this moment
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_without_colour_it_says_the_same(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, shown = CASES[name], dict[str, str]()
-
-    async def script(pilot: Pilot[Any]) -> None:
-        await open_case(pilot, case)
-        await until(pilot, lambda: "looking" not in text_of(pilot))
-        await pilot.pause(0.2)
-        shown[pilot.app.theme] = PREFLIGHT.sub("", text_of(pilot))
-
-    with run_of(case, tmp_path) as (run, clock):
-        for _ in range(2):
-            drive(script, run, run.parent, screen=case.mode, clock=clock, replayed=case.replayed)
-            monkeypatch.setenv("NO_COLOR", "1")
-    assert shown["bench-mono"] == shown["bench-dark"]

@@ -20,39 +20,16 @@ from textual.screen import Screen
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
 from engine.view.player import Player
-from tests.support.aftermath import contents, text
+from tests.support.aftermath import contents
 from tests.support.journal import CELL, Growing, growing
 from tests.support.screens import drive, until
 from tests.support.terminal import Terminal
-from tui.app import Bench
 
 AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
 
 pytestmark = pytest.mark.nightly("storms last, and are of one kind")
 
 SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (80, 23), (300, 100), (61, 60), (80, 24))
-
-
-@pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
-def test_a_storm_of_sizes_is_borne_and_the_last_one_is_drawn(recording: Path, screen: str) -> None:
-    shown: list[str] = []
-
-    async def script(pilot: Pilot[Any]) -> None:
-        if screen == "live":
-            shown.append(text(pilot))
-        for turn in range(3):
-            for size in SIZES:
-                await pilot.resize_terminal(*size)
-                if turn:
-                    await pilot.pause()
-        await pilot.pause()
-        assert isinstance(pilot.app, Bench)
-        rows = pilot.app.screen_text().splitlines()
-        assert len(rows) == 24 and all(len(row) <= 80 for row in rows)
-        if screen == "live":
-            assert text(pilot) == shown[0]
-
-    drive(script, recording, recording.parent, screen=screen)
 
 
 @pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])

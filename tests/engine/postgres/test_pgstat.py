@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.format import number
 from engine.postgres import pgstat
 from engine.postgres.activity import Activity, Observed, Wait
 from engine.postgres.pgstat import VIEWS, Monitor, MonitorError, Snapshot, question
@@ -161,16 +159,6 @@ def test_the_recorded_rows_of_19_are_counted() -> None:
     assert found.views["lock"]["relation"].keys() == {"waits", "wait_ms", "fastpath_exceeded"}
     asked = (ROWS / "190000.json").read_text()
     assert all(f'"{name}"' in asked for name in re.findall(r"AS (\w+)", question("user_tables", 190000) or ""))
-
-
-def test_every_file_of_sql_has_a_topic_and_a_version() -> None:
-    for entry in (files("engine.postgres") / "sql").iterdir():
-        assert re.fullmatch(r"[a-z_]+\.1[2-9]0000\.sql", entry.name), entry.name
-
-
-@pytest.mark.parametrize(("text", "value"), [("12", 12), ("0.5", 0.5), ("98765432109876543210", 98765432109876543210)])
-def test_numbers_stay_whole_when_they_are(text: str, value: float) -> None:
-    assert number(text) == value and isinstance(number(text), type(value))
 
 
 @pytest.mark.parametrize("major", MAJORS)

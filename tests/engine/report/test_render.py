@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,6 @@ from rich.console import Console
 
 from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
-from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import document, gate, render, tables
@@ -168,33 +166,12 @@ def test_no_backslash_of_a_text_undoes_the_escape_of_markdown() -> None:
     assert render.markdown_text(r"\[a](b) \| c") == r"\\\[a](b) \\\| c"
 
 
-def test_json_has_each_figure_once(rich_run: Path) -> None:
-    record = json.loads(render.to_json(compare([rich_run])))
-    for part, names in (("ratios", ("step", "subject", "metric")), ("spreads", ("step", "subject", "metric"))):
-        places = [tuple(each[name] for name in names) for each in record[part]]
-        assert len(set(places)) == len(places)
-    figures = {name for cell in record["cells"] for name in cell}
-    assert "server_cpu_us_per_op" in figures
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "-"), (0.0, "0"), (0.0123, "0.012"), (9.5, "9.50"), (123.45, "123.5"), (28_410.0, "28,410")],
 )
 def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
     assert number(value) == text
-
-
-def test_reports_read_a_run_that_is_being_written(tmp_path: Path) -> None:
-    from engine.journal.writer import JournalWriter
-
-    run = make_run(tmp_path / "r", repeats=3, unfinished=[5])
-    with JournalWriter.open(run) as journal, JournalReader(run) as reader:
-        journal.begin_attempt("006-17.0-auto-r3", 1, {})
-        journal.commit()
-        assert reader.attempts()[-1].state == "running"
-        text = printed(compare([run]))
-    assert "left out: 17.0 repeat 3" in text or "left out: 16.3 repeat 3" in text
 
 
 def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_path: Path) -> None:

@@ -54,26 +54,6 @@ def test_it_holds_what_the_journal_says(recording: Path) -> None:
             assert series.events == reader.events(step.id)
 
 
-def test_it_grows_while_the_engine_writes(tmp_path: Path) -> None:
-    with growing(tmp_path) as live, JournalReader(live.run) as reader:
-        (step,) = reader.steps(live.attempt)
-        series = StepSeries(reader, step)
-        series.catch_up()
-        assert series.newest_ns == START_NS and not series.rates
-        for second in range(1, 6):
-            live.second(insert=100 * second)
-            series.catch_up()
-            assert series.newest_ns == START_NS + second * SECOND_NS
-            assert series.rates["insert"].value == [100.0 * each for each in range(1, second + 1)]
-        live.end_step()
-        series.catch_up()
-        assert series.step.state == "finished" and series.step.ended_ns == START_NS + 5 * SECOND_NS
-        whole = StepSeries(reader, series.step)
-        whole.catch_up()
-        assert whole.rates["insert"].value == series.rates["insert"].value
-        assert whole.events == series.events
-
-
 def rest(live: Growing, insert: int) -> None:
     """What the end of the step leaves over: 7.5 ms."""
     live.hand.at_ns += 7_500_000
@@ -107,22 +87,6 @@ def test_what_the_end_of_a_step_left_over_is_counted_to_the_second_before(tmp_pa
         with Player(live.run, live.hand.clock) as player:
             rates = {role.name: role.rate_per_s for role in player.look().roles}
         assert rates == {"insert": 1000, "delete": 900}, "of the last second that is one"
-
-
-def test_what_lasts_is_updated_when_it_ends(tmp_path: Path) -> None:
-    with growing(tmp_path) as live, JournalReader(live.run) as reader:
-        series = StepSeries(reader, reader.steps(live.attempt)[0])
-        live.second()
-        stall = live.stall()
-        assert series.catch_up_events()
-        assert not series.catch_up_events()
-        assert series.events[0].ended_ns is None
-        live.second()
-        live.end_stall(stall, "backend 4100 is stopped (SIGSTOP)")
-        assert series.catch_up_events()
-        assert series.events[0].ended_ns == live.hand.at_ns
-        assert series.events[0].data["causes"][0]["text"] == "backend 4100 is stopped (SIGSTOP)"
-        assert not series.catch_up_events()
 
 
 def test_a_role_that_joins_late_is_taken_in(tmp_path: Path) -> None:

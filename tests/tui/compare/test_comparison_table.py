@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.analysis.answer.compare import compare
-from engine.core.errors import UserError
 from engine.core.record import converted
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
@@ -236,16 +235,6 @@ def test_lines_beyond_the_window_are_counted() -> None:
     lines = [((str(number), ""),) for number in range(10)]
     assert texts(cells_text.window(lines, 2, 4, 80, ASCII)) == ["2", "3", "4", " 5 more: pgdn"]
     assert texts(cells_text.window(lines, 6, 4, 80, ASCII)) == ["6", "7", "8", "9"]
-
-
-def test_json_of_another_making_is_one_clear_line() -> None:
-    raw = record()
-    with pytest.raises(UserError, match="is invalid"):
-        read({key: value for key, value in raw.items() if key != "comparability"})
-    with pytest.raises(UserError):
-        read({**raw, "cells": None})
-    newer = {**raw, "ratios": [{**ratio, "of a later minor": 1} for ratio in raw["ratios"]]}
-    assert read(newer).ratios == made().ratios
 
 
 def test_a_double_is_compared_with_its_twin_also_when_the_base_is_another() -> None:

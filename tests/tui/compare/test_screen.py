@@ -39,13 +39,6 @@ def test_the_whole_screen_shows_three_subjects_and_the_base_against_itself(tmp_p
     show_compare(run, held_to="compare-four")
 
 
-def test_one_pair_gives_ratios_and_says_that_there_is_no_verdict(tmp_path: Path) -> None:
-    shown = show_compare(make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5}))
-    assert "1 pair, no verdicts" in shown
-    assert "one pair: ratios only, no verdict can be given" in shown
-    assert re.search(r">l.i0 +rows/s +\S+ +0\.\d{3} .*●", shown)
-
-
 def test_moving_shows_the_cells_and_causes_of_the_line(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "server_cpu_us_per_op")

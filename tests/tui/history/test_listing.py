@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
-from tests.support.screens import dated_run, read, row_with, show_history, typed, until
+from tests.support.screens import dated_run, row_with, show_history
 from tests.support.totals import made_slices
-from tui.history.screen import HistoryScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
 
@@ -51,28 +48,3 @@ def test_its_cells_are_flagged(out: Path) -> None:
     assert "slices 50 ms" not in show_history(out, "down", "enter")
     both = show_history(out, "c", size=(130, 30))
     assert sum("slices 50 ms" in line for line in both.splitlines()[2:18]) == 8
-
-
-def test_it_is_found_by_its_slices(out: Path) -> None:
-    async def act(pilot: Pilot[Any], screen: HistoryScreen) -> None:
-        await pilot.press("slash")
-        await typed(pilot, "load=slices")
-        await read(pilot, HistoryScreen)
-        assert [run.name for run in screen.listing.runs] == ["20261120-100000-16.3-17.0"]
-        await pilot.press("c")
-        await read(pilot, HistoryScreen)
-        assert len(screen.listing.cells) == 8
-        await pilot.press("escape", "slash")
-        await typed(pilot, "!load=slices")
-        await read(pilot, HistoryScreen)
-        assert screen.listing.slices == {} and "slices" not in pilot.app.screen_text().splitlines()[2]  # type: ignore[attr-defined]
-
-    show_history(out, then=act, size=(130, 36))
-
-
-def test_it_is_not_pooled_with_one_of_whole_cells(out: Path) -> None:
-    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
-        await pilot.press("v", "down", "v")
-        await until(pilot, lambda: "unlike loads" in " ".join(pilot.app.screen_text().split()))  # type: ignore[attr-defined]
-
-    assert "may stand side by side" in " ".join(show_history(out, then=act).split())

@@ -50,20 +50,6 @@ def test_runs_are_told_by_what_became_of_them(out: Path) -> None:
     assert "? unreadable" in row_with(text, "unreadable")
 
 
-def test_a_run_that_cannot_be_read_says_why(out: Path) -> None:
-    text = show_history(out, "s", "s", "s", "end")  # by state: it is the last
-    assert "sort state" in text
-    assert "manifest.json: cannot be read" in show_history(out, "s", "s", "s", "end", size=(240, 24))
-
-
-def test_the_cells_of_a_run_tell_rates_stalls_and_flags(out: Path) -> None:
-    text = show_history(out, "enter", size=(80, 26))
-    assert f"cells of {NAME}" in text
-    stalled = [line for line in text.splitlines() if "l.i1" in line and "!" in line]
-    assert len(stalled) == 3
-    assert "pause" not in text
-
-
 def test_a_failed_cell_is_told_with_its_reason(out: Path) -> None:
     rows = run_summary.read_cells(run_summary.read_run(out / "20261119-100000-16.3-17.0"))
     (failed,) = [row for row in rows if not row.step]

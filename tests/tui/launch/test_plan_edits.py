@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable
 from dataclasses import replace as changed
 from pathlib import Path
@@ -102,15 +101,6 @@ def test_a_config_file_is_kept_by_its_place_beside_the_plan(tmp_path: Path) -> N
     assert '"below/own.conf"' in path.read_text() and planfile.read(path).configs == ("cx7", str(own))
     with pytest.raises(UserError, match=r"other\.conf is not below .*: a plan reads configs from its own folder only"):
         keep(replace(TWO, configs=(str(tmp_path.parent / "other.conf"),)), path)
-
-
-def test_a_command_says_only_what_is_not_as_usual() -> None:
-    assert command(TWO) == "bench --pg 14.10,16.3"
-    plan = replace(TWO, base="16.3", aa=True, overrides=("a=1 2", "b=3"), options={"indexes": 2, "rows": 5000})
-    assert shlex.split(command(plan))[1:] == [
-        "--pg", "14.10,16.3", "--base", "16.3", "--set", "a=1 2", "--set", "b=3", "-o", "indexes=2",
-        "--rows", "5000", "--aa",
-    ]  # fmt: skip
 
 
 @given(st.lists(LABELS, min_size=1, max_size=12))

@@ -118,19 +118,6 @@ def fed(live: Growing, blocks: int, *ops: float) -> None:
         live.block(*(each + 5 * ((block + place) % 3) for place, each in enumerate(ops)))
 
 
-def test_a_stall_of_any_side_is_shown_before_the_next_beat(tmp_path: Path) -> None:
-    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        screen._glance()
-        live.stall("query", side=0)
-        screen._glance()
-        await pilot.pause()
-        assert "! 16.3 STALL query 0.0s so far" in text_of(pilot)
-
-    with interleaved(tmp_path) as live:
-        fed(live, 30, 400, 380)
-        show_live(live.run, check, clock=live.hand.clock)
-
-
 def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "17.0 / 16.3: " in text_of(pilot) and "s build" in text_of(pilot)

@@ -81,22 +81,6 @@ def test_bars_fit_and_every_bucket_is_seen(histogram: dict[int, int], cells: int
     assert any("12:31:07" in text for text in texts) == stalled
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0, 0, "0"),
-        (1, 1, "1-2"),
-        (7, 7, "64-128"),
-        (11, 11, "1k-2k"),
-        (12, 13, "2k-8k"),
-        (21, 21, "1M-2M"),
-        (0, 1, "0-2"),
-    ],
-)
-def test_buckets_are_named_by_their_values(low: int, high: int, words: str) -> None:
-    assert probe_text.bucket_words(low, high) == words
-
-
 STEP = StepRow(1, 1, 0, "l.i1", "write", "running", 0, None, 0, {}, None)
 
 
