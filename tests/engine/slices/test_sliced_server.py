@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 from engine.core.model import Subject
 from engine.slices.sliced_server import Processes, Side, SlicedServer
-from workloads.counter_page import Page
+from workloads.counter_page import Page, Word
 
 
 def test_processes_started_since_the_last_slice_did_all_their_work_in_others_slices() -> None:
@@ -15,3 +16,26 @@ def test_processes_started_since_the_last_slice_did_all_their_work_in_others_sli
     driven = SlicedServer(side, page, Processes(os.getpid(), 0), used={11: (500, 0)})
     assert driven.spill_over_ns({11: (700, 0), 12: (30, 0)}) == 230
     page.close()
+
+
+def test_clients_and_backends_of_all_servers_get_the_same_cpus() -> None:
+    processes = [subprocess.Popen(["sleep", "60"]) for _ in range(8)]
+    pages = [Page.create(2) for _ in range(2)]
+    try:
+        pids = [process.pid for process in processes]
+        cpus = []
+        for place, page in enumerate(pages):
+            backends = tuple(pids[4 * place : 4 * place + 2])
+            for slot, client in enumerate(pids[4 * place + 2 : 4 * place + 4]):
+                page.set_word(slot, Word.CLIENT_PID, client)
+            side = Side(Subject("16.3", "auto"), page.fd, 2, (0,), os.getpid(), backends)
+            SlicedServer(side, page, Processes(os.getpid(), 0)).bind()
+            cpus.append([os.sched_getaffinity(pid) for pid in pids[4 * place : 4 * place + 4]])
+        assert cpus[0] == cpus[1] and all(len(each) == 1 for each in cpus[0])
+        assert cpus[0][:2] == cpus[0][2:], "each client has its backend's"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        for page in pages:
+            page.close()
