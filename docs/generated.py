@@ -128,7 +128,7 @@ def _major(version: str) -> int:
 def the_configs() -> str:
     """Sets of server settings."""
     rows = ((code(config.name), config.description) for config in configs.catalog())
-    text = "Sets of server settings that `--config` can name; a file of `postgresql.conf` or TOML is one, too."
+    text = "Sets of server settings that `--config` can name; a file of `postgresql.conf` or TOML also is one."
     return f"# Configs\n\n{text}\n\n{table(('config', 'description'), rows)}"
 
 

@@ -2,9 +2,9 @@
 
     python -m tests.idioms
 
-Strings, docstrings and comments are read; names are not. And which tests within the Nix build name a file of the
-machine, which the sandbox of a build lacks; and which calls read text of programs or files without saying what becomes
-of bytes that are not UTF-8.
+Strings, docstrings and comments are read, and README and the manual, more strictly; names are not. And which tests
+within the Nix build name a file of the machine, which the sandbox of a build lacks; and which calls read text of
+programs or files without saying what becomes of bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ FOUND = re.compile(
     rf"(?i:\b(?:{'|'.join((*IDIOMS, *INSTEAD))})\b)|(?:(?<=[.:;] )|(?<=^)|(?<=\"\"\"))(?:{'|'.join(BEGINNINGS)})\b"
 )
 
+MANUAL = re.compile(  # its text is read by more people than comments are
+    r"\d %(?!\w)|\b(?:anew|for certain|times as|baseline|four times in five)\b|, too(?=[.,;:]|$)|"
+    r"(?<!-after: )\bbeside\b|(?:^|[.:;] )Of\b"
+)
 NAMES = re.compile(r"\{[^{}]*\}|`[^`]*`|^\"\w+\"$")  # within a text: what is put in there, and names
 
 
@@ -57,6 +61,16 @@ def complaints(home: Path) -> Iterator[str]:
                         instead = f": say {INSTEAD[word]}" if word in INSTEAD else ""
                         at = line + text.count("\n", 0, match.start())
                         yield f"{path.relative_to(home)}:{at}: {match[0]!r}{instead}"
+
+
+def manual(home: Path) -> Iterator[str]:
+    """What is found in README and manual, as lines."""
+    generated = (home / ".gitignore").read_text("utf-8").split()
+    for path in (home / "README.md", *sorted((home / "docs").rglob("*.md"))):
+        if str(path.relative_to(home)) in generated:
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            yield from (f"{path.relative_to(home)}:{number}: {match[0]!r}" for match in MANUAL.finditer(line))
 
 
 def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
@@ -115,6 +129,6 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
 
 if __name__ == "__main__":
     root = Path(__file__).parents[1]
-    found = [*complaints(root), *files_of_the_machine(root)]
+    found = [*complaints(root), *manual(root), *files_of_the_machine(root)]
     print(*found, sep="\n", file=sys.stderr) if found else None
     sys.exit(1 if found else 0)

@@ -149,7 +149,7 @@ class CellStep:
     `rows` those inserted or indexed.
 
     `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
-    peak) are those of the timed programs, which take `floor_s` to do nothing. Of several runs in a cell these are
+    peak) are those of the timed programs, which take `floor_s` to do nothing. For several runs in a cell these are
     means, and `times_s` has each run's time; of an index build in slices, that of each repetition. `work` has amounts
     done, by name.
 

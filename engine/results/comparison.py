@@ -85,7 +85,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of whether the cells of a subject and of its baseline are comparable, and its finding."""
+    """One check of whether the cells of a subject and of its base are comparable, and its finding."""
 
     subject: str
     what: str
@@ -129,9 +129,9 @@ class Comparison:
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
     is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
-    differs. Of statements, `result_differences` are sentences about those that fail or return something else on one
+    differs. For statements, `result_differences` are sentences about those that fail or return something else on one
     build, `plan_changes` those with another plan, `planning` their planning times. `functions` says of
-    each step and subject that was sampled which functions cost more or less for certain.
+    each step and subject that was sampled which functions cost significantly more or less.
     """
 
     base: str
@@ -191,7 +191,7 @@ class Comparison:
         return [value for cell in self.of(subject, step) if (value := cell.figure(metric)) is not None]
 
     def figure(self, subject: str, step: str, metric: str) -> float | None:
-        """The figure to show beside a ratio: the baseline's mean times that ratio; without one, the mean of cells."""
+        """The figure to show next to a ratio: the base's mean times that ratio; without one, the mean of cells."""
         known = self.ratio(subject, step, metric)
         if known is not None and known.ratio and (base := self.figure(self.baseline_of(subject), step, metric)):
             return base * known.ratio
@@ -225,7 +225,7 @@ class Comparison:
         return next((each for each in self.functions if (each.subject, each.step) == (subject, step)), None)
 
     def changed_plans(self, subject: str, step: str | None = None) -> tuple[PlanChange, ...]:
-        """The statements of a step, or of all, whose plan is another than the baseline's."""
+        """The statements of a step, or of all, whose plan is another than the base's."""
         return tuple(each for each in self.plan_changes if each.subject == subject and step in (None, each.step))
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
@@ -241,7 +241,7 @@ class Comparison:
         return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 
     def in_pairs(self, subject: str, step: str) -> list[tuple[CellStep, CellStep]]:
-        """Cells of one repeat of one run, the baseline's first."""
+        """Cells of one repeat of one run, the base's first."""
         ours = {(cell.run, cell.repeat): cell for cell in self.of(self.baseline_of(subject), step)}
         found = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
         return [(base, other) for base, other in found if base is not None]

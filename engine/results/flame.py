@@ -28,8 +28,8 @@ class FlameGraph:
     changed by more than chance: see `analysis.causes.stack_changes`. `innermost_only`: the binaries keep no frame
     pointers, so a stack is only the function that ran.
 
-    `functions` are those whose CPU time per operation of the step differs for certain, over all processes of the server
-    and from more samples than those of stacks.
+    `functions` are those whose CPU time per operation of the step differs significantly, over all processes of the
+    server and from more samples than those of stacks.
     """
 
     step: str

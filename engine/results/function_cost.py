@@ -14,7 +14,7 @@ class FunctionChange:
 
     In us per operation; `change_us` is `us` less `base_us`, up to rounding, and lies between `low_us` and `high_us`. Of
     the bounds of all functions that a comparison names, at most 5% are wrong on average. `share` is the change as a
-    part of the baseline's sampled CPU time per operation.
+    part of the base's sampled CPU time per operation.
     """
 
     name: str
@@ -49,7 +49,7 @@ class FunctionChange:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCosts:
-    """The functions of a subject and its baseline in a step, by samples of which one ran.
+    """The functions of a subject and its base in a step, by samples of which one ran.
 
     `samples` and `base_samples` are those within the step, at `hz` a second of a busy CPU; `base_us` and `us` the CPU
     time per operation that they make. `tested` functions had enough samples. `changes` are certain, the largest first;

@@ -40,7 +40,7 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """A statement whose plan differs between a subject and its baseline; `text` says it in one sentence.
+    """A statement whose plan differs between a subject and its base; `text` says it in one sentence.
 
     `cells` is in how many cells the subject had the plan shown, of `all_cells`.
     """

@@ -1,4 +1,4 @@
-"""A figure of a subject against its baseline's: the metrics that are compared, the ratio, its interval and verdict."""
+"""A figure of a subject against its base's: the metrics that are compared, the ratio, its interval and verdict."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class UnitEffect:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One subject against its baseline (a control against its original) in one metric of one step.
+    """One subject against its base (a control against its original) in one metric of one step.
 
     `low` and `high` bound it with 95% confidence. `verdict` is the user's view: `slower` for less throughput and for
     more CPU per operation, too (printed as `more`: see `COSTS`); `none` is for a single pair, nothing to judge, or a
@@ -66,10 +66,10 @@ class Ratio:
     `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
     certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
     less is certain than the interval alone shows. `more_pairs` is how many pairs would make what is `undecided`, `no
-    slower` or `no faster` slower, faster or the same, four times in five. `joint` are the bounds of what is `faster` or
+    slower` or `no faster` slower, faster or the same, with 80% power. `joint` are the bounds of what is `faster` or
     `slower`: at most 5% of those quoted are wrong, although only these are quoted.
 
-    `visible_effect` is the smallest effect, as a fraction, that these pairs would show four times in five.
+    `visible_effect` is the smallest effect, as a fraction, that these pairs detect with 80% power.
     `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
     `left_out` says which pairs are not part of it and why. `machines` is for pairs from several machines, or from three
     boots or more of one: the interval then covers machines, or boots of this one.

@@ -24,9 +24,9 @@ class SlicedSide:
 
 @dataclass(frozen=True, slots=True)
 class SlicedBlock:
-    """One block of a pair. `order` has a letter for each turn, A for the baseline, B for the other: `ABBA`.
+    """One block of a pair. `order` has a letter for each turn, A for the base, B for the other: `ABBA`.
 
-    `ratio` is that of the rates, other / baseline; `running` that of the totals of all blocks so far. `others_cpus` is
+    `ratio` is that of the rates, other / base; `running` that of the totals of all blocks so far. `others_cpus` is
     the number of CPUs busy with work not of this run (see `MachineSecond`), `stolen_cpus` those the hypervisor gave to
     others.
     """
@@ -56,7 +56,7 @@ class MachineSecond:
 
 @dataclass(frozen=True, slots=True)
 class SlicedPair:
-    """A subject and its baseline in one repeat: their blocks, and what they come to.
+    """A subject and its base in one repeat: their blocks, and what they come to.
 
     `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
     the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index
@@ -84,7 +84,7 @@ class SlicedPair:
 
 @dataclass(frozen=True, slots=True)
 class SlicedCheck:
-    """Self-check of the slices of a subject and its baseline over all steps, from `ratios` ratios whose truth is 1.
+    """Self-check of the slices of a subject and its base over all steps, from `ratios` ratios whose truth is 1.
 
     `f` is how many times larger their errors are than promised; above 1, intervals are widened by it. `suspect`: so
     much larger that readers must know.

@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Why an operation of a step takes longer or shorter than with the baseline.
+    """Why an operation of a step takes longer or shorter than with the base.
 
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
     ratio lies between `low` and `high` with 95% confidence, unless there is one pair. `parts` add up to either time.
