@@ -21,7 +21,8 @@ def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
 
 
 def header(step: SlicedStep) -> list[str]:
-    lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; each interval holds for one pair"]
+    error = "each interval is for one pair, and for noise below a second"
+    lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; {error}"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
     return lines
