@@ -143,10 +143,10 @@ def test_no_transaction_of_a_script_is_logged_as_taking_no_time(
 ) -> None:
     script = tmp_path / "quick.sql"
     script.write_text(text)
-    words = ("--clients", "1", "--transactions", "20000", "-o", "log_every=1")
+    words = ("--clients", "1", "--transactions", "8000", "-o", "log_every=1")
     totals = run(bench, label, f"pgbench:{script}", *words)["script.c1"]["totals"]
     histogram = dict(totals.roles["pgbench"].histogram)
-    assert sum(histogram.values()) > 5_000 and not [us for us in histogram if us < 3]
+    assert sum(histogram.values()) > 2_000 and not [us for us in histogram if us < 3]
     told = [each["statement"] for each in totals.report.get("statements", [])]
     assert len(told) == reported and not any("pgbed" in each for each in told)
 
