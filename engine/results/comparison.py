@@ -232,19 +232,19 @@ class Comparison:
         """Flagged causes of a primary metric that differs, the largest ratios first."""
         if rate.verdict == "same":
             return []
-        found = [
+        causes = [
             ratio
             for ratio in self.ratios
             if (ratio.step, ratio.subject) == (rate.step, rate.subject)
             and (ratio.flagged or (ratio.metric in (*COSTS, DELETE_PLAN) and ratio.verdict in CHANGED))
         ]
-        return sorted(found, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
+        return sorted(causes, key=lambda ratio: abs(math.log(ratio.ratio or 1.0)), reverse=True)[:most]
 
     def in_pairs(self, subject: str, step: str) -> list[tuple[CellStep, CellStep]]:
         """Cells of one repeat of one run, the base's first."""
         ours = {(cell.run, cell.repeat): cell for cell in self.of(self.baseline_of(subject), step)}
-        found = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
-        return [(base, other) for base, other in found if base is not None]
+        pairs = ((ours.get((cell.run, cell.repeat)), cell) for cell in self.of(subject, step))
+        return [(base, other) for base, other in pairs if base is not None]
 
     @cached_property
     def _timed(self) -> frozenset[str]:
@@ -252,10 +252,10 @@ class Comparison:
 
     @cached_property
     def _by_place(self) -> dict[tuple[str, str], list[CellStep]]:
-        found: dict[tuple[str, str], list[CellStep]] = {}
+        by_place: dict[tuple[str, str], list[CellStep]] = {}
         for cell in sorted(self.cells, key=lambda cell: (self.runs.index(cell.run), cell.ordinal)):
-            found.setdefault((cell.subject, cell.step), []).append(cell)
-        return found
+            by_place.setdefault((cell.subject, cell.step), []).append(cell)
+        return by_place
 
     @cached_property
     def _by_metric(self) -> dict[tuple[str, str, str], Ratio]:

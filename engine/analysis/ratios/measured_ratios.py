@@ -68,15 +68,15 @@ class MeasuredRatio:
 
 def measured(cells: ComparedCells) -> list[MeasuredRatio]:
     """The ratios of all subjects in all steps and metrics."""
-    found = [
-        each
+    ratios = [
+        ratio
         for step in cells.steps
         for subject in cells.others
         for sides in [_sides(cells, step, subject)]
         for metric in METRICS
-        if (each := _measured(cells, sides, metric)) is not None
+        if (ratio := _measured(cells, sides, metric)) is not None
     ]
-    return over_units(cells, _with_slices(found))
+    return over_units(cells, _with_slices(ratios))
 
 
 def counted_pairs(cells: ComparedCells, step: str, subject: Subject) -> list[Pair]:
@@ -87,8 +87,8 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     base = cells.baseline_of(subject)
     everything = cells.pairs(subject, step)
     why = comparability.left_out(everything, step)
-    left = [f"{_named(cells, pair)}: {each}" for pair, each in zip(everything, why, strict=True) if each]
-    kept = [pair for pair, each in zip(everything, why, strict=True) if not each]
+    left = [f"{_named(cells, pair)}: {reason}" for pair, reason in zip(everything, why, strict=True) if reason]
+    kept = [pair for pair, reason in zip(everything, why, strict=True) if not reason]
     if kept:
         kept, unlike = slice_verdicts.alike(kept, step)
         left += [f"{_named(cells, pair)}: it was not interleaved as others were" for pair in unlike]
@@ -98,7 +98,7 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
         reasons.insert(0, "no pairs: the two have no finished cells in the same repeat of a run")
     if everything and not kept:
         return _Sides(step, subject, base, everything, (*left, *reasons), ())
-    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {each}" for each in left))
+    return _Sides(step, subject, base, kept, tuple(reasons), tuple(f"left out: {reason}" for reason in left))
 
 
 def _named(cells: ComparedCells, pair: Pair) -> str:
@@ -121,7 +121,7 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
     if max(means) <= negligible:
         blank = replace(blank, reasons=(f"both at most {negligible:g}{' on average' if negligible else ''}",))
         return MeasuredRatio(blank, metric, [])
-    measured = [(pair, found) for pair in sides.pairs if (found := _values(pair, step, metric)) is not None]
+    measured = [(pair, both) for pair in sides.pairs if (both := _values(pair, step, metric)) is not None]
     missing = len(sides.pairs) - len(measured)
     if missing:
         blank = replace(
@@ -143,23 +143,25 @@ def _measured(cells: ComparedCells, sides: _Sides, metric: Metric) -> MeasuredRa
 
 def _with_slices(measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
     """Give rates and CPU per operation of interleaved steps what their slices say; one kind shares its scatter."""
-    found = {id(each): each for each in measured}
+    by_test = {id(test): test for test in measured}
     subjects: dict[tuple[str, str], list[tuple[MeasuredRatio, list[LogRatio]]]] = {}
-    for each in measured:
-        if ratios := slice_verdicts.log_ratios(each.pairs, each.blank.step, each.metric.name):
-            subjects.setdefault((each.blank.subject, each.metric.name), []).append((each, ratios))
-    for own in subjects.values():
-        check = slice_verdicts.self_check([(each.pairs, each.blank.step) for each, _ in own], own[0][0].metric.name)
-        kinds = [each.pairs[0][0].steps[each.blank.step].group for each, _ in own]
-        pooled = slice_estimates.by_kind(kinds, [ratios for _, ratios in own], check.inflation)
-        for (each, ratios), step in zip(own, pooled, strict=True):
+    for test in measured:
+        if ratios := slice_verdicts.log_ratios(test.pairs, test.blank.step, test.metric.name):
+            subjects.setdefault((test.blank.subject, test.metric.name), []).append((test, ratios))
+    for members in subjects.values():
+        check = slice_verdicts.self_check(
+            [(test.pairs, test.blank.step) for test, _ in members], members[0][0].metric.name
+        )
+        kinds = [test.pairs[0][0].steps[test.blank.step].group for test, _ in members]
+        pooled = slice_estimates.by_kind(kinds, [ratios for _, ratios in members], check.inflation)
+        for (test, ratios), step in zip(members, pooled, strict=True):
             reasons: list[str] = []
             if check.withheld and check.ratios >= slice_verdicts.LEAST_CHECKS:
                 reasons.append(f"{slice_verdicts.STRAYED} by {check.f:.1f} times their error")
-            blank = replace(each.blank, reasons=(*each.blank.reasons, *reasons))
+            blank = replace(test.blank, reasons=(*test.blank.reasons, *reasons))
             by_slices = [ratio_of(one.theta) for one in ratios]
-            found[id(each)] = replace(each, blank=blank, pooled=step.estimate, by_slices=by_slices)
-    return [found[id(each)] for each in measured]
+            by_test[id(test)] = replace(test, blank=blank, pooled=step.estimate, by_slices=by_slices)
+    return [by_test[id(test)] for test in measured]
 
 
 def over_units(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[MeasuredRatio]:
@@ -167,18 +169,18 @@ def over_units(cells: ComparedCells, measured: list[MeasuredRatio]) -> list[Meas
     if units is None:
         return measured
     unit, unit_of = units
-    found = []
-    for each in measured:
+    pooled = []
+    for test in measured:
         logs: dict[str, list[float]] = {}
-        if each.quotients:
-            for (base, _), quotient in zip(each.pairs, each.by_slices or each.quotients, strict=True):
+        if test.quotients:
+            for (base, _), quotient in zip(test.pairs, test.by_slices or test.quotients, strict=True):
                 logs.setdefault(unit_of[base.run], []).append(math.log(quotient))
         if len(logs) < pooling.LEAST[unit]:
-            found.append(each)
+            pooled.append(test)
             continue
         estimate, effect = pooling.over_units(logs, cells.margin, unit)
-        found.append(replace(each, pooled=estimate, blank=replace(each.blank, machines=effect)))
-    return found
+        pooled.append(replace(test, pooled=estimate, blank=replace(test.blank, machines=effect)))
+    return pooled
 
 
 def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Sequence[Pair]) -> list[str]:
@@ -204,8 +206,8 @@ def _common_reasons(cells: ComparedCells, step: str, subject: Subject, pairs: Se
 def _saturation(cells: ComparedCells, sides: _Sides) -> list[str]:
     reasons = []
     for side in (sides.base, sides.subject):
-        found = cells.of(side, sides.step)
-        roles = {role for result in found for role in result.figures["saturated"]}
+        results = cells.of(side, sides.step)
+        roles = {role for result in results for role in result.figures["saturated"]}
         if roles:
             bound = ", ".join(sorted(roles))
             reasons.append(f"client CPU-bound (≥ 90% of a core) with {cells.names[side]}: {bound}")

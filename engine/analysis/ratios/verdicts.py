@@ -43,42 +43,42 @@ class _Place:
 
 
 def ratios(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> tuple[Ratio, ...]:
-    found = judged(cells, measured)
+    judged_ratios = judged(cells, measured)
     subjects = {name: subject for subject, name in cells.names.items()}
 
     def place(ratio: Ratio) -> tuple[str, ...]:
         return ratio.step, ratio.metric, subjects[ratio.subject].config, subjects[ratio.subject].kernel
 
-    floors = {place(ratio): inference.noise_floor(ratio) for ratio in found if ratio.control == "aa"}
-    return tuple(replace(ratio, noise_floor=floors.get(place(ratio))) for ratio in found)
+    floors = {place(ratio): inference.noise_floor(ratio) for ratio in judged_ratios if ratio.control == "aa"}
+    return tuple(replace(ratio, noise_floor=floors.get(place(ratio))) for ratio in judged_ratios)
 
 
 def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Ratio]:
     """The verdicts on ratios that are read together."""
     families: dict[tuple[str, str], list[MeasuredRatio]] = {}
-    for each in measured:
-        if len(each.quotients) > 1:
-            families.setdefault(each.family, []).append(each)
+    for test in measured:
+        if len(test.quotients) > 1:
+            families.setdefault(test.family, []).append(test)
     places: dict[int, _Place] = {}
     for (primary, _), tests in families.items():
         if primary:
             p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
             shares = three_sided.shares(p_values, cells.levels)
-            parts = (_of_few(cells, test, own) for test, own in zip(tests, shares, strict=True))
-            places |= {id(test): _Place(own, len(tests)) for test, own in zip(tests, parts, strict=True)}
+            parts = (_of_few(cells, test, share) for test, share in zip(tests, shares, strict=True))
+            places |= {id(test): _Place(share, len(tests)) for test, share in zip(tests, parts, strict=True)}
         else:
             level = inference.benjamini_hochberg_level([inference.p_value(test.estimate) for test in tests])
             places |= {id(test): _Place(flagged=level) for test in tests}
-    found = {id(each): _judged(each, cells, places.get(id(each), _Place())) for each in measured}
+    by_test = {id(test): _judged(test, cells, places.get(id(test), _Place())) for test in measured}
     for tests in families.values():
-        certain = sum(found[id(test)].differs for test in tests)
-        for test in (test for test in tests if found[id(test)].verdict in CHANGED):
+        certain = sum(by_test[id(test)].differs for test in tests)
+        for test in (test for test in tests if by_test[id(test)].verdict in CHANGED):
             # What is withheld is among the certain, too, and left this sign a larger share than is quoted.
             share = max(certain / len(tests), places[id(test)].shares.sign)
             bounds = inference.paired_interval(test.estimate, 1 - cells.levels.differs(share))
             assert bounds.low is not None and bounds.high is not None  # of two pairs or more
-            found[id(test)] = replace(found[id(test)], joint=(bounds.low, bounds.high))
-    return list(found.values())
+            by_test[id(test)] = replace(by_test[id(test)], joint=(bounds.low, bounds.high))
+    return list(by_test.values())
 
 
 def _of_few(cells: ComparedCells, test: MeasuredRatio, shares: three_sided.Hypotheses) -> three_sided.Hypotheses:
@@ -153,16 +153,16 @@ def _modes(cells: ComparedCells, measured: MeasuredRatio) -> list[str]:
     reasons = []
     for place in (0, 1):
         for run in dict.fromkeys(pair[0].run for pair in measured.pairs):
-            own = [
+            figures = [
                 (pair[place].steps[measured.blank.step].figure(measured.metric.name) or 0.0, quotient)
                 for pair, quotient in zip(measured.pairs, quotients, strict=True)
                 if pair[0].run == run
             ]
-            found = inference.scatter([value for value, _ in own], cells.margin)
-            if found is None or not found.bimodal:
+            scatter = inference.scatter([value for value, _ in figures], cells.margin)
+            if scatter is None or not scatter.bimodal:
                 continue
-            low, high = ([quotient for _, quotient in mode] for mode in inference.modes(own))
+            low, high = ([quotient for _, quotient in mode] for mode in inference.modes(figures))
             if abs(geometric_mean(high) / geometric_mean(low) - 1) >= effect:
                 name = cells.names[measured.pairs[0][place].cell.subject]
-                reasons.append(f"bimodal: the cells of {name} lie {found.gap:.0%} apart")
+                reasons.append(f"bimodal: the cells of {name} lie {scatter.gap:.0%} apart")
     return reasons

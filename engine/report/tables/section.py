@@ -1,4 +1,4 @@
-"""What all tables are made of: sections of rows of text, numbered notes, and how numbers and ratios are written."""
+"""Sections of rows of text, of which all tables are made; numbered notes; and how numbers and ratios are written."""
 
 from __future__ import annotations
 
