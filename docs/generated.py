@@ -58,8 +58,7 @@ def options() -> str:
     """Every option of `bench run`: those of a plan, then those of each workload."""
     parts = [
         "# Options\n",
-        "All options of `bench run`, in the order of its `--help-all`. A plan file has them by their keys. What has no "
-        "flag is given as `-o KEY=VALUE`.\n",
+        "All options of `bench run`, in the order of its `--help-all`. A plan file uses their keys.\n",
         "## Options of every workload\n",
     ]
     parts.append(_options(options_of(Request)))
@@ -69,10 +68,12 @@ def options() -> str:
 
 
 def _options(found: Iterable[Option]) -> str:
-    rows = (
-        [code(option.flag or "-o"), code(option.name), option.text, option.words, _default(option)] for option in found
-    )
-    return table(("option", "key", "meaning", "value", "default"), rows)
+    lines = []
+    for option in found:
+        flag = code(f"{option.flag} {option.metavar}".rstrip() if option.flag else f"-o {option.name}=")
+        default = f" Default: {own}." if (own := _default(option)) else ""
+        lines.append(f"- {flag} (key {code(option.name)}, {option.words}): {option.text}{default}")
+    return "\n".join(lines) + "\n"
 
 
 def _default(option: Option) -> str:

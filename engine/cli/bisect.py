@@ -40,8 +40,8 @@ _option = partial(option, group=SEARCH)
     brief="The git repository of PostgreSQL.",
 )  # fmt: skip
 @_option(
-    "--step", metavar="STEP", help="The step to judge by [default: the one that became slowest].",
-    brief="Step to judge by [the slowest].", shell_complete=completion.steps,
+    "--step", metavar="STEP", help="The step to compare [default: the one that became slowest].",
+    brief="Step to compare [the slowest].", shell_complete=completion.steps,
 )  # fmt: skip
 @_option(
     "--error", type=click.FloatRange(0.001, 0.3), default=0.05, show_default=True, metavar="FRACTION",
@@ -49,7 +49,7 @@ _option = partial(option, group=SEARCH)
 )  # fmt: skip
 @_option(
     "--pairs", type=click.IntRange(3, 100), default=3, show_default=True, metavar="N",
-    help="Pairs of clusters for each judgement.",
+    help="Pairs of clusters for each measurement.",
 )  # fmt: skip
 @_option("--again", is_flag=True, help="Start the search again from the beginning.")
 @option("--json", "as_json", is_flag=True, help="Print the result as JSON, and progress to stderr.")
@@ -68,9 +68,9 @@ def bisect(
 ) -> None:
     """Find the commit between two revisions of PostgreSQL that made a step slower.
 
-    Each commit is built and measured together with both ends, until the result is certain enough; later evidence may
-    move the search back. Commits that do not build, or whose cells fail, are skipped. Other options are those of `bench
-    run`. The same command continues a search that was stopped or has died.
+    Each commit is built and measured together with both ends; a later measurement can move the search back. Commits
+    that do not build, or whose cells fail, are skipped. Other options are those of `bench run`. The same command
+    continues a search that has ended early.
 
     \b
     Exit codes:
