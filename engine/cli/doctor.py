@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def _loose_helper() -> tuple[Check, ...]:
     return (Check("probe helper", "warn", f"{loose} can be changed by users other than root", reason, remedy),)
 
 
-def render(checks: Iterable[Check], console: Console) -> None:
+def render(checks: Collection[Check], console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "check", "found"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "")
@@ -87,6 +87,8 @@ def render(checks: Iterable[Check], console: Console) -> None:
             text.append(f"\n→ {check.remedy}", "cyan")
         table.add_row(Text(mark, style), check.name, text)
     console.print(table)
+    failed, warnings = (sum(check.status == status for check in checks) for status in ("fail", "warn"))
+    console.print(f"{len(checks)} checks: {failed} failed, {warnings} warning{'s' * (warnings != 1)}")
 
 
 def _servers(_: Path) -> Check:

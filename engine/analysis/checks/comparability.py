@@ -49,13 +49,11 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
         ours, theirs = (each.manifest.route.words for each in (first, run))
         if ours != theirs:
             raise UserError(
-                f"{first.name} and {run.name} cannot be compared: clients connect over {ours} in the one and over "
-                f"{theirs} in the other"
+                f"{first.name} and {run.name} cannot be compared: clients connect in different ways (over "
+                f"{ours}, over {theirs})"
             )
         for name, ours, theirs in _unlike(first.manifest.workload, run.manifest.workload):
-            raise UserError(
-                f"{first.name} and {run.name} cannot be compared: {name} is {ours} in the one and {theirs} in the other"
-            )
+            raise UserError(f"{first.name} and {run.name} cannot be compared: different {name} ({ours}, {theirs})")
 
 
 def measured_in(run: RunResult) -> str:
@@ -331,7 +329,7 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
     """Differences of two workloads: (what, ours, theirs); keys that only one has are ignored."""
     for key in ("name", "clients"):
         if key in ours and key in theirs and ours[key] != theirs[key]:
-            yield key, str(ours[key]), str(theirs[key])
+            yield {"name": "workload"}.get(key, key), str(ours[key]), str(theirs[key])
     # As in effect: the same whether it was requested or is the workload's own default.
     identities = [of_workload(part, "identity", dict[str, Any]) for part in (ours, theirs)]
     for key in identities[0]:
@@ -341,7 +339,7 @@ def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterable[tuple[str,
     steps = ours.get("steps", []), theirs.get("steps", [])
     names = [[step["name"] for step in part] for part in steps]
     if names[0] != names[1]:
-        yield "the list of steps", " ".join(names[0]), " ".join(names[1])
+        yield "steps", " ".join(names[0]), " ".join(names[1])
     for step, other in zip(*steps, strict=False):
         for key in step:
             if key in other and step[key] != other[key]:

@@ -1,6 +1,7 @@
 """Comparisons of runs with known results: verdicts, why they are withheld, what is refused."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -379,14 +380,14 @@ def test_builds_of_different_runs_have_ratios_but_no_pairs(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"clients": 2}, "clients is 1 in the one and 2 in the other"),
-        ({"options": {"indexes": 2}}, "indexes is 3 in the one and 2 in the other"),
-        ({"options": {"lookup_connection": "new"}}, "lookup connection is kept in the one and new in the other"),
+        ({"clients": 2}, "different clients (1, 2)"),
+        ({"options": {"indexes": 2}}, "different indexes (3, 2)"),
+        ({"options": {"lookup_connection": "new"}}, "different lookup connection (kept, new)"),
     ],
 )
 def test_different_workloads_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     runs = [make_run(tmp_path / "a", repeats=1), make_run(tmp_path / "b", repeats=1, **change)]
-    with pytest.raises(UserError, match=f"a and b cannot be compared: {said}"):
+    with pytest.raises(UserError, match=re.escape(f"a and b cannot be compared: {said}")):
         compare(runs)
 
 
