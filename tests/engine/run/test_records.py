@@ -100,7 +100,7 @@ def test_a_manifest_is_a_plan_that_is_shown_and_asked_about(out: Path, new_folde
     plan = str(out / "one" / "manifest.json")
     for words in ((), ("--dry-run",), ("--estimate",)):
         done = Bench(out)("run", "--plan", plan, *words)
-        assert done.returncode == 2 and "without a terminal, --yes must confirm" in done.stderr
+        assert done.returncode == 2 and "not a terminal: add --yes to confirm" in done.stderr
         assert f"--pg mine={strange}" in done.stderr and "--set 'archive_command=touch /tmp/x'" in done.stderr
     assert not (strange / "started").exists() and len(list(out.iterdir())) == 1
     done = Bench(out)("run", "--plan", plan, "--yes", "--dry-run")
