@@ -22,6 +22,7 @@ from engine.view.view_state import ViewState
 LOOK_S = 1.0
 LINE_S = 5.0
 LINE_INTERLEAVED_S = 1.0  # a comparison under way is followed more closely
+LINE_LOG_S = 60.0  # where there is no terminal: a line for each step, and a sign of life
 
 
 def once(run: Path, *, as_json: bool) -> Visible:
@@ -192,7 +193,10 @@ class _News:
 
 
 def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
-    """Print a line every five seconds, or every second while builds are compared, and any news not yet `known`."""
+    """Print a line for each step, and on a terminal every five seconds, or every second while builds are compared.
+
+    News that is not yet `known` comes at once.
+    """
 
     def put(text: str) -> None:
         console.say(text)
@@ -207,6 +211,8 @@ def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
             place = f"{view.state} {view.cell} {view.step.id if view.step else ''} {view.doing.partition(':')[0]}"
             # This loop beats once a second, give or take the duration of a look.
             pause_s = LINE_S if view.interleaved is None or view.doing else LINE_INTERLEAVED_S
+            if not console.is_terminal:
+                pause_s = LINE_LOG_S
             if place != last_place or time.monotonic() - last_line_s >= pause_s - LOOK_S / 2:
                 put(line(view))
                 last_line_s, last_place = time.monotonic(), place

@@ -141,6 +141,20 @@ def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list
     assert out.getvalue().count("FAILED") == 1
 
 
+def test_a_log_has_a_line_for_each_step_and_a_terminal_more(
+    tmp_path: Path, opened: list[UnderWay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened.append(run := UnderWay(tmp_path / "r", 2))
+    run.add("insert", [1000] * 3)
+    monkeypatch.setattr(follow, "LINE_S", 0.0)
+    for terminal, lines in ((True, 3), (False, 1)):
+        beats, file = iter(range(2)), io.StringIO()
+        monkeypatch.setattr(time, "sleep", lambda _, beats=beats: next(beats))
+        with pytest.raises(StopIteration):
+            follow.follow(run.run, PlainConsole(file=file, force_terminal=terminal))
+        assert file.getvalue().count("cell 3/4") == lines
+
+
 def test_between_steps_it_is_told_what_is_waited_for(tmp_path: Path, opened: list[UnderWay]) -> None:
     opened.append(run := UnderWay(tmp_path / "r", 1))
     t_ns = time.monotonic_ns()
