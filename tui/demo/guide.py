@@ -1,6 +1,7 @@
 """The interface with a guide, which presses keys as a person would and explains what they show.
 
-Enter continues once that is shown; escape ends the guide, and so does any other key, which then acts as usual.
+Enter continues once that is shown, and space holds it; escape ends the guide, and so does any other key, which then
+acts as usual.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,6 +74,9 @@ class GuidedBench(Bench):
         elif event.key == "enter":
             if self._box is not None:  # otherwise what the words are about is still to come
                 self._go_on()
+        elif event.key == "space" and self._box is not None:
+            if self._waits is not None:
+                self._waits.stop()
         else:
             await self._end()
             if event.key != "escape":
@@ -130,7 +134,7 @@ class GuidedBench(Bench):
         columns = max(20, screen.size.width - 4)
         where = f"{self._stop + 1} of {len(self._stops)}"
         lines = hanging(("", ""), stop.text, columns, "strong")
-        lines.append(line((f"{where}   enter continues   escape ends the guide; every other key is yours", "dim")))
+        lines.append(line((f"{where}   enter continues   space holds   any other key ends the guide", "dim")))
         self._box = GuideBox(lines)
         self._box.set_class(stop.top, "-top")
         await screen.mount(self._box)

@@ -95,6 +95,20 @@ def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> 
     guided(tmp_path, script, stops, 1.0)
 
 
+def test_space_holds_what_is_told(tmp_path: Path) -> None:
+    stops = (Stop(2.0, "first", until="REPLAY"), Stop(600, "second", ("5",), until="HISTORY"))
+
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        await until(pilot, lambda: "1 of 2" in told(app))
+        await pilot.press("space")
+        await pilot.pause(3.0)
+        assert "1 of 2" in told(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "2 of 2" in told(app))
+
+    guided(tmp_path, script, stops)
+
+
 def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> None:
     run, _ = unpacked(tmp_path)
     cell, step, incidents = stalled(run)
