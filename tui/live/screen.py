@@ -134,11 +134,13 @@ class LiveScreen(BenchScreen):
             self._show_error("No run selected: start one in Launch (1), or choose one in History (5)" + DEMO)
 
     def _show(self, view: ViewState) -> None:
+        if view.state not in ("running", "replay") and self.context.stopping == self.context.run:
+            self.context.stopping = None  # it may be resumed
         view = replace(view, stopping=self.context.stopping == self.context.run)
         self.pointer.follow(self.view, view)
         self.playback.show(view)
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
-        self.hint("finished: 3 compares" if view.state == "finished" else "")
+        self.hint({"finished": "finished: 3 compares", "stopped": "r on Launch (1) resumes"}.get(view.state, ""))
         self._cost.measure()
         self._trouble = ""
         self._draw(self._lay_out(interleaved=view.interleaved is not None))

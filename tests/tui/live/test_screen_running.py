@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,22 @@ def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path, w
                 break
         (notice,) = [row for row in text_of(pilot).splitlines()[-4:] if "engine" in row]
         assert pilot.app.screen is screen and notice
+
+    with growing(tmp_path) as live:
+        live.second()
+        show_live(live.run, check, clock=live.hand.clock)
+
+
+def test_a_stopped_run_names_the_key_that_resumes_it_and_then_is_no_longer_stopping(tmp_path: Path) -> None:
+    async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
+        view = screen.view
+        assert view is not None
+        screen.context.stopping = screen.context.run
+        for state, badge, hint in (("stopped", " STOPPED ", True), ("running", " REC ", False)):
+            screen._show(replace(view, state=state))
+            await pilot.pause()
+            shown = text_of(pilot)
+            assert shown.splitlines()[1].startswith(badge) and ("r on Launch (1) resumes" in shown) == hint
 
     with growing(tmp_path) as live:
         live.second()
