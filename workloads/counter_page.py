@@ -92,7 +92,7 @@ class Word(IntEnum):
     LATE_MAX_NS = 21  # longest response time from the intended start
     ROUNDS_STARTED = 23  # insert and delete roles: statements begun
     LAST_ENDED_NS = 22  # when the last finished statement ended; 0 while STATEMENTS and ROWS are being updated
-    CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to, plus 1; 0 if they are not bound
+    CPU_PLUS_1 = 24  # the CPU that the role and its backend are bound to (maybe by the conductor), plus 1; else 0
     SERIALIZATION = 42  # transactions that failed: not serializable
     DEADLOCK = 43  # in a deadlock
     FAILED = 44  # for another reason

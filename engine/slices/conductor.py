@@ -109,8 +109,7 @@ class Conductor:
         for side in orders.sides:
             server = SlicedServer(side, Page(side.page_fd, side.roles), Processes(side.postmaster, side.monitor))
             client_gate.shut(server.page)
-            if server.gated:
-                server.bind()
+            server.bind()
             if self._by_work:
                 server.quota = server.page.words[Control.QUOTA] = 0
             self._servers.append(server)

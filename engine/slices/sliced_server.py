@@ -125,14 +125,19 @@ class SlicedServer:
     def bind(self) -> None:
         """Give each client and its backend one CPU, the same on every server, unless they have bound themselves.
 
-        Servers whose backends run on CPUs of the scheduler's choice differ by several percent.
+        A few backends on CPUs of the scheduler's choice make equal servers differ; of more than there are CPUs, the
+        choices even out.
         """
         cpus = sorted(os.sched_getaffinity(0), reverse=True)
+        if len(self.side.backends) > len(cpus):
+            return
         for slot, backend in enumerate(self.side.backends):
-            for pid in (backend, self.page.word(slot, Word.CLIENT_PID)):
+            client = self.page.word(slot, Word.CLIENT_PID)
+            if backend and client and not self.page.word(slot, Word.CPU_PLUS_1):
                 with suppress(OSError):
-                    if pid and len(os.sched_getaffinity(pid)) > 1:
-                        os.sched_setaffinity(pid, {cpus[slot % len(cpus)]})
+                    os.sched_setaffinity(backend, {cpus[slot]})
+                    os.sched_setaffinity(client, {cpus[slot]})
+                    self.page.set_word(slot, Word.CPU_PLUS_1, cpus[slot] + 1)
 
     def open(self) -> int:
         """Continue stopped processes and open the gate; return when."""

@@ -88,6 +88,12 @@ class Bench:
         with JournalReader(self.run) as reader:
             return reader.steps(attempt.id)
 
+    def bound(self, step: str) -> list[int]:
+        """How many connections of a step were bound to one CPU, with their clients, by cell and role."""
+        with JournalReader(self.run) as reader:
+            totals = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
+        return [role.paired for each in totals if each is not None for role in each.roles.values()]
+
     def engine_pid(self) -> int:
         """The engine of the newest run."""
         return int((self.run / "engine.lock").read_text())

@@ -35,6 +35,7 @@ from workloads.process import (
     die_with_parent,
     end_alone,
     name_process,
+    pair_with_backend,
     recorder,
     stop_on_signals,
     untimed,
@@ -108,6 +109,8 @@ def _cut(spec: Spec, page: Page, check: Callable[[], None], tasks: Sequence[Prep
     ended_ns = clock()
     with untimed(page, 0):
         session = Session(spec.dsn, check)
+    page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
+    pair_with_backend(page, 0, session.connection, 0)  # as the conductor binds those that it knows
     with session:
         for task in tasks:
             began_ns = client_gate.active_ns(page, await_slice(page, 0))

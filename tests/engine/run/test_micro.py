@@ -189,6 +189,7 @@ def test_statements_run_in_slices_by_themselves(bench: Bench, labels: tuple[str,
     for cell in compared["cells"]:  # type: ignore[attr-defined]
         assert len(cell["times_s"]) == 4 and cell["slices"] > 0 and cell["user_s"] is None
         assert cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 4)
+    assert bench.bound("index") == [1, 1], "the servers have the same CPU"
     (ratio,) = (each for each in bench.ratios() if (each["step"], each["metric"]) == ("index", "time_s"))
     old, new = (cell["times_s"] for cell in compared["cells"] if cell["step"] == "index")  # type: ignore[attr-defined]
     assert ratio["ratio"] == pytest.approx(sum(new) / sum(old))

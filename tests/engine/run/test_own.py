@@ -105,6 +105,7 @@ def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
 def test_a_statement_that_outlasts_slices_is_cut_and_has_the_time_of_its_own_server(bench: Bench) -> None:
     cells = json.loads(bench("compare", "--json").stdout)["cells"]
     assert {cell["step"] for cell in cells if cell["times_s"]} == {"outlasts_slices"}
+    assert set(bench.bound("outlasts_slices")) == {1}, "the servers have the same CPU"
     for cell in (cell for cell in cells if cell["times_s"]):
         assert len(cell["times_s"]) == cell["ops"] > 1
         assert cell["slices"] > len(cell["times_s"]) and cell["rate_per_s"] == pytest.approx(
