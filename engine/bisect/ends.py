@@ -49,7 +49,7 @@ def unlike_both(comparison: Comparison, step: str) -> str:
         return f"does not run: {lost[0].text}"
     ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))
     if ratio is not None and ratio.verdict == "withheld":
-        return f"cannot be measured: {'; '.join(ratio.remarks)}"
+        return f"cannot be compared: {'; '.join(ratio.remarks)}"
     return ""
 
 

@@ -307,7 +307,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: Annotated[
         Literal["auto", "kvm", "tcg"],
         about(
-            "How a guest's code is executed. tcg emulates them, 10 to 250 times slower, and gives no verdicts; "
+            "How a guest's code is executed. tcg emulates the CPU, 10 to 250 times slower, and gives no verdicts; "
             "auto: kvm if it can run a guest here.",
             group=KERNELS,
         ),

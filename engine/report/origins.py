@@ -89,10 +89,12 @@ def machine(manifests: Sequence[Manifest]) -> Section:
 def measured(manifest: Manifest) -> str:
     """The date, the machine and the version of pgbed of a run."""
     known = dict(_flat(manifest.environment))
-    kernel = f"Linux {known['kernel.release']}" if "kernel.release" in known else ""
+    in_guests = bool(manifest.kernels)  # which have others
+    kernel = f"Linux {known['kernel.release']}" if "kernel.release" in known and not in_guests else ""
     cpus = f"{known['cpu.threads']} CPUs" if "cpu.threads" in known else ""
     machine = ", ".join(filter(None, (known.get("host.name"), known.get("cpu.model"), cpus, kernel)))
-    return f"measured on {manifest.created[:10]} on {machine or 'an unknown machine'} by pgbed {manifest.engine}"
+    where = "with clients on" if manifest.external is not None else "on"
+    return f"measured on {manifest.created[:10]} {where} {machine or 'an unknown machine'} by pgbed {manifest.engine}"
 
 
 def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:

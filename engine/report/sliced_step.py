@@ -21,7 +21,7 @@ def sections(step: SlicedStep, *, brief: bool = False) -> list[Section]:
 
 
 def header(step: SlicedStep) -> list[str]:
-    error = "each interval is for one pair, and for noise below a second"
+    error = "each interval covers one pair, and noise shorter than a second"
     lines = [f"{step.step} in {step.design}, ratio of {step.unit} to {step.base}; {error}"]
     lines += [f"{title(pair)}: {summary(pair)}" for pair in step.pairs]
     lines += [check_text(check) for check in step.checks if check.ratios]
@@ -36,7 +36,7 @@ def footer(step: SlicedStep, *, brief: bool = False) -> list[str]:
         "at: seconds of the clock since the step began; order: of turns, A is the base; so far: ratio of totals",
         "spill: spill-over CPU: used in the other's slices, as a share of CPU used in its own",
         "run-q: us per op that server processes waited for a CPU, base and other",
-        "others: CPUs that were busy with other programs than this run's servers, clients and engine",
+        "others: CPUs that were busy with programs other than this run's servers, clients and engine",
     ]
 
 

@@ -1,7 +1,7 @@
 """A comparison of builds, configs and kernels: the values of `bench compare --json`, and the questions put to them.
 
 `analysis.answer.compare` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
-JSON Schema. Keys are only ever added. Null stands where there is no value; NaN and infinity never occur.
+JSON Schema. Null stands where there is no value; NaN and infinity never occur.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An interleaved step, block by block: the values of `bench compare --slices STEP --json`.
 
-`bench schema slices` prints its JSON Schema. Keys are only ever added. Null stands where there is no value. Times are
+`bench schema slices` prints its JSON Schema. Null stands where there is no value. Times are
 seconds of the machine's clock since the step began, its servers' pauses included.
 """
 
@@ -59,9 +59,9 @@ class SlicedPair:
     """A subject and its base in one repeat: their blocks, and what they come to.
 
     `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
-    the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index
-    builds do, blocks have no rates, and `ratio`, which has no bounds, is that of the statements' times. `left_out` says
-    why a pair is not part of the comparison.
+    the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index builds do, blocks
+    have no rates, and `ratio`, which has no bounds, is that of the statements' times. `left_out` says why a pair is not
+    part of the comparison.
     """
 
     run: str

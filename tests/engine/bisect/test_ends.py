@@ -83,7 +83,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
     assert [unlike_both(each, "qr100") for each in (fine, both)] == ["", ""]
     why = unlike_both(crashed, "qr100")
     assert why.startswith("does not run: left out: tried repeat 1") and why.endswith(f"failed: {CRASH}")
-    why = "cannot be measured: SLA: tried kept up its insert rate in 0 of 3 cells"
+    why = "cannot be compared: SLA: tried kept up its insert rate in 0 of 3 cells"
     assert unlike_both(missed, "qr100").startswith(why)
 
 
