@@ -19,7 +19,8 @@ def version() -> str:
     except PackageNotFoundError:
         import tomllib
 
-        return str(tomllib.loads(PROJECT.read_text("utf-8"))["project"]["version"]) if PROJECT.is_file() else "unknown"
+        project = tomllib.loads(PROJECT.read_text("utf-8")).get("project", {}) if PROJECT.is_file() else {}
+        return str(project.get("version", "unknown"))
 
 
 def order_of(postgres: str) -> tuple[int, ...]:

@@ -108,3 +108,14 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert steps[2]["rows_per_client"] < 0.02 * steps[0]["rows_per_client"]
     (config,) = manifest["configs"].values()
     assert ["autovacuum_naptime", "1s"] in config["settings"]
+
+
+def test_a_setting_of_a_file_that_a_server_does_not_know_is_left_out(
+    bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
+) -> None:
+    old, new = build(12).label, build(16).label
+    mine = tmp_path / "mine.conf"
+    mine.write_text("logical_decoding_work_mem = 1MB\napp.tenant = 7\n")
+    done = bench("--pg", f"{old},{new}", "--config", str(mine), "--set", "app.role=x", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert f"mine/{old}: settings unknown to this version, left out: logical_decoding_work_mem\n" in done.stdout

@@ -305,3 +305,15 @@ def test_the_writer_knows_what_it_recorded_of_an_attempt(tmp_path: Path) -> None
         journal.extend_origin(2, {"y": 2})  # left alone
         found = journal.database.execute("SELECT origin FROM attempt ORDER BY id").fetchall()
         assert found == [('{"x": 1, "y": 2}',), ("[",)]
+
+
+def test_a_journal_that_was_read_to_its_end_is_whole_in_one_file(tmp_path: Path) -> None:
+    journal = written(tmp_path / "run")
+    with JournalReader(tmp_path / "run") as reader:
+        assert reader.attempts()
+        journal.close()
+        (tmp_path / "copy").mkdir()
+        for name in ("manifest.json", "journal.db"):
+            (tmp_path / "copy" / name).write_bytes((tmp_path / "run" / name).read_bytes())
+        with JournalReader(tmp_path / "copy") as copied:
+            assert copied.attempts() == reader.attempts()

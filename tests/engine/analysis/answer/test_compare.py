@@ -502,3 +502,11 @@ def test_no_interval_of_a_certain_sign_holds_1_whatever_is_withheld(
     for ratio in verdicts.judged(cells, measured):
         low, high = ratio.bounds or (0.0, 0.0)
         assert ratio.verdict not in ("slower", "faster") or not low <= 1 <= high
+
+
+def test_runs_under_two_kernels_compare_the_kernels(tmp_path: Path) -> None:
+    newer = {**ENVIRONMENT, "kernel": {"release": "6.18.1"}}
+    runs = [make_run(tmp_path / "a", builds=("16.3",)), make_run(tmp_path / "b", builds=("16.3",), environment=newer)]
+    comparison = compare(runs)
+    assert list(comparison.names) == ["6.12.58", "6.18.1"]
+    assert rate(comparison, "l.i0", "6.18.1").verdict == "withheld"
