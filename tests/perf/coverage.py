@@ -38,12 +38,7 @@ from engine.analysis.ratios.three_sided import Judgement, judge, levels_of, p_va
 from engine.analysis.series import trend_changes
 from engine.analysis.statistics.change_points import LEVEL as RATES_LEVEL
 from engine.analysis.statistics.change_points import levels as rate_levels
-from engine.analysis.statistics.inference import (
-    Estimate,
-    estimate,
-    paired_interval,
-    scatter,
-)
+from engine.analysis.statistics.inference import Estimate, estimate, paired_interval, scatter
 from engine.analysis.statistics.slice_estimates import (
     Slices,
     by_kind,

@@ -50,12 +50,7 @@ def safe_folder() -> Iterator[Path]:
 def arguments(running: tuple[Path, int]) -> dict[str, str]:
     """Arguments that are right."""
     binary, pid = running
-    return {
-        "--binary": str(binary),
-        "--major": "16",
-        "--server": str(pid),
-        "--launcher": str(os.getpid()),
-    }
+    return {"--binary": str(binary), "--major": "16", "--server": str(pid), "--launcher": str(os.getpid())}
 
 
 def argv(probe: str, arguments: dict[str, str]) -> list[str]:

@@ -209,10 +209,7 @@ def test_statements_inside_a_statement_belong_to_its_execution(
 
 
 def test_another_server_on_the_same_binary_counts_for_nothing(
-    server: Servers,
-    small_config: Callable[[Build], Config],
-    helpers: tuple[Helper, ...],
-    cell_dir: Path,
+    server: Servers, small_config: Callable[[Build], Config], helpers: tuple[Helper, ...], cell_dir: Path
 ) -> None:
     mine = server(16)
     with (
@@ -278,10 +275,7 @@ def test_stacks_are_as_deep_as_the_binary_allows(
     which: int | str, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
     running_server = server(which)
-    with (
-        watched(running_server, "stacks", command=helpers[-1]) as running,
-        client(running_server) as connection,
-    ):
+    with watched(running_server, "stacks", command=helpers[-1]) as running, client(running_server) as connection:
         pid = connection.info.backend_pid
         origin = running["stacks"].origin
         known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin["frame_pointers"])
@@ -308,10 +302,7 @@ def test_servers_compiled_here_keep_frame_pointers_and_prebuilt_ones_do_not(whic
 
 @pytest.mark.parametrize("which_stats", [14, 18, *at_night(16, 17)])
 def test_planstats_reads_what_was_planned(
-    which_stats: int,
-    build: Callable[[int | str], Build],
-    small_config: Callable[[Build], Config],
-    cell_dir: Path,
+    which_stats: int, build: Callable[[int | str], Build], small_config: Callable[[Build], Config], cell_dir: Path
 ) -> None:
     wanted = build(which_stats)
     config = small_config(wanted)

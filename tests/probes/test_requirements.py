@@ -149,8 +149,7 @@ def test_all_lacks_are_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
-    [("v0.23.2", (0, 23)), ("6.18.44-fc", (6, 18)), ("bpftrace v0.17.0", (0, 17)), ("none", None)],
+    ("text", "version"), [("v0.23.2", (0, 23)), ("6.18.44-fc", (6, 18)), ("bpftrace v0.17.0", (0, 17)), ("none", None)]
 )
 def test_versions_are_read(text: str, version: tuple[int, int] | None) -> None:
     assert bpftrace.parse_version(text) == version

@@ -167,10 +167,7 @@ def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, helpers: tup
 
 def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, helpers: tuple[Helper, ...]) -> None:
     target = Target(idle.process.pid, idle.path, 16, launchers=(os.getpid(),))
-    with (
-        subprocess.Popen(["sleep", "60"]) as before,
-        ProbeSession(target, "runq", command=helpers[-1]) as running,
-    ):
+    with subprocess.Popen(["sleep", "60"]) as before, ProbeSession(target, "runq", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         after = subprocess.Popen(["sleep", "0.3"])
         after.wait()
@@ -188,10 +185,7 @@ def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_
     children, rounds = 1000, 3  # had none been forgotten, there would be three times as many as after one
     path = compile_c("server", FORKER, *FUNCTIONS)
     for command in helpers:
-        with (
-            Program(path, children, 100) as forker,
-            ProbeSession(forker.target(), probe, command=command) as running,
-        ):
+        with Program(path, children, 100) as forker, ProbeSession(forker.target(), probe, command=command) as running:
             assert running.wait_baseline(), running.messages
             kept, keys, found = [], [], list[Frame]()
             for _ in range(rounds):

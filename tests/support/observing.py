@@ -21,11 +21,7 @@ Helper = tuple[str, ...]  # the command that starts one
 S = 1_000_000_000
 PATIENCE_S = 60.0
 FUNCTIONS = (*PUSH, "-DSTART=", "-DDONE=")
-SITES = (
-    *ENDBR,
-    '-DSTART=SITE("postgresql", "query__plan__start");',
-    '-DDONE=SITE("postgresql", "query__plan__done");',
-)
+SITES = (*ENDBR, '-DSTART=SITE("postgresql", "query__plan__start");', '-DDONE=SITE("postgresql", "query__plan__done");')
 
 
 def helper_with(bpftrace: Path, folder: Path) -> Helper:

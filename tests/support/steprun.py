@@ -152,11 +152,7 @@ def running(
 def interpreter(module: str, page_fd: int, spec: bytes) -> Launcher:
     """A launcher as the engine starts it."""
     launcher = subprocess.Popen(
-        [sys.executable, "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(page_fd,),
-        cwd=ROOT,
+        [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(page_fd,), cwd=ROOT
     )
     assert launcher.stdin is not None
     launcher.stdin.write(spec)

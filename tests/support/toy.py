@@ -14,18 +14,7 @@ import msgspec
 from msgspec import Meta
 from psycopg.pq import abc
 
-from workloads.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.connection import TUPLES_OK, error_of
 from workloads.counter_page import Control, Page, Word
 from workloads.launcher import Team, run

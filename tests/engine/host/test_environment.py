@@ -183,11 +183,7 @@ def test_the_mount_on_top_is_the_one_that_holds_the_path(monkeypatch: pytest.Mon
     ("0::/\n", {}, None),
 ])  # fmt: skip
 def test_memory_limit_is_the_lowest_on_the_way_up(
-    groups: str,
-    files: dict[str, str],
-    expected: int | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    groups: str, files: dict[str, str], expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

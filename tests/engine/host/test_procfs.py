@@ -326,10 +326,7 @@ def test_host_counters_move_and_states_are_there() -> None:
 
 @pytest.mark.parametrize(
     ("text", "flushes"),
-    [
-        (b"10 1 800 5 20 2 1600 7 3 9 12\n", 0),
-        (b"10 1 800 5 20 2 1600 7 3 9 12 4 0 64 1 77 8\n", 77),
-    ],
+    [(b"10 1 800 5 20 2 1600 7 3 9 12\n", 0), (b"10 1 800 5 20 2 1600 7 3 9 12 4 0 64 1 77 8\n", 77)],
     ids=("before discards and flushes", "since Linux 5.5"),
 )
 def test_device_counters_of_old_and_new_kernels(text: bytes, flushes: int) -> None:

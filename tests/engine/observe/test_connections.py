@@ -22,12 +22,7 @@ from workloads.base import Role, Step
 from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
-STEP = Step(
-    "mixed",
-    "query",
-    {},
-    roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")),
-)
+STEP = Step("mixed", "query", {}, roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")))
 ASKED = replace(STEP, ages="session", threads=2)
 BACKENDS = (101, 102, 103, 104)
 

@@ -210,11 +210,7 @@ def test_what_is_not_there_is_one_line(runs: Path, arguments: tuple[str, ...], c
 
 
 @pytest.mark.parametrize(
-    ("other", "names"),
-    [
-        ("17.0", "17.0 (one) against 16.3 (one)"),
-        ("two", "17.0 (two) against 16.3 (one)"),
-    ],
+    ("other", "names"), [("17.0", "17.0 (one) against 16.3 (one)"), ("two", "17.0 (two) against 16.3 (one)")]
 )
 def test_two_builds_of_a_run_or_two_runs_are_compared(runs: Path, tmp_path: Path, other: str, names: str) -> None:
     to = tmp_path / "graph.html"

@@ -125,11 +125,7 @@ def test_kill_9_of_the_engine_leaves_no_orphan_and_resume_loses_only_the_running
     done = bench("resume")
     assert done.returncode == 0, done.stdout + done.stderr
     found = [(attempt.cell[:3], attempt.state, attempt.reason) for attempt in bench.attempts()]
-    assert found == [
-        ("001", "finished", None),
-        ("002", "interrupted", "the engine died"),
-        ("002", "finished", None),
-    ]
+    assert found == [("001", "finished", None), ("002", "interrupted", "the engine died"), ("002", "finished", None)]
     nothing_left(bench)
 
 
@@ -178,11 +174,7 @@ def stop_everything(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("hang", "how", "code"),
-    [
-        (stop_the_postmaster, "Ctrl-C", 130),
-        (wait_for_a_standby, "SIGTERM", 143),
-        (stop_everything, "bench stop", 130),
-    ],
+    [(stop_the_postmaster, "Ctrl-C", 130), (wait_for_a_standby, "SIGTERM", 143), (stop_everything, "bench stop", 130)],
 )
 def test_a_stop_is_obeyed_though_the_server_hangs(
     bench: Bench, label: str, hang: Callable[[Bench], None], how: str, code: int

@@ -190,10 +190,7 @@ WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
 INDEXES = ("-o", "index_builds=100", "--steps", "l.i0,l.x")
 
 
-@pytest.mark.parametrize(
-    ("victim", "steps"),
-    [("server", QUERIES), ("engine", WRITES), ("conductor", INDEXES)],
-)
+@pytest.mark.parametrize(("victim", "steps"), [("server", QUERIES), ("engine", WRITES), ("conductor", INDEXES)])
 def test_whatever_dies_nothing_stays_stopped_or_behind(
     bench: Bench, pair: str, victim: str, steps: tuple[str, ...]
 ) -> None:

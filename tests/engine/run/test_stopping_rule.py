@@ -143,14 +143,7 @@ def test_what_slices_that_stray_withhold_is_undecided(tmp_path: Path) -> None:
             for each, out in zip(rows, outer, strict=True)
         ]
 
-    run = make_run(
-        tmp_path / "r",
-        repeats=8,
-        unfinished=range(12, 16),
-        slices=slices,
-        **QUIET,
-        **ADAPTIVE,
-    )
+    run = make_run(tmp_path / "r", repeats=8, unfinished=range(12, 16), slices=slices, **QUIET, **ADAPTIVE)
     (rate,) = (r for r in compare([run]).ratios if (r.step, r.metric) == ("qr100", "rate_per_s"))
     assert rate.verdict == "withheld" and len(rate.reasons) == 1
     assert decided(run, 6) == 8

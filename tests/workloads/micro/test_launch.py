@@ -89,11 +89,7 @@ def test_a_server_ends_with_its_launcher_whatever_kills_that(
 ) -> None:
     kit = server(16).kit()
     launcher = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        **account.identity(),
+        [sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, **account.identity()
     )
     try:
         assert launcher.stdin is not None and launcher.stdout is not None

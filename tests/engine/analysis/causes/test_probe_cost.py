@@ -51,18 +51,7 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
     bench = Bench(new_folder() / "runs")
-    options = (
-        "--probe",
-        "sched",
-        "--pg",
-        build(16).label,
-        "--steps",
-        "l.i1",
-        "--pairs",
-        "2",
-        "--json",
-        "--allow-concurrent",
-    )
+    options = f"--probe sched --pg {build(16).label} --steps l.i1 --pairs 2 --json --allow-concurrent".split()
     done = bench("probes", "cost", *options, *SMALL[:4])
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

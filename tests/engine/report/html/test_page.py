@@ -217,11 +217,7 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Pa
         ((recorded, "--out", "/proc/r.html"), "/proc/r.html: cannot be written: "),
         ((tmp_path / "nothing",), "unknown run"),
     ):
-        done = CliRunner().invoke(
-            main,
-            ["report", *map(str, arguments)],
-            env={"PGBED_OUT": str(tmp_path)},
-        )
+        done = CliRunner().invoke(main, ["report", *map(str, arguments)], env={"PGBED_OUT": str(tmp_path)})
         assert done.exit_code == 2 and complaint in done.stderr, done.output
         assert len(done.stderr.splitlines()) == 1 and not to.exists()
 
