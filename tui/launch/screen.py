@@ -87,7 +87,7 @@ class LaunchScreen(PlanScreen):
 
     def _refuse_another(self) -> None:
         """While another run is measuring, say so, and show it in Live if it can be found."""
-        self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts all the same"
+        self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts anyway"
         if self.measuring != runs.ELSEWHERE:
             self.bench.select(self.context.out / self.measuring)
             self.refused += ", 2 watches it"
