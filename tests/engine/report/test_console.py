@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
 import engine
 from engine.report.console import PlainConsole
@@ -97,6 +98,20 @@ def test_a_terminal_breaks_a_line_between_words(terminal: bool, shown: str) -> N
     console.say("two words that are long")
     console.say("bench compare /a/folder/of/runs")
     assert file.getvalue() == f"{shown}bench compare /a/folder/of/runs\n"
+
+
+def test_a_console_shows_text_as_it_is() -> None:
+    console = PlainConsole(force_terminal=False)
+    console.file = io.StringIO()
+    table = Table()
+    table.add_column("a[/red]")
+    table.add_row("b[/red]\x1b[2J")
+    console.print(f"c{HOSTILE}:smile:")
+    console.print(table)
+    shown = console.file.getvalue()
+    assert "c[/red]\\x1b[2J\\x9b2J\\u202e" in shown and ":smile:" in shown
+    assert "a[/red]" in shown and "b[/red]\\x1b[2J" in shown
+    assert all(line.isprintable() for line in shown.split("\n"))
 
 
 @pytest.mark.slow

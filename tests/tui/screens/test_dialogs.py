@@ -56,5 +56,8 @@ def test_the_palette_is_plain_text_and_names_each_thing_once(recording: Path, mo
         assert "question_mark" not in told
         entries = [row for row in told.splitlines() if re.search(r"\|  \S.* {2,}\S+ +\|", row)]
         assert len(entries) >= 12, f"a row each:\n{told}"
+        await pilot.press("escape", "question_mark")
+        await pilot.pause()
+        assert "+--" in pilot.app.screen_text()
 
     drive(script, recording, recording.parent, screen=mode, glyphs="ascii")
