@@ -24,9 +24,10 @@ def version() -> str:
 
 
 def order_of(postgres: str) -> tuple[int, ...]:
-    """A sort key for PostgreSQL versions: 17beta1 before 17.0."""
+    """A sort key for PostgreSQL versions: 17beta1 before 17rc1, and that before 17.0."""
     first, *more = [int(part) for part in re.findall(r"\d+", postgres)] or [0]
-    return (first, -1, *more) if re.search("[a-z]", postgres) else (first, *more)
+    early = re.search("[a-z]+", postgres)
+    return (first, {"rc": -1, "beta": -2}.get(early[0], -3), *more) if early else (first, *more)
 
 
 def revision() -> str:

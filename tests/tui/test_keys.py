@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from textual.binding import Binding
@@ -11,8 +10,6 @@ from textual.binding import Binding
 from tui.app import Bench
 
 pytestmark = pytest.mark.slow  # opens the interface
-
-ROOT = Path(__file__).parents[2]
 
 
 def bindings() -> list[tuple[type, Binding]]:
@@ -41,14 +38,6 @@ def test_every_binding_has_an_id_and_no_id_stands_for_two_things() -> None:
         assert not [id for id, times in ids.items() if times > 1], each
     for id in {binding.id for _, binding in found}:
         assert len({binding.action for _, binding in found if binding.id == id}) == 1, id
-
-
-def test_every_binding_has_words_and_an_action_that_is_there() -> None:
-    for each, binding in bindings():
-        assert binding.description, binding
-        name = binding.action.partition("(")[0]
-        owner = Bench if name.startswith("app.") else each
-        assert callable(getattr(owner, f"action_{name.removeprefix('app.')}", None)), (each, binding)
 
 
 def test_no_key_means_two_things_on_one_screen() -> None:

@@ -14,10 +14,10 @@ import msgspec
 
 from engine.builds.label import is_external, name_of
 from engine.core.format import size
+from engine.core.version import order_of
 from engine.plan.request import Request
 from tui.launch.plan_edits import (
     steps_of,
-    version_key,
     with_base,
     with_build,
     with_config,
@@ -155,7 +155,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
     own = {build: {"label": name_of(build), "version": "", "patches": [],
                    "provenance": "external server" if is_external(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
-    known = sorted(offer.builds, key=lambda row: version_key(str(row["version"])), reverse=True)
+    known = sorted(offer.builds, key=lambda row: order_of(str(row["version"])), reverse=True)
     rows: dict[str, Row] = own | {str(row["label"]): row for row in known}
     group = ""
     for build, row in rows.items():
@@ -163,7 +163,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
             continue
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
-        before, group = group, str(version_key(str(row["version"]))[0] or "") or "own"
+        before, group = group, str(order_of(str(row["version"]))[0] or "") or "own"
         origin = "running" if is_external(build) else "own" if build in own else str(row["provenance"])
         yield Item(
             name_of(build),

@@ -1,6 +1,5 @@
 """Edits of a request: each choice on the Launch screen is a function from a request to a new one."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ from msgspec.structs import replace
 
 from engine.core.errors import UserError
 from engine.plan.request import Request
-
-_VERSION = re.compile(r"(\d+)(?:\.(\d+)|(beta|rc)(\d+))?")
 
 
 def keep(request: Request, path: Path) -> None:
@@ -97,16 +94,6 @@ def with_step(request: Request, step: str, all_steps: Sequence[str]) -> Request:
     if not left:
         raise UserError("a run has at least one step")
     return with_option(request, "steps", None if len(left) == len(all_steps) else list(left))
-
-
-def version_key(version: str) -> tuple[int, int, int]:
-    """Sort key of versions: 17beta1 comes before 17.0."""
-    match = _VERSION.match(version)
-    if match is None:
-        return (0, 0, 0)
-    major, minor, early, number = match.groups()
-    rank = {None: 2, "rc": 1, "beta": 0}[early]
-    return int(major), rank, int(minor or number or 0)
 
 
 def with_only_step(request: Request, step: str) -> Request:

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from engine.builds.label import refuse_password
 from engine.core.errors import UserError
+from engine.core.version import order_of
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import runs_in
 from engine.plan.request import Request, request_of
 from tui.launch.choices import Choices, Item, Question, Row
-from tui.launch.plan_edits import version_key, with_build
+from tui.launch.plan_edits import with_build
 
 RECENT = 5  # runs
 
@@ -64,10 +65,10 @@ def recent(out: Path) -> tuple[Row, ...]:
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
     """The newest release, or release candidate, of each of the newest majors, oldest first; from source if possible."""
-    found: dict[int, tuple[tuple[int, int, int], bool, str]] = {}
+    found: dict[int, tuple[tuple[int, ...], bool, str]] = {}
     for row in offer.builds:
-        key = version_key(str(row["version"]))
-        if key[1] < 1 or row.get("initdb_args") or row.get("patches") or not _here(row):
+        key = order_of(str(row["version"]))
+        if not key[0] or (*key, 0)[1] < -1 or row.get("initdb_args") or row.get("patches") or not _here(row):
             continue
         one = (key, row["provenance"] == "source", str(row["label"]))
         found[key[0]] = max(found.get(key[0], one), one)

@@ -133,6 +133,6 @@ def test_bad_input_is_one_line(out: Path, tmp_path: Path) -> None:
 
 
 def test_versions_are_ordered_as_they_were_released() -> None:
-    shuffled = ["17.10", "17beta2", "18.0", "16.3", "17.0", "9.6.24", "18rc1", "17beta1"]
-    released = ["9.6.24", "16.3", "17beta1", "17beta2", "17.0", "17.10", "18rc1", "18.0"]
+    shuffled = ["17.10", "17rc1", "17beta2", "18.0", "16.3", "17.0", "9.6.24", "18rc1", "17beta1"]
+    released = ["9.6.24", "16.3", "17beta1", "17beta2", "17rc1", "17.0", "17.10", "18rc1", "18.0"]
     assert sorted(shuffled, key=order_of) == released

@@ -18,18 +18,12 @@ from tui.launch import choices as launch_choices
 from tui.launch import ready_plans
 from tui.launch.choices import Choices
 from tui.launch.item_panel import Panel
-from tui.launch.plan_edits import version_key
 from tui.launch.screen import LaunchScreen
 from tui.screens.dialogs import LineScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
 
 OFFER = Choices.of(json.loads((Path(__file__).parents[1] / "recordings" / "answers" / "choices.json").read_text()))
-
-
-def test_versions_are_ordered_as_they_came_out() -> None:
-    versions = ["18.6", "17.11", "17.0", "17rc1", "17beta2", "17beta1", "16.3", "9.6", "devel"]
-    assert sorted(versions, key=version_key, reverse=True) == versions
 
 
 def test_builds_come_newest_first_by_major_with_their_origin_beside() -> None:
