@@ -269,7 +269,7 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
     old.ask(f"COMMENT ON DATABASE {database} IS '{mark}'")
     again = bench("resume", run.name, "--detach")
     assert again.returncode == 0, again.stderr
-    assert f"dropped leftovers of cell 001-prod-as-is-r1 had left: database {database}" in again.stdout
+    assert f"dropped leftovers of cell 001-prod-as-is-r1: database {database}" in again.stdout
     wait_for(lambda: len(bench.attempts()) == 2, "the next attempt")
     bench.await_step("l.i1", cell=2)
     assert bench("probes", "on", "planner").stderr.endswith("probes cannot see inside it\n")
