@@ -65,7 +65,8 @@ def complaints(home: Path) -> Iterator[str]:
 
 def manual(home: Path) -> Iterator[str]:
     """What is found in README and manual, as lines."""
-    generated = (home / ".gitignore").read_text("utf-8").split()
+    ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks what is ignored
+    generated = ignored.read_text("utf-8").split() if ignored.is_file() else []
     for path in (home / "README.md", *sorted((home / "docs").rglob("*.md"))):
         if str(path.relative_to(home)) in generated:
             continue

@@ -152,12 +152,12 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     for name in setting_kinds.without_library(values):
         del values[name]
         dropped.append(name)
-    added = f" with {', '.join(f'{name}={value}' for name, value in changes)}" if changes else ""
-    where = f"config '{spec.name}'{added} on {build.label}"
-    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where):
+    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), f"config '{spec.name}' on {build.label}"):
         del values[name]
         dropped.append(name)
-    origin = spec.origin + ("," * bool(added)) + added
+    origin = spec.origin
+    if changes:
+        origin += f", with {', '.join(f'{name}={value}' for name, value in changes)}"
     return Config(spec.name, tuple(values.items()), origin, tuple(dict.fromkeys(dropped)), spec.device)
 
 

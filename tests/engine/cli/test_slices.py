@@ -48,7 +48,7 @@ def test_the_blocks_of_a_step_are_shown_in_every_form(out: Path) -> None:
     assert step["pairs"][0]["ratio"] == pytest.approx(0.95, abs=0.002)
     turned = json.loads(bench("compare", "sliced", "--slices", "qr100", "--base", "17.0", "--json").stdout)
     assert turned["pairs"][0]["ratio"] == pytest.approx(1 / 0.95, abs=0.002)
-    assert "for one pair" in bench("compare", "sliced", "--slices", "qr100").stdout
+    assert "covers one pair" in bench("compare", "sliced", "--slices", "qr100").stdout
     assert "| ABBA |" in bench("compare", "sliced", "--slices", "qr100", "--md").stdout
 
 

@@ -186,7 +186,7 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
     found = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
     outcomes = found["script.c3"]["totals"].roles["pgbench"].outcomes
     assert outcomes["retries"] >= outcomes["retried"] > 0 and outcomes["serialization"] > 0
-    assert "What became of transactions" in bench("compare", "--all").stdout
+    assert "Outcomes of transactions" in bench("compare", "--all").stdout
 
 
 @pytest.mark.parametrize(
