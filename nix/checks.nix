@@ -187,6 +187,7 @@ let
         "documented"
         ''
           ${programs}
+          python -m tests.idioms
           python -m pytest -p no:cacheprovider -m "" tests/test_documented_commands.py tests/test_manual.py tests/test_sql_page.py
           touch $out
         '';

@@ -67,7 +67,7 @@ def manual(home: Path) -> Iterator[str]:
     """What is found in README and manual, as lines."""
     ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks what is ignored
     generated = ignored.read_text("utf-8").split() if ignored.is_file() else []
-    for path in (home / "README.md", *sorted((home / "docs").rglob("*.md"))):
+    for path in (*home.glob("README.md"), *sorted((home / "docs").rglob("*.md"))):
         if str(path.relative_to(home)) in generated:
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
