@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import client_gate, histogram
+from workloads import client_gate, histogram, placement
 from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 # Variable that names the command for Python on a host without an installed Python.
@@ -198,18 +198,13 @@ def pair_with_backend(page: Page, slot: int, connection: abc.PGconn, place: int)
     """Bind this process and its backend to one CPU, where possible: same host, same user.
 
     The two alternate, so neither loses; it saves waking an idle CPU for every message, which in a virtual machine costs
-    more than a short query. Places are assigned to CPUs from the last one down, as the first often serves interrupts.
+    more than a short query.
     """
     if not _is_on_this_machine(connection):
         return
-    cpus = sorted(os.sched_getaffinity(0), reverse=True)
-    cpu = cpus[place % len(cpus)]
-    try:
-        os.sched_setaffinity(connection.backend_pid, {cpu})
-        os.sched_setaffinity(0, {cpu})
-    except (PermissionError, ProcessLookupError):
-        return
-    page.set_word(slot, Word.CPU_PLUS_1, cpu + 1)
+    cpus = placement.cpus()
+    with contextlib.suppress(PermissionError, ProcessLookupError):
+        placement.bind(page, slot, connection.backend_pid, 0, cpus[place % len(cpus)])
 
 
 def _is_on_this_machine(connection: abc.PGconn) -> bool:

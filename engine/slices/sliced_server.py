@@ -20,7 +20,7 @@ import msgspec
 
 from engine.core.model import Subject
 from engine.host.procfs import state_of
-from workloads import client_gate, histogram, slice_times
+from workloads import client_gate, histogram, placement, slice_times
 from workloads.counter_page import UNLIMITED, Control, Page, State, Word
 
 DEVICE_POLL_S, DEVICE_PATIENCE_NS = 200e-6, 1_000_000_000  # a slower device answers in others' slices
@@ -128,16 +128,14 @@ class SlicedServer:
         A few backends on CPUs of the scheduler's choice make equal servers differ; of more than there are CPUs, the
         choices even out.
         """
-        cpus = sorted(os.sched_getaffinity(0), reverse=True)
+        cpus = placement.cpus()
         if len(self.side.backends) > len(cpus):
             return
         for slot, backend in enumerate(self.side.backends):
             client = self.page.word(slot, Word.CLIENT_PID)
             if backend and client and not self.page.word(slot, Word.CPU_PLUS_1):
                 with suppress(OSError):
-                    os.sched_setaffinity(backend, {cpus[slot]})
-                    os.sched_setaffinity(client, {cpus[slot]})
-                    self.page.set_word(slot, Word.CPU_PLUS_1, cpus[slot] + 1)
+                    placement.bind(self.page, slot, backend, client, cpus[slot])
 
     def open(self) -> int:
         """Continue stopped processes and open the gate; return when."""
