@@ -26,7 +26,7 @@ from engine.postgres import configs
 from probes.table import PROBES
 from tui.glossary import FIGURES, VOCABULARY
 from workloads import workloads
-from workloads.options import Option, options_of
+from workloads.api.options import Option, options_of
 from workloads.presets import presets
 
 ROOT = Path(__file__).parent.parent

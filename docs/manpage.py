@@ -16,7 +16,7 @@ from engine.cli.grouped_options import GroupedCommand, help_text
 from engine.cli.main import main
 from engine.cli.run import RunCommand
 from engine.cli.settings import ENVIRONMENT, Settings
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 SUMMARY = "compare PostgreSQL servers: which is slower, by how much, how surely, and why"
 

@@ -11,7 +11,7 @@ import pytest
 from engine.cli.commands import COMMANDS, EXIT_CODES
 from engine.plan.request import Request
 from tests.test_documented_commands import BLOCK, GENERATED, bench
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"

@@ -6,8 +6,8 @@ import os
 from functools import cache
 from importlib import import_module
 
-from workloads.base import Workload
-from workloads.names import NotRegistered, pick
+from workloads.api.base import Workload
+from workloads.api.names import NotRegistered, pick
 from workloads.presets import preset
 
 # Each workload's name and module, with its attribute unless that is WORKLOAD (MODULE:NAME). PGBED_WORKLOADS adds to it

@@ -34,8 +34,8 @@ from engine.plan.request import Request
 from engine.plan.workload_plans import load_of
 from engine.results.comparison import Comparison
 from workloads import workload
-from workloads.names import UnknownName
-from workloads.options import options_of
+from workloads.api.names import UnknownName
+from workloads.api.options import options_of
 
 STATE = "bisect.json"
 JUDGED_AGAIN = 3  # times at most, if the machine changed within pairs

@@ -15,7 +15,7 @@ from engine.core.model import Build
 from engine.system.account import unprivileged
 from engine.system.files import open_plain
 from engine.system.subprocesses import ask
-from workloads.base import Step
+from workloads.api.base import Step
 
 ICU_SINCE, BUILTIN_SINCE = 15, 17
 ICU_SYMBOL = b"ucol_open"  # imported by every server compiled with ICU
@@ -59,7 +59,7 @@ def lacking(steps: Sequence[Step], builds: Sequence[Build], absent: Mapping[str,
 
 
 def check_demands(demands: Sequence[str], builds: Sequence[Build]) -> None:
-    """Raise UserError if a build lacks what a workload's data needs: see `workloads.base.Surveying`."""
+    """Raise UserError if a build lacks what a workload's data needs: see `workloads.api.base.Surveying`."""
     for demand in demands:
         what, _, name = demand.partition(" ")
         if what == "version" and (older := [build.label for build in builds if build.major < int(name)]):

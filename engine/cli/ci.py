@@ -21,7 +21,7 @@ from engine.host import disk
 from engine.report.console import PlainConsole, echo
 from engine.results.ratio import MIN_PAIRS
 from engine.system.account import make_passable, own_folder
-from workloads.lists import comma_list
+from workloads.api.lists import comma_list
 
 STEPS = "l.i0,l.x,l.i1,qr100,qp100"
 ROWS, FEWEST_ROWS = 400_000, 50_000  # to load; fewer on a small machine

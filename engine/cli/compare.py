@@ -14,7 +14,7 @@ from engine.cli.options import FILE, OUT, RunArgument, console
 from engine.core.errors import UserError
 from engine.journal.runs import find_run, reference
 from engine.report.console import echo, echo_lines
-from workloads.lists import comma_list
+from workloads.api.lists import comma_list
 
 if TYPE_CHECKING:
     from engine.report.gate import Judged

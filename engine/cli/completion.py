@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 
 from engine.core.errors import UserError
 from workloads import workloads
-from workloads.names import NotRegistered, UnknownName
-from workloads.options import Option, options_of
+from workloads.api.names import NotRegistered, UnknownName
+from workloads.api.options import Option, options_of
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

@@ -16,7 +16,7 @@ from engine.cli.grouped_options import GroupedCommand, option
 from engine.cli.options import FILE
 from engine.core.errors import UserError
 from engine.report.console import echo, echo_json
-from workloads.options import SURENESS, WHERE
+from workloads.api.options import SURENESS, WHERE
 
 MOST_BLOCKS = 1000
 

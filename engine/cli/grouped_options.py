@@ -10,7 +10,7 @@ import click
 
 from engine.core.text import visible_lines
 from engine.report.console import echo_lines
-from workloads.options import GROUPS, OUTPUT, Option
+from workloads.api.options import GROUPS, OUTPUT, Option
 
 FULL = "full"  # in a context's `meta`
 EXAMPLE_WIDTH = 60

@@ -28,7 +28,7 @@ from engine.plan.presets import rows as preset_rows
 from engine.postgres import configs as config_tables
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.view.run_summary import RunSummary, read_run
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 Row = dict[str, Any]
 
@@ -96,7 +96,7 @@ def workloads() -> Listing:
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
-    """Everything a plan can choose from (options as `workloads.options.Option`), and runs; without slow probes."""
+    """Everything a plan can choose from (options as `workloads.api.options.Option`), and runs; without slow probes."""
     known = registry.workloads()
     return {
         "builds": builds().rows,

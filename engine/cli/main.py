@@ -21,8 +21,8 @@ from engine.cli.options import console
 from engine.core.errors import UserError, unknown
 from engine.host.address_space import check_address_space
 from engine.report.console import complain, echo
-from workloads.names import NotRegistered
-from workloads.options import options_of
+from workloads.api.names import NotRegistered
+from workloads.api.options import options_of
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")

@@ -20,7 +20,7 @@ from engine.cli.grouped_options import option
 from engine.core.errors import UserError
 from engine.journal.runs import default_out, find_run, runs_in
 from engine.report.console import PlainConsole
-from workloads.options import Option
+from workloads.api.options import Option
 
 UNWRITABLE = ("Cc", "Cs")  # categories of Unicode: control characters, and bytes that are not UTF-8
 

@@ -19,9 +19,9 @@ from engine.run import control
 from engine.system.account import own_folder
 from engine.tracing import selection
 from workloads import workload
-from workloads.lists import comma_list
-from workloads.names import UnknownName
-from workloads.options import Option, options_of
+from workloads.api.lists import comma_list
+from workloads.api.names import UnknownName
+from workloads.api.options import Option, options_of
 
 USUAL = {"steps": ["l.i1"], "rows": 100_000, "rows_written": 200_000, "query_seconds": 10}
 ROWS = Option("rows", "", "int", None, least=1000)

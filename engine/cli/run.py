@@ -27,9 +27,9 @@ from engine.plan.request import Request, workload_argument
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.system.account import own_folder
 from workloads import of_preset, workload, workloads
-from workloads.lists import comma_list
-from workloads.names import UnknownName
-from workloads.options import COMPARE, WORKLOAD, Option, checked, given, options_of
+from workloads.api.lists import comma_list
+from workloads.api.names import UnknownName
+from workloads.api.options import COMPARE, WORKLOAD, Option, checked, given, options_of
 
 EXAMPLES = (
     ("bench --pg 16.3,18.6", "two releases"),

@@ -17,8 +17,8 @@ from engine.core.errors import UserError, unknown
 from engine.core.record import parsed_toml
 from engine.core.text import visible
 from engine.system.files import read_text
-from workloads.names import UnknownName
-from workloads.options import about, checked, given
+from workloads.api.names import UnknownName
+from workloads.api.options import about, checked, given
 
 ENVIRONMENT = (
     ("PGBED_OUT", "Folder that holds the runs, instead of --out."),

@@ -30,8 +30,8 @@ from engine.plan.request import Request
 from engine.plan.workload_plans import load_of
 from engine.postgres import configs
 from workloads import workload
-from workloads.names import UnknownName
-from workloads.options import options_of
+from workloads.api.names import UnknownName
+from workloads.api.options import options_of
 
 NOT_IN_A_BUILD = {
     "client_host": "clients on another host",

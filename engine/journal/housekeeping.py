@@ -17,7 +17,7 @@ from engine.host import disk
 from engine.host.procfs import processes_in
 from engine.journal.run_lock import held, is_locked
 from engine.system.files import open_plain, read_plain
-from workloads.base import UNBEGUN
+from workloads.api.base import UNBEGUN
 
 TAGS = "tags.json"
 DATA = ".data"  # beside the runs

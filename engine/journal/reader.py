@@ -35,7 +35,7 @@ from engine.journal.rows import (
     WaitSecond,
 )
 from engine.journal.run_lock import is_locked
-from workloads import histogram
+from workloads.client import histogram
 
 FAR_NS = 2**63 - 1  # later than any time
 _WITHIN = "t_ns > ? AND t_ns <= ?"

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from engine.core.record import converted
 from engine.journal.totals import StepTotals, ops, time_s
-from workloads.base import PrimaryMetric, role_kind
+from workloads.api.base import PrimaryMetric, role_kind
 
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
@@ -61,7 +61,7 @@ class StepRow:
 
     @property
     def group(self) -> str:
-        """See `workloads.base.Step`. Earlier versions recorded only that a query is one of `point` or `range`."""
+        """See `workloads.api.base.Step`. Earlier versions recorded only that a query is one of `point` or `range`."""
         return str(self.plan.get("group") or self.plan.get("query") or self.kind)
 
     @property

@@ -65,7 +65,7 @@ CREATE TABLE role_second (
     rows INTEGER NOT NULL,
     in_flight_ns INTEGER NOT NULL,         -- age of the statement in flight at t_ns, 0 when none
     max_us INTEGER NOT NULL,               -- longest service time that ended in the interval (bucket bound)
-    service BLOB NOT NULL,                 -- workloads.histogram.pack
+    service BLOB NOT NULL,                 -- workloads.client.histogram.pack
     response BLOB,                         -- the same from the intended start, rate-limited roles only
     backend_cpu_ns INTEGER, backend_runq_ns INTEGER, backend_switches INTEGER,
     backend_read_bytes INTEGER,
@@ -79,7 +79,7 @@ CREATE TABLE role_second (
 CREATE TABLE role_outcome (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
-    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.counter_page.OUTCOMES
+    data TEXT NOT NULL,                    -- JSON: counts by the names of workloads.client.counter_page.OUTCOMES
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 

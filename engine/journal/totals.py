@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.core.perf_events import EventCount
-from workloads.base import COUNTED_IN_ROWS, PrimaryMetric, role_kind
+from workloads.api.base import COUNTED_IN_ROWS, PrimaryMetric, role_kind
 
 SLA_FRACTION = 0.95
 SLA_ALLOWANCE_S = 0.1  # for the last burst and for noticing the step's end
@@ -18,8 +18,8 @@ class RoleTotals:
     """Totals of one role (all its connections) in one step. Times in ns; the server side is its backends.
 
     `histogram` is of service times, `response` of times since the intended start (empty for closed loops): sparse pairs
-    (bucket, count) of `workloads.histogram`. `buckets` are the reference client's ten counters. `backend_*` are None if
-    the server's processes cannot be seen. `short_deletes` deleted a different number of rows than requested;
+    (bucket, count) of `workloads.client.histogram`. `buckets` are the reference client's ten counters. `backend_*` are
+    None if the server's processes cannot be seen. `short_deletes` deleted a different number of rows than requested;
     `min_lookups` of the lowest key took `min_lookup_ns` in total, `max_lookups` are point queries' for the highest key.
     `connect_ns` is total connection time, `late_max_ns` the longest response, `paired` how many connections are bound
     to their backend's CPU. `waits` counts backends by wait event over `wait_samples` samples, each of all backends.
@@ -60,7 +60,7 @@ class RoleTotals:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Resources used by a step's programs, see `workloads.base.Launch`. None if unknown."""
+    """Resources used by a step's programs, see `workloads.api.base.Launch`. None if unknown."""
 
     user_s: float | None = None
     system_s: float | None = None

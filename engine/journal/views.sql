@@ -77,7 +77,7 @@ SELECT cell, step, kind, seconds, ops, unit,
 FROM judged;
 
 CREATE VIEW response_times_us AS           -- since a statement was sent, and under a rate limit since it was due
-WITH pairs AS (                            -- of bucket and count, see workloads.histogram
+WITH pairs AS (                            -- of bucket and count, see workloads.client.histogram
     SELECT cell, step, role.key AS role, 'sent' AS since, pair.value AS pair
     FROM finished_steps, json_each(totals, '$.roles') AS role, json_each(role.value, '$.histogram') AS pair
     UNION ALL

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.postgres.activity import Observed
-from workloads.counter_page import Word
+from workloads.client.counter_page import Word
 
 Ints = npt.NDArray[np.int64]
 

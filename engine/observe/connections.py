@@ -26,9 +26,9 @@ from engine.observe.stall_snapshot import StallSnapshot
 from engine.observe.stalls import Change, Detector, StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
-from workloads import histogram
-from workloads.base import COUNTED_IN_ROWS, Step, role_kind
-from workloads.counter_page import (
+from workloads.api.base import COUNTED_IN_ROWS, Step, role_kind
+from workloads.client import histogram
+from workloads.client.counter_page import (
     CONTROL_WORDS,
     ERROR_OFFSET,
     OUTCOMES,

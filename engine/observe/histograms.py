@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from workloads import histogram
+from workloads.client import histogram
 
 Ints = npt.NDArray[np.int64]
 UPPER_US: Ints = np.array([histogram.bounds(bucket)[1] for bucket in range(histogram.BUCKETS)], dtype=np.int64)

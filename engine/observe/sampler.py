@@ -27,9 +27,9 @@ from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
 from engine.postgres.server_processes import ServerSample
 from engine.postgres.serverlog import LogEvent
-from workloads import slice_times
-from workloads.base import Role, Step
-from workloads.counter_page import READ_OFFSET_NS, Control, Page
+from workloads.api.base import Role, Step
+from workloads.client import slice_times
+from workloads.client.counter_page import READ_OFFSET_NS, Control, Page
 
 TICK_NS = 1_000_000_000
 LOOK_NS = 250_000_000

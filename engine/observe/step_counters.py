@@ -19,8 +19,8 @@ from engine.host import perf
 from engine.host.perf import Counting
 from engine.host.procfs import children
 from engine.system.account import Account
-from workloads.base import Step
-from workloads.counter_page import Page, Word
+from workloads.api.base import Step
+from workloads.client.counter_page import Page, Word
 
 ATTEMPTS = 3  # attaching fails if a process ends meanwhile
 USER_ONLY = "counted outside the kernel only: others than root may see no more"

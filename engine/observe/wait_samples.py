@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from engine.journal.rows import WaitSecond
 from engine.postgres.activity import Activity, Observed
 from engine.postgres.pgstat import MonitorError
-from workloads.counter_page import Control, Page
+from workloads.client.counter_page import Control, Page
 
 SECOND_NS = 1_000_000_000
 NEVER_NS = 2**63 - 1

@@ -21,7 +21,7 @@ from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.results.slice_ratio import MOST_PRIOR_DEGREES, prior_degrees
 from workloads import workload
-from workloads.base import planned_seconds
+from workloads.api.base import planned_seconds
 
 LONGEST = 8  # times its planned length is a step at most
 LEAST_PAIRS = 4  # in all, if there is time: each of two servers is the first as often, and each step has a scatter

@@ -6,7 +6,7 @@ import shlex
 
 from engine.plan.request import Request
 from workloads import workload
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 
 def arguments(request: Request) -> tuple[str, ...]:

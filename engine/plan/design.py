@@ -29,8 +29,8 @@ from engine.plan.workload_plans import Load, load_of
 from engine.postgres import configs
 from engine.tracing import planstats, selection
 from workloads import workload
-from workloads.base import Step
-from workloads.names import UnknownName
+from workloads.api.base import Step
+from workloads.api.names import UnknownName
 
 SERVER_S = 4.0  # to initialise, start, stop and remove a cluster
 STEP_S = 0.5  # to start the clients and settle the statistics

@@ -10,7 +10,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build, Config, ExternalServers, config_key
 from engine.plan.request import Request
 from engine.postgres import external_server
-from workloads.base import Plan, Step
+from workloads.api.base import Plan, Step
 
 DEFAULT = Request()
 

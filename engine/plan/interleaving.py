@@ -11,7 +11,7 @@ from engine.core.format import size, size_bytes
 from engine.host.environment import Machine
 from engine.plan.request import Request
 from engine.postgres.configs import ALL, ConfigSpec
-from workloads.base import Step
+from workloads.api.base import Step
 
 Change = tuple[str, str]
 MOST = 4  # servers side by side

@@ -27,8 +27,8 @@ from engine.plan.request import Request, request_of
 from engine.postgres import configs
 from engine.system.files import read_text
 from workloads import workload, workloads
-from workloads.names import UnknownName
-from workloads.options import checked, given, options_of
+from workloads.api.names import UnknownName
+from workloads.api.options import checked, given, options_of
 
 
 def read(path: Path) -> Request:

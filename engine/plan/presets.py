@@ -14,7 +14,7 @@ from engine.builds.nix import Progress
 from engine.core.errors import UserError
 from engine.plan.request import Request
 from workloads import workload
-from workloads.options import Option, checked, given, options_of
+from workloads.api.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
 
 SCALE = "quick"  # default

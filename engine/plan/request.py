@@ -1,7 +1,7 @@
 """The request: what to compare and how, as the command line, a plan file or the Launch screen gives it.
 
 The options of the command line, the entries of a plan file and their bounds derive from the fields of `Request`; those
-of `Request.options` derive from the workload's options class: see `workloads.options`.
+of `Request.options` derive from the workload's options class: see `workloads.api.options`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
 from workloads import of_preset
 from workloads import workload as known_workload
-from workloads.options import (
+from workloads.api.options import (
     CAUSES,
     COMPARE,
     EXTERNAL,

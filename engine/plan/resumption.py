@@ -25,7 +25,7 @@ from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
 from engine.system.files import strange_file
 from workloads import workload
-from workloads.names import UnknownName
+from workloads.api.names import UnknownName
 
 
 def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dict[str, str]:

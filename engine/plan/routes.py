@@ -11,7 +11,7 @@ from engine.plan.request import Request
 from engine.remote import client_host as hosts
 from engine.remote.launchers import launchers
 from engine.system.addresses import check_free, own_address
-from workloads.base import Record, Workload
+from workloads.api.base import Record, Workload
 
 
 def check(request: Request) -> None:

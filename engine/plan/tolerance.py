@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.core.errors import UserError, unknown
-from workloads.quantity import figure
+from workloads.api.quantity import figure
 
 
 def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:

@@ -13,8 +13,8 @@ from engine.plan import planfile
 from engine.plan.request import Request
 from engine.system.account import unprivileged
 from workloads import workload
-from workloads.base import Plan, Step, Surveying, Workload
-from workloads.options import checked
+from workloads.api.base import Plan, Step, Surveying, Workload
+from workloads.api.options import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from engine.core.model import Build
 from engine.postgres.session import Session
 from engine.postgres.waiting import Waiting
 from engine.system.account import Account
-from workloads.base import Kit
+from workloads.api.base import Kit
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from engine.postgres.serverlog import PREFIX
 from engine.postgres.waiting import NOBODY, Waiting, wait_until
 from engine.system.files import open_plain, read_plain
 from engine.system.server_folders import SOCKET_DIR_PREFIX
-from workloads.base import CLIENT_FOLDER
+from workloads.api.base import CLIENT_FOLDER
 
 StopMode = Literal["fast", "immediate"]
 

@@ -27,7 +27,7 @@ from engine.postgres import setting_kinds
 from engine.system import subprocesses
 from engine.system.account import unprivileged
 from engine.system.files import is_name, read_text
-from workloads.lists import comma_list
+from workloads.api.lists import comma_list
 
 DEFAULT = "auto"
 SCALED = "auto"  # stands for a value scaled to the machine

@@ -34,7 +34,7 @@ from engine.postgres.waiting import NOBODY, Waiting
 from engine.system.account import Account, unprivileged
 from engine.system.files import read_plain
 from engine.system.server_folders import SOCKET_DIR_PREFIX, ServerError, socket_base
-from workloads.base import Kit
+from workloads.api.base import Kit
 
 RECORD = "database.json"  # in a cell's folder, as long as its database is there
 RECORD_MAX_BYTES = 4096

@@ -54,7 +54,7 @@ from engine.postgres.waiting import NOBODY, Waiting, wait_until
 from engine.system.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.system.files import open_plain
 from engine.system.server_folders import PORT, SOCKET_DIR_PREFIX, ServerError, check_places, socket_base
-from workloads.base import Kit
+from workloads.api.base import Kit
 
 SUPERUSER = "bench"
 DATABASE = "ib"

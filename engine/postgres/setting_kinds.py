@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from workloads.lists import comma_list
+from workloads.api.lists import comma_list
 
 PRELOADS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
 _OWN_LIBRARY = re.compile(r"(\$libdir/)?[^/]*")

@@ -30,8 +30,17 @@ from engine.core.lines import LineError, Lines, decoded
 from engine.host import environment
 from engine.host.procfs import Task, TaskReader
 from engine.remote.channel import PAGE_FD, PASSFILE, code_digest
-from workloads.counter_page import CONTROL_WORDS, RING_OFFSET, SERVICE_OFFSET, SLOT_WORDS, Control, Page, State, Word
-from workloads.process import name_process
+from workloads.client.counter_page import (
+    CONTROL_WORDS,
+    RING_OFFSET,
+    SERVICE_OFFSET,
+    SLOT_WORDS,
+    Control,
+    Page,
+    State,
+    Word,
+)
+from workloads.client.process import name_process
 
 NEWS_S = 0.02  # between checks for news
 SILENCE_S = 30.0  # without a request, while clients work

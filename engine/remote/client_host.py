@@ -38,7 +38,7 @@ from engine.remote.clock_offset import Offset
 from engine.remote.relay import Spec
 from engine.system.account import bound_to_engine
 from engine.system.addresses import listening
-from workloads.base import Launch
+from workloads.api.base import Launch
 
 CONNECT_S = 30.0
 COPY_S = 600.0  # for all copies, over a slow line

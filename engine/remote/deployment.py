@@ -30,7 +30,7 @@ from typing import IO
 
 import workloads
 from engine.core.errors import UserError
-from workloads.process import PYTHON
+from workloads.client.process import PYTHON
 
 STORE = Path("/nix/store")
 CODE = ("engine", "workloads")

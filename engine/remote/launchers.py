@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from engine.core.errors import UserError
-from workloads.base import Place, Record, Workload
+from workloads.api.base import Place, Record, Workload
 
 
 def launchers(workload: Workload, record: Record) -> tuple[str, ...]:

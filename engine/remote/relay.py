@@ -20,7 +20,7 @@ from engine.core.lines import Fault, LineError
 from engine.remote import clock_offset
 from engine.remote.channel import Channel
 from engine.remote.clock_offset import Offset, Trip
-from workloads.counter_page import (
+from workloads.client.counter_page import (
     CONTROL_WORDS,
     ERROR_BYTES,
     READ_OFFSET_NS,
@@ -30,7 +30,7 @@ from workloads.counter_page import (
     State,
     Word,
 )
-from workloads.process import die_with_parent, name_process, stop_on_signals
+from workloads.client.process import die_with_parent, name_process, stop_on_signals
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 20_000_000  # by which words are fetched before the engine reads them

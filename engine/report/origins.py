@@ -16,7 +16,7 @@ from engine.report.journals import Recorded
 from engine.report.tables.section import Section, number, percent
 from engine.results.averages import middle
 from engine.results.comparison import Comparison
-from workloads.names import UnknownName
+from workloads.api.names import UnknownName
 
 DASH = "-"
 ENVIRONMENT, OBSERVERS = "Environment", "Observers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from workloads.plan_tree import PlanNode, shape
+from workloads.api.plan_tree import PlanNode, shape
 
 # Nodes that only hand on, order or keep rows: one server may have one where the other has none.
 PASSING = frozenset(

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.core import missing_steps
 from workloads import workload
-from workloads.base import Step, lasting
+from workloads.api.base import Step, lasting
 
 
 def cell_steps(planned: Mapping[str, Any], build: str, repeat: int, seconds: Mapping[str, int]) -> tuple[Step, ...]:

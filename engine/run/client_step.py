@@ -15,8 +15,8 @@ from engine.run.clients import Launcher
 from engine.run.stop import StepFailed
 from engine.slices.sliced_server import Side
 from workloads import workload
-from workloads.base import Launch, Place, Record, Step, role_kind
-from workloads.counter_page import Control, Page, State, Word
+from workloads.api.base import Launch, Place, Record, Step, role_kind
+from workloads.client.counter_page import Control, Page, State, Word
 
 READY_TIMEOUT_S = patient(60.0)  # plus, per role:
 READY_TIMEOUT_PER_ROLE_S = patient(0.5)

@@ -21,8 +21,8 @@ from engine.postgres.waiting import Waiting, wait_until
 from engine.remote.client_host import ClientHost
 from engine.run.stop import StepFailed
 from engine.system.account import bound_to_engine
-from workloads.base import Launch
-from workloads.counter_page import Control, Page
+from workloads.api.base import Launch
+from workloads.client.counter_page import Control, Page
 
 STOP_TIMEOUT_S = patient(15.0)
 KILL_TIMEOUT_S = patient(3.5)  # after the launcher itself has killed its roles

@@ -14,7 +14,7 @@ from engine.postgres.session import abridged
 from engine.postgres.statement import AsyncStatement
 from engine.postgres.waiting import Waiting, wait_until
 from engine.run.stop import StepFailed
-from workloads.base import Maintenance
+from workloads.api.base import Maintenance
 
 CHECKPOINT = "CHECKPOINT"
 AVAILABLE = "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_buffercache'"

@@ -41,9 +41,10 @@ from engine.system.files import forget_cached
 from engine.tracing import planstats
 from engine.tracing.attach import Probing
 from engine.tracing.selection import choice_of
-from workloads import client_gate, workload
-from workloads.base import Maintenance, Step
-from workloads.counter_page import Control, Page, Word
+from workloads import workload
+from workloads.api.base import Maintenance, Step
+from workloads.client import client_gate
+from workloads.client.counter_page import Control, Page, Word
 
 POLL_S = 0.02  # between checks of the roles' states: a step's last sample is late by this at most
 LEAST_S = 0.005

@@ -11,7 +11,7 @@ from engine.journal.totals import StepTotals, Timing
 from engine.observe.sampler import StepSampler
 from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
-from workloads.base import Step
+from workloads.api.base import Step
 
 PAGE_BYTES = 8192
 READS_SINCE = 18

@@ -1,10 +1,11 @@
 """Interleaves servers that are up side by side: one slice each, in blocks of an order and its mirror image.
 
 A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
-counters pages (`workloads.client_gate`). A slice is over when its time is, or its rounds are made, and no statement is
-in flight; then the counters are read, and background processes that were at work get SIGSTOP until their server's next
-slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as pgbench, get SIGSTOP
-when the time is over, wherever they are, and so do their backends; what was done in such a slice is told later.
+counters pages (`workloads.client.client_gate`). A slice is over when its time is, or its rounds are made, and no
+statement is in flight; then the counters are read, and background processes that were at work get SIGSTOP until their
+server's next slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as
+pgbench, get SIGSTOP when the time is over, wherever they are, and so do their backends; what was done in such a slice
+is told later.
 
 By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
 role of the primary metric makes as many rounds in all slices of a block, so that tables are of one size at its end:
@@ -42,8 +43,8 @@ from engine.core.lines import Lines
 from engine.core.model import Subject
 from engine.slices.block_order import LEAST_WHOLE_MS, WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
-from workloads import client_gate, histogram, slice_times
-from workloads.counter_page import UNLIMITED, Control, Page, Word
+from workloads.client import client_gate, histogram, slice_times
+from workloads.client.counter_page import UNLIMITED, Control, Page, Word
 
 POLL_S = 50e-6  # between checks whether a server is quiet
 EARLY_NS = 10_000_000  # start of the counted part, which should not be slower than the rest
@@ -73,8 +74,8 @@ class Slice(NamedTuple):
     slice; `switch_ns` is the time from its end until the next gate could open. In work mode, `imbalance_ns` is how long
     some primary roles had made their rounds and others had not. `early_ns` and `early_ops` are of the beginning of the
     counted part; 0 if statements are slow. For clients without a gate, `ops` and `cpu_ops` come later: the counts at
-    the end of `turn`, less those at the end of the turn before (`workloads.slice_times`). Slices of whole statements
-    have no `ops`: their clients tell the active time of each.
+    the end of `turn`, less those at the end of the turn before (`workloads.client.slice_times`). Slices of whole
+    statements have no `ops`: their clients tell the active time of each.
     """
 
     block: int

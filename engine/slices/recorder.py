@@ -7,8 +7,8 @@ from collections import deque
 from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
 from engine.slices.conductor import Slice
-from workloads import slice_times
-from workloads.counter_page import KEPT_TURNS, Page
+from workloads.client import slice_times
+from workloads.client.counter_page import KEPT_TURNS, Page
 
 
 class SliceRecord:

@@ -20,8 +20,8 @@ import msgspec
 
 from engine.core.model import Subject
 from engine.host.procfs import state_of
-from workloads import client_gate, histogram, placement, slice_times
-from workloads.counter_page import UNLIMITED, Control, Page, State, Word
+from workloads.client import client_gate, histogram, placement, slice_times
+from workloads.client.counter_page import UNLIMITED, Control, Page, State, Word
 
 DEVICE_POLL_S, DEVICE_PATIENCE_NS = 200e-6, 1_000_000_000  # a slower device answers in others' slices
 BUSY_NS = 1_000_000  # background processes that used more CPU in a slice are stopped after it

@@ -1,4 +1,4 @@
-"""Names of files, and files that others may have created: see `workloads.files`, whose functions are here too."""
+"""Names of files, and files that others may have created: see `workloads.api.files`, whose functions are here too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.core.errors import UserError
-from workloads.files import open_plain as open_plain
-from workloads.files import read_plain as read_plain
+from workloads.api.files import open_plain as open_plain
+from workloads.api.files import read_plain as read_plain
 
 NAME_MAX_BYTES = 255
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.core.model import Build
 from engine.postgres.pgstat import Monitor, Number, question
-from workloads.lists import comma_list
+from workloads.api.lists import comma_list
 
 PROBE = "planstats"  # also the view's name; its objects are query ids
 ROLE = "statements"  # pseudo-role in a step's probes: all connections

@@ -17,7 +17,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
 from engine.system.files import read_plain
 from probes import folding
-from workloads.base import role_kind
+from workloads.api.base import role_kind
 
 FOLDERS = ("stacks", "offcpu")  # named like their probes
 SUFFIX = ".folded"

@@ -12,8 +12,8 @@ from engine.journal.rows import EventRow, RoleRow, RoleSecond
 from engine.journal.totals import RoleTotals, StepTotals, progress, role_place
 from engine.view.step_series import SECOND_NS, StepSeries, is_sliver
 from engine.view.view_state import RoleLine, role_lines, share_percent
-from workloads import histogram
-from workloads.base import role_kind
+from workloads.api.base import role_kind
+from workloads.client import histogram
 
 TICK_NS = 1_500_000_000  # everything of a tick was read within this time before its end
 SLICED, LEAST_SHARE = 0.9, 0.2  # a server with less of a tick is in slices; a rate is over five ticks at most

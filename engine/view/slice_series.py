@@ -16,7 +16,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow, StepRow
 from engine.results.slice_ratio import TURNS, half_width_at_every_moment, log_ratio, ratio_of
 from engine.view.step_series import SECOND_NS, Series
-from workloads.base import COUNTED_IN_ROWS
+from workloads.api.base import COUNTED_IN_ROWS
 
 MOST_POINTS = 1000  # of a chart's line (up to twice as many): long steps are drawn from sums over several blocks
 MOST_SUMS = 500  # groups of blocks for a ratio: more would cost a lot and hardly change its error

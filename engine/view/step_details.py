@@ -16,7 +16,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleRow
 from engine.view.envelope import Sort
 from engine.view.step_series import SECOND_NS, Series, is_sliver
-from workloads import histogram
+from workloads.client import histogram
 
 # With less active time in a tick, its figures are mostly background work between slices.
 LEAST_ACTIVE_NS = 50_000_000

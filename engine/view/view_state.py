@@ -16,7 +16,7 @@ from engine.journal.totals import progress, role_place
 from engine.view.events import incidents_of, lasts
 from engine.view.interleaved_step import InterleavedStep
 from engine.view.step_series import SECOND_NS, StepSeries
-from workloads import histogram
+from workloads.client import histogram
 
 UNITS = {"insert": "ins/s", "delete": "del/s", "query": "q/s", "index": "rows/s"}
 

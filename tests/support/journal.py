@@ -27,7 +27,7 @@ from engine.journal.writer import JournalWriter, create_run
 from engine.observe.stalls import Stall, StallRule
 from engine.plan.schedule import interleave, subjects
 from tests.support.totals import RATES, SECOND_NS, SLICE_NS, made_slice, made_totals, planned_as
-from workloads import histogram
+from workloads.client import histogram
 from workloads.insert.steps import plan_steps
 from workloads.insert.workload import WORKLOAD
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tests.support import steprun
 from tests.support.steprun import StepResult, StepRun
-from workloads.counter_page import Page
+from workloads.client.counter_page import Page
 from workloads.oltp.options import Options
 from workloads.oltp.spec import StepSpec, role_list
 from workloads.oltp.workload import WORKLOAD

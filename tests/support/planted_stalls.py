@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from engine.observe.stalls import SECOND_NS, Change, Detector, Stall, StallRule
-from workloads.limiter import Limiter
+from workloads.client.limiter import Limiter
 
 START_NS = 7_000 * SECOND_NS
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from tests.support import warm
-from workloads import histogram
-from workloads.base import Role
-from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+from workloads.api.base import Role
+from workloads.client import histogram
+from workloads.client.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 from workloads.insert.options import Options
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import Step

@@ -10,7 +10,7 @@ from typing import Any
 from engine.core.model import Cell
 from engine.journal.rows import SliceRow
 from engine.journal.totals import RoleTotals, StepTotals
-from workloads import histogram
+from workloads.client import histogram
 from workloads.insert.workload import PRIMARY_METRICS
 
 SECOND_NS = 1_000_000_000

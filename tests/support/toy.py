@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Meta
 from psycopg.pq import abc
 
-from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
-from workloads.connection import TUPLES_OK, error_of
-from workloads.counter_page import Control, Page, Word
-from workloads.launcher import Team, run
-from workloads.options import Clients, about, given
-from workloads.process import Gates, await_quota, await_slice, check_stop, clock, recorder
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
+from workloads.api.options import Clients, about, given
+from workloads.client.connection import TUPLES_OK, error_of
+from workloads.client.counter_page import Control, Page, Word
+from workloads.client.launcher import Team, run
+from workloads.client.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
 ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)",
          "long": b"SELECT count(*) FROM generate_series(1, 600000)"}  # fmt: skip
@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Toy:
-    """See `workloads.base.Workload`."""
+    """See `workloads.api.base.Workload`."""
 
     name = "toy"
     description = "SELECT 1, again and again"

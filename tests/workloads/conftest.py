@@ -13,7 +13,7 @@ from engine.postgres.server import Server
 from tests.support import steprun
 from tests.support.ibdatabase import Database
 from tests.support.steprun import run_step
-from workloads.counter_page import Page
+from workloads.client.counter_page import Page
 from workloads.insert.steps import plan_steps
 
 _numbers = itertools.count(1)

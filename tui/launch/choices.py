@@ -26,7 +26,7 @@ from tui.launch.plan_edits import (
     with_probe,
     with_step,
 )
-from workloads.options import Option
+from workloads.api.options import Option
 
 Row = dict[str, Any]
 Change = Callable[[], Request]

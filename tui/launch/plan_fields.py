@@ -10,9 +10,9 @@ from engine.core.errors import UserError
 from engine.plan.request import Request
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
-from workloads.lists import comma_text
-from workloads.options import Option, options_of
-from workloads.quantity import EXAMPLES
+from workloads.api.lists import comma_text
+from workloads.api.options import Option, options_of
+from workloads.api.quantity import EXAMPLES
 
 SCALE = "scale"
 LONG = 10_000  # from here on, numbers are shown with a suffix for their zeros

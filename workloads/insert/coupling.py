@@ -14,10 +14,10 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from workloads.connection import lookup, open_connection
-from workloads.counter_page import RING_OFFSET, Page, State, Word
+from workloads.client.connection import lookup, open_connection
+from workloads.client.counter_page import RING_OFFSET, Page, State, Word
+from workloads.client.process import active, clock, untimed, wait_for, wait_once
 from workloads.insert.maker import Maker
-from workloads.process import active, clock, untimed, wait_for, wait_once
 
 RING_ROUNDS = 16  # more than a queue on either side of the present round
 

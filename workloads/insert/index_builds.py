@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from workloads import client_gate
-from workloads.connection import execute
-from workloads.counter_page import Control, State, Word
+from workloads.client import client_gate
+from workloads.client.connection import execute
+from workloads.client.counter_page import Control, State, Word
+from workloads.client.process import active, check_stop, clock, recorder, untimed, wait_for
 from workloads.insert import ddl
 from workloads.insert.roles import RoleContext
-from workloads.process import active, check_stop, clock, recorder, untimed, wait_for
 
 CHECKPOINT = "CHECKPOINT"
 

@@ -12,16 +12,16 @@ from statistics import fmean
 import msgspec
 from psycopg.pq import abc
 
-from workloads import seeds
-from workloads.base import Role
-from workloads.counter_page import Page
+from workloads.api.base import Role
+from workloads.client import seeds
+from workloads.client.counter_page import Page
+from workloads.client.launcher import Team, report_file, reported, run
+from workloads.client.process import Gates
 from workloads.insert import row_values
 from workloads.insert.coupling import Partners
 from workloads.insert.index_builds import index
 from workloads.insert.roles import RoleContext, delete, insert, query
 from workloads.insert.spec import StepSpec, places, role_list
-from workloads.launcher import Team, report_file, reported, run
-from workloads.process import Gates
 
 ROLES = {role.__name__: role for role in (insert, delete, query, index)}
 

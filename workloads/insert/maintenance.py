@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.base import Maintenance
+from workloads.api.base import Maintenance
 from workloads.insert.ddl import AUTOVACUUM, table_name
 from workloads.insert.options import Options
 from workloads.insert.steps import G24B, Generation, Step

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.limiter import Limiter
+from workloads.client.limiter import Limiter
 
 QUEUE_ROUNDS = 8
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from workloads.api.options import Clients, PresetName, Steps, about, checked, options_of
 from workloads.insert.steps import Generation, Step, generation
-from workloads.options import Clients, PresetName, Steps, about, checked, options_of
 
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]

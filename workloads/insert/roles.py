@@ -14,19 +14,13 @@ from functools import partial
 import numpy as np
 from psycopg.pq import abc
 
-from workloads import seeds
-from workloads.base import Role
-from workloads.client_gate import is_sliced
-from workloads.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
-from workloads.counter_page import RING_OFFSET, Control, Page, State, Word
-from workloads.insert import ddl, queries, row_values
-from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners
-from workloads.insert.maker import Maker
-from workloads.insert.options import Options
-from workloads.insert.spec import StepSpec
-from workloads.insert.steps import Generation
-from workloads.limiter import Limiter
-from workloads.process import (
+from workloads.api.base import Role
+from workloads.client import seeds
+from workloads.client.client_gate import is_sliced
+from workloads.client.connection import COMMAND_OK, TUPLES_OK, error_of, execute, lookup, open_connection, scalar
+from workloads.client.counter_page import RING_OFFSET, Control, Page, State, Word
+from workloads.client.limiter import Limiter
+from workloads.client.process import (
     Gates,
     Stopped,
     active,
@@ -40,6 +34,12 @@ from workloads.process import (
     untimed,
     wait_for,
 )
+from workloads.insert import ddl, queries, row_values
+from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners
+from workloads.insert.maker import Maker
+from workloads.insert.options import Options
+from workloads.insert.spec import StepSpec
+from workloads.insert.steps import Generation
 
 GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
 QUOTA = int(Control.QUOTA)

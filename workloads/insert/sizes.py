@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workloads.names import pick
+from workloads.api.names import pick
 
 
 @dataclass(frozen=True, slots=True)

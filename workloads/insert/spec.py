@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from workloads.base import Role
+from workloads.api.base import Role
 from workloads.insert.options import Options
 from workloads.insert.steps import Step
 

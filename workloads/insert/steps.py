@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workloads.api.names import pick
 from workloads.insert.sizes import Sizes, pause_seconds, sizes_of
-from workloads.names import pick
 
 MARKETSEGMENT, REGISTERSEGMENT, PDC = "marketsegment", "registersegment", "pdc"
 Index = tuple[str, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""The Insert Benchmark as a workload: see `workloads.base`.
+"""The Insert Benchmark as a workload: see `workloads.api.base`.
 
 Its record has `generation` and `scale`, the published form and size; `options`, the differences from the defaults; and
 `steps`, each a `workloads.insert.steps.Step`.
@@ -15,8 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from workloads.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload
-from workloads.base import Step as AnyStep
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload
+from workloads.api.base import Step as AnyStep
+from workloads.api.names import UnknownName
+from workloads.api.options import checked, given
 from workloads.insert import estimates
 from workloads.insert.ddl import table_name
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
@@ -24,8 +26,6 @@ from workloads.insert.options import Options, recorded
 from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
 from workloads.insert.spec import StepSpec, role_list
 from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
-from workloads.names import UnknownName
-from workloads.options import checked, given
 from workloads.presets import preset
 
 PRIMARY_METRICS = {

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.process import die_with_parent
+from workloads.client.process import die_with_parent
 
 SINCE = (1, 13)  # the first version with -N
 LOOK_S = 0.02

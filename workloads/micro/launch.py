@@ -19,14 +19,10 @@ from typing import Any
 
 import msgspec
 
-from workloads import client_gate
-from workloads.connection import Session, SqlError
-from workloads.counter_page import Control, Page, State, Word
-from workloads.micro import planning
-from workloads.micro.hyperfine import Failed, Measured, time_once
-from workloads.micro.preparation import Prepared, prepared
-from workloads.micro.spec import Spec
-from workloads.process import (
+from workloads.client import client_gate
+from workloads.client.connection import Session, SqlError
+from workloads.client.counter_page import Control, Page, State, Word
+from workloads.client.process import (
     Stopped,
     await_slice,
     begin_alone,
@@ -40,6 +36,10 @@ from workloads.process import (
     stop_on_signals,
     untimed,
 )
+from workloads.micro import planning
+from workloads.micro.hyperfine import Failed, Measured, time_once
+from workloads.micro.preparation import Prepared, prepared
+from workloads.micro.spec import Spec
 
 PR_SET_CHILD_SUBREAPER = 36
 PLAN = "plan"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 
-from workloads.connection import Check, Session
-from workloads.counter_page import Page
+from workloads.client.connection import Check, Session
+from workloads.client.counter_page import Page
+from workloads.client.process import clock, recorder
 from workloads.insert.ddl import create_indexes, create_table, delete_template
 from workloads.insert.steps import GENERATIONS
 from workloads.micro.hyperfine import Failed
-from workloads.process import clock, recorder
 
 TABLE = "queue"
 GENERATION = "g24b"

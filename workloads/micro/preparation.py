@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workloads.connection import Check, Session
+from workloads.client.connection import Check, Session
 from workloads.micro.hyperfine import Failed
 from workloads.micro.spec import Spec
 from workloads.micro.task_cluster import Cluster

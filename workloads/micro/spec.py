@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from workloads.base import Kit
+from workloads.api.base import Kit
 from workloads.micro.options import Options
 
 

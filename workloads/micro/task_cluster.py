@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from psycopg.conninfo import make_conninfo
 
-from workloads.base import Kit
-from workloads.connection import Check
+from workloads.api.base import Kit
+from workloads.client.connection import Check
 from workloads.micro.hyperfine import Failed, call
 
 USER, PORT = "bench", 5432

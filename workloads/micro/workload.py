@@ -1,4 +1,4 @@
-"""One-shot timings as a workload: see `workloads.base`.
+"""One-shot timings as a workload: see `workloads.api.base`.
 
 Its record has `options`, the differences from the defaults, and the `programs` that were found; each step is a task of
 `workloads.micro.tasks`, done once or a few times in a cell, so that builds alternate.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import (
+from workloads.api.base import (
     Launch,
     Listing,
     Maintenance,
@@ -24,11 +24,11 @@ from workloads.base import (
     Step,
     Workload,
 )
+from workloads.api.options import given, options_of
 from workloads.micro import hyperfine
 from workloads.micro.options import Options, recorded
 from workloads.micro.spec import Spec
 from workloads.micro.tasks import BY_STEP, EMPTY_CLUSTER, SEGMENTS, TASKS, Task, chosen
-from workloads.options import given, options_of
 
 ROLE, PLAN_ROLE = "task", "plan"
 HYPERFINE = "hyperfine"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from workloads.names import UnknownName
+from workloads.api.names import UnknownName
 from workloads.oltp.statements import (
     BEGIN,
     COMMIT,

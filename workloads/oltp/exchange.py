@@ -12,7 +12,7 @@ import socket
 
 from psycopg.pq import abc
 
-from workloads.connection import SqlError
+from workloads.client.connection import SqlError
 
 READY = b"Z\0\0\0\5"  # followed by the transaction's state
 BUFFER_BYTES = 1 << 18

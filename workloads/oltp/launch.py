@@ -12,13 +12,13 @@ import sys
 import msgspec
 from psycopg.pq import abc
 
-from workloads.base import Role
-from workloads.counter_page import Page
-from workloads.launcher import Team, run
+from workloads.api.base import Role
+from workloads.client.counter_page import Page
+from workloads.client.launcher import Team, run
+from workloads.client.process import Gates
 from workloads.oltp import roles
 from workloads.oltp.spec import LOAD, StepSpec, role_list
 from workloads.oltp.texts import ROW_BYTES
-from workloads.process import Gates
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workloads.options import Clients, PresetName, Steps, about, checked
+from workloads.api.options import Clients, PresetName, Steps, about, checked
 
 MOST_TABLES = 64
 # Options that the steps of a plan imply, so that they are not compared by themselves.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import seeds
-from workloads.base import Role
-from workloads.connection import COMMAND_OK, SqlError, error_of, execute
-from workloads.counter_page import Control, Page, Word
+from workloads.api.base import Role
+from workloads.client import seeds
+from workloads.client.connection import COMMAND_OK, SqlError, error_of, execute
+from workloads.client.counter_page import Control, Page, Word
+from workloads.client.process import Gates, Stopped, await_slice, check_stop, clock, pair_with_backend, recorder
 from workloads.oltp.catalog import BY_NAME, Test
 from workloads.oltp.exchange import Exchange
 from workloads.oltp.messages import Draw, events, name_of
@@ -19,7 +20,6 @@ from workloads.oltp.spec import StepSpec
 from workloads.oltp.statements import TABLE
 from workloads.oltp.tally import EVERY_NS, Tally
 from workloads.oltp.texts import table_rows
-from workloads.process import Gates, Stopped, await_slice, check_stop, clock, pair_with_backend, recorder
 
 # Failures of one event among several clients', by their word in the page: the client continues, as the reference does.
 TOLERATED = {"40001": Word.SERIALIZATION, "40P01": Word.DEADLOCK, "23505": Word.FAILED}

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import Role
+from workloads.api.base import Role
 from workloads.oltp.options import Options
 
 LOAD = "load"

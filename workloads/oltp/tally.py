@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from workloads import histogram
-from workloads.counter_page import SERVICE_OFFSET, Page, Word
-from workloads.process import BOUNDS_NS
+from workloads.client import histogram
+from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
+from workloads.client.process import BOUNDS_NS
 
 EVERY_NS = 500_000
 FINE_US = 256  # from here on a bucket of the histogram is wider than a microsecond

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import seeds
+from workloads.client import seeds
 from workloads.oltp.statements import C_GROUPS, PAD_GROUPS
 
 Bytes = NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""The OLTP tests as a workload: see `workloads.base`.
+"""The OLTP tests as a workload: see `workloads.api.base`.
 
 Its record has `options`, the differences from the defaults, and `steps`: the load, a vacuum, then the tests in the
 order of the catalog, with another vacuum after those that write first.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import (
+from workloads.api.base import (
     Launch,
     Listing,
     Maintenance,
@@ -24,12 +24,12 @@ from workloads.base import (
     Step,
     Workload,
 )
-from workloads.names import pick
+from workloads.api.names import pick
+from workloads.api.options import given
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
 from workloads.oltp.options import SHAPE, Options, recorded
 from workloads.oltp.spec import LOAD, QUERY, StepSpec, role_list
 from workloads.oltp.statements import TABLE
-from workloads.options import given
 from workloads.presets import preset
 
 VACUUM = "vacuum"

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from psycopg.conninfo import conninfo_to_dict
 
-from workloads.files import open_plain
+from workloads.api.files import open_plain
 
 Format = Literal["custom", "directory", "tar", "sql", "schema"]
 HEAD_BYTES = 1024
@@ -29,8 +29,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     """`path` is absolute; `rows_from` is the second file of a schema. `bytes` and `digest` are those of all files.
 
     `extensions`, the `schemas` of those that name one, `major` (of the server that was dumped; 0: unknown), further
-    `demands` (see `workloads.base.Surveying`) and how many of each kind are `left_out` are known once the files have
-    been surveyed.
+    `demands` (see `workloads.api.base.Surveying`) and how many of each kind are `left_out` are known once the files
+    have been surveyed.
     """
 
     path: str

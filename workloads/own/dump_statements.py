@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from workloads.files import open_plain
+from workloads.api.files import open_plain
 
 Source = bytes | mmap.mmap
 

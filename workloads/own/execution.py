@@ -18,10 +18,10 @@ import msgspec
 from psycopg import pq
 from psycopg.pq import abc
 
-from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, scalar
+from workloads.api.plan_tree import StatementPlan, StatementResult, shape, tree
+from workloads.client.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, scalar
 from workloads.own.statements import Statement
 from workloads.own.values import Values, digest
-from workloads.plan_tree import StatementPlan, StatementResult, shape, tree
 
 TRIED = 6  # executions after which the server has chosen between custom and generic plans
 TRIED_S = 3.0  # time after which no further one is tried

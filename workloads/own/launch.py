@@ -16,17 +16,17 @@ import numpy as np
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
-from workloads import client_gate, seeds
-from workloads.base import Role
-from workloads.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
-from workloads.counter_page import Control, Page, State, Word
-from workloads.launcher import Team, report_file, reported, run
+from workloads.api.base import Role
+from workloads.client import client_gate, seeds
+from workloads.client.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
+from workloads.client.counter_page import Control, Page, State, Word
+from workloads.client.launcher import Team, report_file, reported, run
+from workloads.client.process import Gates, RecordFn, await_slice, check_stop, clock, recorder, sleep_until, untimed
 from workloads.own import execution, planner
 from workloads.own.execution import Prepared
 from workloads.own.restore import restore
 from workloads.own.spec import APP, CLONE, DATA, PLANS, PRISTINE, ROLE, Spec
 from workloads.own.values import Values, draw
-from workloads.process import Gates, RecordFn, await_slice, check_stop, clock, recorder, sleep_until, untimed
 
 GATE, PAUSED_NS, STOP = int(Control.GATE), int(Control.PAUSED_NS), int(Control.STOP)
 PAUSED_SINCE_NS, TURNS = int(Control.PAUSED_SINCE_NS), int(Control.TURNS)

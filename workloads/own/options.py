@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from workloads.options import MAX_CLIENTS, about, checked, options_of
+from workloads.api.options import MAX_CLIENTS, about, checked, options_of
 
 SECONDS, SLICED_SECONDS = 10, 2
 

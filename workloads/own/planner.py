@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg.pq import abc
 
-from workloads.connection import execute
+from workloads.client.connection import execute
 
 SETTINGS = """
 SELECT name, current_setting(name) FROM pg_settings

@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from workloads.client.process import die_with_parent
 from workloads.own.dump_statements import BOM, CHUNK, Source, Statement, line_of, mapped, statements
 from workloads.own.left_out import TRUST, Sorting
-from workloads.process import die_with_parent
 
 Check = Callable[[], None]
 LOOK_S = 0.02

@@ -14,12 +14,12 @@ from pathlib import Path
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
-from workloads.connection import SqlError, execute, open_connection
+from workloads.client.connection import SqlError, execute, open_connection
+from workloads.client.process import die_with_parent
 from workloads.own import psql
 from workloads.own.data import Data, change, reported_by
 from workloads.own.left_out import TRUST, Sorting, entry_left_out
 from workloads.own.spec import APP, PRISTINE, Spec
-from workloads.process import die_with_parent
 
 MOST_JOBS = 4
 LOOK_S = 0.02

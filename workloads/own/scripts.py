@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.conninfo import make_conninfo
 
-from workloads.base import Launch, Place, Record, Step
+from workloads.api.base import Launch, Place, Record, Step
 from workloads.own.options import Options
 from workloads.own.spec import APP, MIX
 from workloads.own.statements import MOST, NAME, RESERVED

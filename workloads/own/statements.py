@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from workloads.files import read_plain
+from workloads.api.files import read_plain
 from workloads.own.sql import Command, SqlSyntax, commands
 
 MAX_BYTES = 4 << 20

@@ -13,7 +13,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from workloads.base import UNBEGUN
+from workloads.api.base import UNBEGUN
 from workloads.own.data import Data, of_dump
 from workloads.own.survey import surveyed
 

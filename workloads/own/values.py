@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from psycopg.pq import abc
 
-from workloads.connection import SqlError, execute
+from workloads.client.connection import SqlError, execute
 from workloads.own.statements import Rule, Statement
 
 DRAWN = 1000  # sets of values, used one after another

@@ -1,4 +1,4 @@
-"""The user's application as a workload: see `workloads.base`.
+"""The user's application as a workload: see `workloads.api.base`.
 
 Its record has `options`, the differences from the defaults; `data` (`workloads.own.data.Data`); `statements`, each a
 `workloads.own.statements.Statement`; `scripts` of pgbench instead, if these were given; `left_out`, by reason,
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import (
+from workloads.api.base import (
     Launch,
     Listing,
     Maintenance,
@@ -27,7 +27,7 @@ from workloads.base import (
     Step,
     Workload,
 )
-from workloads.options import given, options_of
+from workloads.api.options import given, options_of
 from workloads.own import observed, psql, scripts, statements, template
 from workloads.own.data import Data, of_dump, of_schema, user_path
 from workloads.own.options import SLICED_SECONDS, Options, recorded
@@ -98,7 +98,7 @@ class Own:
         scripts.check(record.get("scripts", {}), record.get("programs", {}))
 
     def survey(self, record: Record, folder: str) -> dict[str, Any]:
-        """See `workloads.base.Surveying`."""
+        """See `workloads.api.base.Surveying`."""
         data = _of(record)
         programs = {name: program["path"] for name, program in record.get("programs", {}).items()}
         trusted = recorded(record).trust_dump

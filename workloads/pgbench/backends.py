@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workloads.connection import execute, open_connection
+from workloads.client.connection import execute, open_connection
 
 QUESTION = """
 SELECT pid FROM pg_stat_activity

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from workloads.connection import Check, Session
-from workloads.counter_page import Page, Word
+from workloads.client.connection import Check, Session
+from workloads.client.counter_page import Page, Word
+from workloads.client.process import begin_alone, check_stop, clock, end_alone
 from workloads.pgbench import command, summary
 from workloads.pgbench.program import Failed, Pgbench
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
 from workloads.pgbench.spec import Spec, WarmUp
-from workloads.process import begin_alone, check_stop, clock, end_alone
 
 T = TypeVar("T")
 

@@ -22,10 +22,11 @@ from typing import Any
 
 import msgspec
 
-from workloads import client_gate
-from workloads.base import CLIENT_FOLDER
-from workloads.counter_page import READ_OFFSET_NS, Control, Page, State, Word
-from workloads.launcher import cancel
+from workloads.api.base import CLIENT_FOLDER
+from workloads.client import client_gate
+from workloads.client.counter_page import READ_OFFSET_NS, Control, Page, State, Word
+from workloads.client.launcher import cancel
+from workloads.client.process import check_stop, clock
 from workloads.pgbench import command, summary
 from workloads.pgbench.backends import Watching, first_backends
 from workloads.pgbench.initialization import initialize
@@ -36,7 +37,6 @@ from workloads.pgbench.program import APPLICATION, Failed, Pgbench
 from workloads.pgbench.scripts import timed
 from workloads.pgbench.slice_log import Slices, logged_by_line
 from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
-from workloads.process import check_stop, clock
 
 CONNECTED_EVERY_S = 0.002  # between two checks how many clients have connected
 # Between two readings of the log: often if turns or another workload's end must be noticed, and before the engine reads

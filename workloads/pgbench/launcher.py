@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from workloads.connection import SqlError
-from workloads.counter_page import Control, Page, State, Word
-from workloads.launcher import cancel
+from workloads.client.connection import SqlError
+from workloads.client.counter_page import Control, Page, State, Word
+from workloads.client.launcher import cancel
+from workloads.client.process import Stopped, die_with_parent, name_process, stop_on_signals
 from workloads.pgbench.program import Failed
-from workloads.process import Stopped, die_with_parent, name_process, stop_on_signals
 
 
 class OfStep(Protocol):

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workloads import histogram
-from workloads.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.client import histogram
+from workloads.client.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
+from workloads.client.process import BOUNDS_NS
 from workloads.pgbench.log import Line
 from workloads.pgbench.slice_log import Slices
-from workloads.process import BOUNDS_NS
 
 # Plain numbers, for use on each line: looking up an enumeration's member takes longer than adding.
 STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
@@ -200,7 +200,7 @@ def report(
     *,
     unended: bool = False,
 ) -> dict[str, Any]:
-    """The step's report; `statements` as in `workloads.base.Launch`.
+    """The step's report; `statements` as in `workloads.api.base.Launch`.
 
     `stopped_ns` is the time that pgbench was stopped, which statements' times include. `unended`: it had not ended in
     time, so that counts are those of the log, which may lack the last transactions. In slices, statements' times

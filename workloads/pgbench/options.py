@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from workloads.options import MAX_CLIENTS, PresetName, Steps, about, checked, options_of
+from workloads.api.options import MAX_CLIENTS, PresetName, Steps, about, checked, options_of
 from workloads.presets import preset
 
 Count = Annotated[int, Meta(ge=1, le=10**9)]

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from workloads.client.process import die_with_parent
 from workloads.pgbench.scripts import Script, error_of
-from workloads.process import die_with_parent
 
 APPLICATION = "pgbed-pgbench"
 PART_BYTES = 65536

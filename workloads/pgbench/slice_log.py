@@ -14,8 +14,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workloads import slice_times
-from workloads.counter_page import Page
+from workloads.client import slice_times
+from workloads.client.counter_page import Page
 
 BY_LINE_NS = 100_000_000  # delay of a log that comes line by line
 PATIENCE_NS = 1_000_000_000  # of active time, for a client without a later line

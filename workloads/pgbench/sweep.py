@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from workloads.names import pick
+from workloads.api.names import pick
 from workloads.pgbench.options import DEFAULT_CLIENTS, DEFAULT_SECONDS, Options
 
 INIT = "init"

@@ -1,4 +1,4 @@
-"""pgbench as a workload: see `workloads.base`.
+"""pgbench as a workload: see `workloads.api.base`.
 
 Its record has `options`, the differences from the defaults; `scripts`; `log_every`, the transactions per line of the
 log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found. With `-o setup=FILE` it has
@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import (
+from workloads.api.base import (
     Launch,
     Listing,
     Maintenance,
@@ -33,7 +33,7 @@ from workloads.base import (
     Step,
     Workload,
 )
-from workloads.options import given, options_of
+from workloads.api.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale, common, preset_parts, recorded
 from workloads.pgbench.scripts import (
@@ -80,7 +80,7 @@ PIPELINE = re.compile(r"\\(start|end|sync)pipeline\b")
 
 
 class Pgbench:
-    """See `workloads.base.Workload`. One for each built-in script, and one for the user's own scripts."""
+    """See `workloads.api.base.Workload`. One for each built-in script, and one for the user's own scripts."""
 
     def __init__(self, name: str, description: str, short: str, options: type[Options]) -> None:
         self.name = name

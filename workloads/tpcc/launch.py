@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from workloads.base import CLIENT_FOLDER
-from workloads.connection import Session, scalar
-from workloads.counter_page import Control, Page, Word
+from workloads.api.base import CLIENT_FOLDER
+from workloads.client.connection import Session, scalar
+from workloads.client.counter_page import Control, Page, Word
 from workloads.pgbench.initialization import as_step, run_once
 from workloads.pgbench.launch import Step
 from workloads.pgbench.launcher import serve

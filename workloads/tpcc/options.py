@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from workloads.options import MAX_CLIENTS, about, checked
+from workloads.api.options import MAX_CLIENTS, about, checked
 from workloads.pgbench.options import Options as PgbenchOptions
 
 # Options that the steps of a plan imply, so that they are not compared by themselves.

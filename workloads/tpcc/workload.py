@@ -1,4 +1,4 @@
-"""TPC-C-like, not TPC-C, as a workload: see `workloads.base`.
+"""TPC-C-like, not TPC-C, as a workload: see `workloads.api.base`.
 
 pgbench runs five transactions of our own, by their weights: as fast as the server can, then, with a load, at a share
 of that. The last step checks that the tables are consistent.
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.base import (
+from workloads.api.base import (
     Launch,
     Listing,
     Maintenance,
@@ -27,7 +27,7 @@ from workloads.base import (
     Step,
     Workload,
 )
-from workloads.options import given
+from workloads.api.options import given
 from workloads.pgbench import command
 from workloads.pgbench.scripts import Script, checked
 from workloads.pgbench.sweep import seed_of

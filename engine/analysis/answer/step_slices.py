@@ -29,7 +29,7 @@ from engine.results.sliced_step import (
     SlicedSide,
     SlicedStep,
 )
-from workloads.base import COUNTED_IN_ROWS
+from workloads.api.base import COUNTED_IN_ROWS
 
 
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:

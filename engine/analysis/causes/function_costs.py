@@ -51,7 +51,7 @@ from engine.journal.totals import ops
 from engine.results.function_cost import FunctionChange, FunctionCosts
 from engine.results.ratio import MIN_PAIRS
 from engine.results.slice_ratio import MIN_TAU
-from workloads.base import COUNTED_IN_ROWS
+from workloads.api.base import COUNTED_IN_ROWS
 
 PROBE = "stacks"
 WINDOW_NS = 2_000_000_000

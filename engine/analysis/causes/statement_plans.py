@@ -18,7 +18,7 @@ from engine.results.comparison import Answer
 from engine.results.plan_change import PlanChange, PlanningRatio
 from engine.results.ratio import CHANGED, CPU, PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
-from workloads.plan_tree import StatementPlan, StatementResult
+from workloads.api.plan_tree import StatementPlan, StatementResult
 
 MOST_NAMED = 5  # settings that are named
 LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement: others are no times

@@ -11,7 +11,7 @@ from engine.core.model import Manifest
 from engine.core.record import converted
 from engine.results.comparison import Comparison
 from engine.results.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
-from workloads.names import UnknownName
+from workloads.api.names import UnknownName
 from workloads.presets import Line, Preset, Table, preset
 
 GIB = 1 << 30

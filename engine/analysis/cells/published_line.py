@@ -10,7 +10,7 @@ from operator import attrgetter
 from engine.analysis.statistics.metrics import SLIVER_NS, counter_per, max_op_s, per
 from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
 from engine.journal.totals import StepTotals, ops, rows
-from workloads.base import role_kind
+from workloads.api.base import role_kind
 
 GIB = 2**30
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates

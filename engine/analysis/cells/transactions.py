@@ -11,7 +11,7 @@ from engine.core.record import converted
 from engine.journal.totals import StepTotals
 from engine.results.cell_step import TransactionTimes
 
-TIMES = "times_ms"  # in the report of a step's clients, see `workloads.base.Launch`
+TIMES = "times_ms"  # in the report of a step's clients, see `workloads.api.base.Launch`
 
 
 def times(totals: StepTotals) -> TransactionTimes | None:

@@ -27,7 +27,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
 from engine.journal.totals import progress
 from engine.results.sweep import Level
-from workloads.base import role_kind
+from workloads.api.base import role_kind
 
 LEVEL = 0.01  # how often a step without a change may be flagged
 ORDERS = 999  # random ones

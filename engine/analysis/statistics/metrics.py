@@ -16,8 +16,8 @@ from engine.core.record import converted
 from engine.journal.totals import StepTotals, Timing, ops, rows, sla, time_s
 from engine.results.cell_step import Execution, ScriptTimes, StatementTime
 from probes import figures
-from workloads import histogram
-from workloads.base import role_kind
+from workloads.api.base import role_kind
+from workloads.client import histogram
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.ratio.LATENCIES`
@@ -147,7 +147,8 @@ def role_figures(kind: str, totals: StepTotals, name: str) -> dict[str, float | 
     `service_*` runs from sending to the last row; `response_*` from the intended start (rate-limited roles only).
     `short_deletes` deleted a different number of rows than requested; `min_lookups` are the insert role's for the least
     key, `max_lookups` point queries' for the greatest; `connect_ms` is the mean over the role's `connections`, of
-    which `paired` are bound to their backend's CPU. Transactions are counted by `workloads.counter_page.OUTCOMES`.
+    which `paired` are bound to their backend's CPU. Transactions are counted by
+    `workloads.client.counter_page.OUTCOMES`.
     """
     role = totals.roles[name]
     count = ops(kind, totals)

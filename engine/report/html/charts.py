@@ -23,7 +23,7 @@ from engine.results.ratio import INSTRUCTIONS, Ratio
 from engine.view.probe_series import add_pairs
 from engine.view.step_details import band_us
 from probes.table import BY_ID, PHASES
-from workloads.base import role_kind
+from workloads.api.base import role_kind
 
 MOST_BLOCKS = 400  # drawn of a pair of interleaved servers
 OTHER_PROCESSES = "other server processes"

@@ -22,8 +22,8 @@ from engine.report.tables.response_times import LUMPED_ROLES
 from engine.view.events import event_words, until_ns
 from engine.view.step_details import band
 from engine.view.step_series import is_sliver
-from workloads.base import COUNTED_IN_ROWS
-from workloads.histogram import BUCKETS
+from workloads.api.base import COUNTED_IN_ROWS
+from workloads.client.histogram import BUCKETS
 
 COLUMNS = 240
 HEAT_COLUMNS = 96

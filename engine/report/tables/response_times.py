@@ -12,8 +12,8 @@ from engine.report.tables.section import Notes, Rows, Section, Table, bounds, nu
 from engine.results.averages import middle
 from engine.results.comparison import Comparison
 from engine.results.ratio import LATENCIES
-from workloads.base import role_kind
-from workloads.histogram import REFERENCE_BUCKETS
+from workloads.api.base import role_kind
+from workloads.client.histogram import REFERENCE_BUCKETS
 
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]

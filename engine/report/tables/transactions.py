@@ -10,7 +10,7 @@ from engine.report.tables.section import Notes, Rows, Section, Table, number, pe
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, StatementTime
 from engine.results.comparison import Comparison
-from workloads.counter_page import OUTCOMES
+from workloads.client.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
 STATEMENT_CHARS = 40

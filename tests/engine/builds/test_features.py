@@ -10,7 +10,7 @@ from engine.builds.features import check_demands, lacking
 from engine.core.errors import UserError
 from engine.core.missing_steps import recorded, sentences
 from engine.core.model import Build
-from workloads.base import Step
+from workloads.api.base import Step
 
 
 def made(folder: Path, version: str, *, icu: bool) -> Build:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.builds.label import Label, is_external, joined, name_of, parsed
 from engine.core.errors import UserError
-from workloads.lists import comma_list, comma_text
+from workloads.api.lists import comma_list, comma_text
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from engine.plan.request import Request
 from tests.faults.arguments import TEXTS
 from tests.faults.call import Outcome, call, faults
 from workloads import workloads
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 ROWS = """
 --pg 16.33 => unknown build '16.33' (nearest:

@@ -10,7 +10,7 @@ from engine.cli.run import take, workload_options
 from engine.core.errors import UserError
 from engine.plan.request import Request
 from workloads import workloads
-from workloads.options import options_of
+from workloads.api.options import options_of
 
 WIDTH, HEIGHT = 80, 50
 

@@ -21,7 +21,7 @@ from engine.journal.manifest import read_manifest
 from engine.journal.writer import JournalWriter
 from tests.support.benchcall import Bench
 from tests.support.journal import make_run
-from workloads.base import UNBEGUN
+from workloads.api.base import UNBEGUN
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from engine.observe.connections import Connections, Ticked
 from engine.observe.stalls import StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
-from workloads import histogram
-from workloads.base import Role, Step
-from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+from workloads.api.base import Role, Step
+from workloads.client import histogram
+from workloads.client.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 S = 1_000_000_000
 STEP = Step("mixed", "query", {}, roles=(Role(1, "query"), Role(2, "query"), Role(1, "select"), Role(2, "select")))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.observe.histograms import Histograms
-from workloads import histogram
+from workloads.client import histogram
 
 TIMES_US = st.lists(st.one_of(st.integers(0, 300), st.integers(0, histogram.HIGHEST_US)), max_size=30)
 

@@ -16,7 +16,7 @@ from engine.postgres.pgstat import Monitor, MonitorError
 from engine.postgres.server import Server
 from tests.support.benchcall import wait_for
 from tests.support.compiled import from_major, major_at_hand
-from workloads.counter_page import Control, Page
+from workloads.client.counter_page import Control, Page
 
 MS = 1_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.plan import interleaving
 from engine.plan.request import Request
-from workloads.base import Step
+from workloads.api.base import Step
 
 
 def test_steps_that_know_no_slices_are_refused() -> None:

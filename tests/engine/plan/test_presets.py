@@ -10,7 +10,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.plan import planfile, presets
 from workloads import workload
-from workloads.options import checked
+from workloads.api.options import checked
 from workloads.presets import parsed
 from workloads.presets import presets as all_presets
 

@@ -10,7 +10,7 @@ import pytest
 from engine.core.lines import LineError
 from engine.remote.clock_offset import Offset
 from engine.remote.relay import Relay, Spec
-from workloads.counter_page import Control, Page, State, Word
+from workloads.client.counter_page import Control, Page, State, Word
 
 AHEAD_NS = 5_000_000_000_000
 

@@ -22,7 +22,7 @@ from engine.results.ratio import RATE
 from tests.support import scripted
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, make_run
-from workloads import histogram
+from workloads.client import histogram
 
 STEPS = ("l.i0", "l.x", "l.i1", "qr100")
 EFFECTS = {("17.0", "l.i1"): 0.90, ("17.0", "qr100"): 1.05}

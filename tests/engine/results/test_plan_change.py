@@ -1,7 +1,7 @@
 import pytest
 
 from engine.results.plan_change import change, lines, mistake, sentence, times
-from workloads.plan_tree import PlanNode
+from workloads.api.plan_tree import PlanNode
 
 
 def scan(relation: str, estimated: float = 10, actual: float | None = None, kind: str = "Seq Scan") -> PlanNode:

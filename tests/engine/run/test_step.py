@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.run.cell_steps import in_order, with_lengths
 from engine.run.step_totals import reads_of, timed
-from workloads.base import PrimaryMetric, Step
+from workloads.api.base import PrimaryMetric, Step
 
 
 def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:

@@ -28,7 +28,7 @@ from engine.view.run_summary import read_run
 from tests.support.benchcall import Bench, nothing_left
 from tests.support.journal import ENVIRONMENT, make_run
 from tests.support.totals import made_slices
-from workloads.base import PrimaryMetric
+from workloads.api.base import PrimaryMetric
 
 ADAPTIVE: dict[str, Any] = {"interim_analyses": INTERIM_ANALYSES}
 QUIET: dict[str, Any] = {"noise": 0.00002, "slice_noise": 0.001}

@@ -25,8 +25,8 @@ from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.sliced_server import Side
 from engine.system.account import Account
 from tests.support.benchcall import wait_for
-from workloads import slice_times
-from workloads.counter_page import Control, Page, State, Word
+from workloads.client import slice_times
+from workloads.client.counter_page import Control, Page, State, Word
 
 QUESTIONS = 10**8
 ROOT = Path(__file__).parents[3]

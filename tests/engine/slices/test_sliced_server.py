@@ -7,7 +7,7 @@ import subprocess
 
 from engine.core.model import Subject
 from engine.slices.sliced_server import Processes, Side, SlicedServer
-from workloads.counter_page import Page, Word
+from workloads.client.counter_page import Page, Word
 
 
 def test_processes_started_since_the_last_slice_did_all_their_work_in_others_slices() -> None:

@@ -11,7 +11,7 @@ from engine.view.moment import machine_over, role_means, steady
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import machine, role_lines
 from tests.support.totals import made_totals
-from workloads import histogram
+from workloads.client import histogram
 
 TOTALS = replace(made_totals("l.i1", "write", 20_000.0, 1), seconds=20.0)
 ROLES = [RoleRow(1, 1, 1, "insert", 41, 42), RoleRow(2, 1, 1, "delete", 43, 44)]

@@ -14,7 +14,7 @@ from engine.journal.rows import RoleSecond, StepRow
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, Series, StepSeries
 from tests.support.journal import START_NS, Growing, growing
-from workloads import histogram
+from workloads.client import histogram
 
 
 def steps(reader: JournalReader) -> list[StepRow]:

@@ -37,7 +37,7 @@ from tui.compare.comparison_table import (
 from tui.compare.dot_plot import DotRow, dots, strips
 from tui.glyphs import SETS
 from tui.marks import width
-from workloads.base import PrimaryMetric
+from workloads.api.base import PrimaryMetric
 
 BRAILLE, ASCII = SETS["braille"], SETS["ascii"]
 EVERYTHING = tuple(comparison_table.SHORT)

@@ -20,7 +20,7 @@ from tui.widgets.column_cache import Axis, ColumnCache
 from tui.widgets.heat_map import heat
 from tui.widgets.sparkline import sparkline
 from tui.widgets.wait_strip import legend, strip_of
-from workloads import histogram
+from workloads.client import histogram
 
 GLYPHS = pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
 WEIGHTS = st.dictionaries(st.integers(0, 64), st.floats(1, 1e9), max_size=5)

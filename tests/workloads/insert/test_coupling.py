@@ -13,13 +13,13 @@ import pytest
 from tests.support.benchcall import wait_for
 from tests.support.ibdatabase import Database
 from tests.support.steprun import StepResult, StepRun, run_step, running
-from workloads import client_gate
-from workloads.counter_page import UNLIMITED, Control, Page, State, Word
+from workloads.client import client_gate
+from workloads.client.counter_page import UNLIMITED, Control, Page, State, Word
+from workloads.client.process import clock
 from workloads.insert.coupling import LowKeyLookup
 from workloads.insert.maker import QUEUE_ROUNDS
 from workloads.insert.options import Options
 from workloads.insert.steps import Step, plan_steps
-from workloads.process import clock
 
 Databases = Callable[[int | str], Database]
 CLIENTS, LOADED, WRITTEN = 2, 3000, 5000

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.support.ibdatabase import Database
 from tests.support.steprun import run_step
-from workloads.counter_page import Word
+from workloads.client.counter_page import Word
 from workloads.insert.launch import times_of_all
 from workloads.insert.maintenance import maintenance
 from workloads.insert.options import Options

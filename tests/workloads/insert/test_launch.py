@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from tests.support.steprun import SETTLED, StepRun, running
-from workloads.counter_page import Control, State, Word
+from workloads.client.counter_page import Control, State, Word
 from workloads.insert.steps import Step
 
 Databases = Callable[[int | str], Database]

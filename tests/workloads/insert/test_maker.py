@@ -7,8 +7,8 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.client.limiter import SECOND_NS, Limiter
 from workloads.insert.maker import QUEUE_ROUNDS, Maker, Round
-from workloads.limiter import SECOND_NS, Limiter
 
 
 def drain(maker: Maker, inserts: int, deletes: int, now_ns: int = 0) -> list[Round]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads import seeds
+from workloads.client import seeds
 from workloads.insert import row_values
 from workloads.insert.ddl import insert_head
 

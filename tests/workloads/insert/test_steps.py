@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from tests.support.steprun import StepResult, run_step, running
-from workloads.counter_page import State, Word
+from workloads.client.counter_page import State, Word
 from workloads.insert import maintenance
 from workloads.insert.options import Options
 from workloads.insert.steps import Step, plan_steps

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.base import Maintenance, role_kind
+from workloads.api.base import Maintenance, role_kind
+from workloads.api.options import checked, given
 from workloads.insert import maintenance
 from workloads.insert.options import Options
 from workloads.insert.sizes import pause_seconds
 from workloads.insert.spec import places, role_list
 from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
 from workloads.insert.workload import WORKLOAD
-from workloads.options import checked, given
 
 STEPS_2024 = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
 

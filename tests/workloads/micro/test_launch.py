@@ -16,7 +16,7 @@ from engine.host.procfs import processes_in
 from engine.postgres.server import Server
 from engine.system.account import Account
 from tests.support.benchcall import wait_for
-from workloads.counter_page import Control, Page, State, Word
+from workloads.client.counter_page import Control, Page, State, Word
 from workloads.micro.options import Options
 from workloads.micro.spec import Spec
 
@@ -72,7 +72,7 @@ LAUNCHER = """
 import os, sys, time
 from pathlib import Path
 import msgspec
-from workloads.base import Kit
+from workloads.api.base import Kit
 from workloads.micro.hyperfine import call
 from workloads.micro.task_cluster import Cluster
 kit = msgspec.json.decode(sys.stdin.buffer.read(), type=Kit)

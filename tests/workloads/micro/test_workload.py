@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from workloads import workload
+from workloads.api.names import UnknownName
 from workloads.micro.options import Options
-from workloads.names import UnknownName
 
 MICRO = workload("micro")
 FOUND = {name: {"path": f"/bin/{name}", "version": f"{name} 1.19.0", "digest": "0" * 64} for name in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.names import UnknownName
+from workloads.api.names import UnknownName
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, chosen
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.postgres.server import Server
-from workloads.connection import SqlError, open_connection
+from workloads.client.connection import SqlError, open_connection
 from workloads.oltp.exchange import BUFFER_BYTES, Exchange
 
 

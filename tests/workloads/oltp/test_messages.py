@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.ibdatabase import Database
-from workloads.connection import COMMAND_OK, open_connection
+from workloads.client.connection import COMMAND_OK, open_connection
 from workloads.oltp.catalog import TESTS, Test
 from workloads.oltp.exchange import Exchange
 from workloads.oltp.messages import Draw, events, name_of, zipf

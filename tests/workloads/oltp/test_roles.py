@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from tests.support.oltprun import run_step, running, steps
-from workloads import client_gate
-from workloads.counter_page import Control, State, Word
+from workloads.client import client_gate
+from workloads.client.counter_page import Control, State, Word
 from workloads.oltp.options import Options
 
 Databases = Callable[[int | str], Database]

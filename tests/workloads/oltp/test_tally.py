@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workloads.counter_page import SERVICE_OFFSET, Page, Word
+from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
+from workloads.client.process import recorder
 from workloads.oltp.tally import Tally
-from workloads.process import recorder
 
 TIMES_NS = [900, 255_999, 256_000, 256_001, 1_000_000, 1_000_001, 75_000_000, 5_000_000_000, 20_000_000_000, 31_000]
 

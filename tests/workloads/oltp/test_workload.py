@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from workloads import workload
-from workloads.base import Place, Role, Step
+from workloads.api.base import Place, Role, Step
+from workloads.api.options import checked
 from workloads.oltp.options import Options
 from workloads.oltp.spec import StepSpec
-from workloads.options import checked
 from workloads.presets import preset
 
 WORKLOAD = workload("oltp")

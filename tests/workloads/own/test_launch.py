@@ -19,7 +19,7 @@ from engine.core.model import Build
 from engine.system.account import unprivileged
 from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
-from workloads.counter_page import Control, Page, State, Word
+from workloads.client.counter_page import Control, Page, State, Word
 from workloads.own.data import of_dump
 from workloads.own.launch import together
 from workloads.own.options import Options

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.counter_page import Page
+from workloads.client.counter_page import Page
 from workloads.pgbench.backends import first_backends
 from workloads.pgbench.launch import Step
 from workloads.pgbench.log_counts import Counting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.counter_page import SERVICE_OFFSET, Page, Word
+from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting, report
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from workloads import slice_times
-from workloads.counter_page import SERVICE_OFFSET, Page, Word
+from workloads.client import slice_times
+from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
 from workloads.pgbench.log import Line
 from workloads.pgbench.log_counts import Counting, report
 from workloads.pgbench.slice_log import PATIENCE_NS, Slices

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from workloads.base import Place
+from workloads.api.base import Place
 from workloads.pgbench import command, workload
 from workloads.pgbench.options import Options, ScriptOptions
 from workloads.pgbench.spec import Spec, WarmUp

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from workloads import workload
-from workloads.base import Place, Step
-from workloads.options import checked
+from workloads.api.base import Place, Step
+from workloads.api.options import checked
 from workloads.tpcc.options import Options
 from workloads.tpcc.spec import TpccSpec
 from workloads.tpcc.workload import WEIGHTS, scripts

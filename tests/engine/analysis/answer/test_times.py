@@ -26,7 +26,7 @@ from tests.support.totals import made_role
 from tui.compare import cells_text, comparison_table, explanation
 from tui.glyphs import SETS
 from tui.history import text as history
-from workloads.base import PrimaryMetric
+from workloads.api.base import PrimaryMetric
 
 USUAL_S = 0.25
 

@@ -19,7 +19,7 @@ from engine.plan import planfile
 from engine.results.ratio import CPU, RATE
 from tests.support.benchcall import SMALL, Bench
 from workloads import workload
-from workloads.options import checked
+from workloads.api.options import checked
 
 COST = Cost("", ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a run")
 

@@ -21,8 +21,8 @@ from engine.report import render
 from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
 from engine.results.ratio import CHANGED, LATENCIES
 from tests.support.journal import make_run
-from workloads import histogram
-from workloads.histogram import REFERENCE_BUCKETS
+from workloads.client import histogram
+from workloads.client.histogram import REFERENCE_BUCKETS
 
 LENGTHS_MS = {"16.3": [100.0, 150.0, 100.0, 100.0], "17.0": [200.0, 300.0]}
 

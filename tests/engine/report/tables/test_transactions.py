@@ -14,7 +14,7 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render
 from tests.support.journal import make_run
-from workloads.counter_page import Page
+from workloads.client.counter_page import Page
 from workloads.pgbench.log_counts import Counting, Stops, report
 
 STATEMENTS = [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from workloads import workload
-from workloads.base import Step, lasting, planned_seconds
-from workloads.options import checked
+from workloads.api.base import Step, lasting, planned_seconds
+from workloads.api.options import checked
 
 
 def steps(name: str, **entries: Any) -> dict[str, Step]:

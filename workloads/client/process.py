@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import client_gate, histogram, placement
-from workloads.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
+from workloads.client import client_gate, histogram, placement
+from workloads.client.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 
 # Variable that names the command for Python on a host without an installed Python.
 PYTHON = "PGBED_PYTHON"
@@ -65,7 +65,7 @@ def check_stop(page: Page) -> None:
 
 
 def active(page: Page) -> int:
-    """The clock of limiters and intended starts: it stops during pauses (see `workloads.client_gate`)."""
+    """The clock of limiters and intended starts: it stops during pauses (see `workloads.client.client_gate`)."""
     return client_gate.active_ns(page, clock())
 
 

@@ -4,8 +4,8 @@ A workload is an object with the members of `Workload`, named by one line of the
 JSON object, the `record`, in the manifest of a run; everything else derives from that record, so that a run can be
 resumed, shown and compared without the original options.
 
-Its clients are processes that its launcher starts and that count in the shared page (`workloads.counter_page`). If the
-client is a foreign program, the launcher reads its output and fills the page: the engine always reads the page.
+Its clients are processes that its launcher starts and that count in the shared page (`workloads.client.counter_page`).
+If the client is a foreign program, the launcher reads its output and fills the page: the engine always reads the page.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Step:
     order of their slots in the page; a step without roles consists of its maintenance. `connections` is the most that
     it holds open at once. `work` is the final row count of the insert role, if any (0: unknown), `rate_per_s` the limit
     of its rate, `expected_s` a rough length.
-    `sliced` steps may be interleaved: their roles obey the gate (`workloads.client_gate`). By "time" if their length
-    is fixed. By "work" if their work is fixed, the same
-    for each client: the primary roles then obey the quota as well, and make one statement per round. "whole" if their
-    statements last longer than slices: these are cut anywhere, clients measure active time (`process.active`) and
-    report `times_s`. With `cut`, so are the statements of a step by time that turn out to last longer. Clients that are
-    not `gated` ignore the gate: they and their server processes are stopped between slices, and their launcher reports
-    the work of each slice later (`workloads.slice_times`). Neighbours that are `interchangeable` swap places in every
-    other repeat, so that drift within cells cancels out. A client process that serves several roles has `threads`.
+    `sliced` steps may be interleaved: their roles obey the gate (`workloads.client.client_gate`). By "time" if their
+    length is fixed. By "work" if their work is fixed, the same for each client: the primary roles then obey the quota
+    as well, and make one statement per round. "whole" if their statements last longer than slices: these are cut
+    anywhere, clients measure active time (`process.active`) and report `times_s`. With `cut`, so are the statements of
+    a step by time that turn out to last longer. Clients that are not `gated` ignore the gate: they and their server
+    processes are stopped between slices, and their launcher reports the work of each slice later
+    (`workloads.client.slice_times`). Neighbours that are `interchangeable` swap places in every other repeat, so that
+    drift within cells cancels out. A client process that serves several roles has `threads`.
 
     `needs` name build features (`engine.builds.features`) or programs of the plan: the step is left out of the cells
     of builds that lack them, and refused if it was `named` and no build has them. Work before its clients are ready
@@ -228,9 +228,9 @@ class Launch:
     cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.
     `work` are named amounts, which must be equal in compared cells.
-    `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.plan_tree`, …), `results` what these
-    returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner` are
-    settings and statistics targets that decide plans.
+    `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.api.plan_tree`, …), `results` what
+    these returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner`
+    are settings and statistics targets that decide plans.
     """
 
     command: tuple[str, ...]
@@ -257,7 +257,7 @@ class Workload(Protocol):
 
     @property
     def options(self) -> type[msgspec.Struct]:
-        """The class of its options: see `workloads.options`."""
+        """The class of its options: see `workloads.api.options`."""
         ...
 
     def plan(self, options: Any) -> Plan:

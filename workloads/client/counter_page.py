@@ -9,9 +9,9 @@ then one slot per role `SLOT_WORDS` words, written by that role's process:
     words 0..63        the role's counters (`Word`)
     64..191            the text of its error, UTF-8, zero padded (1 KiB)
     192..239           insert role: the ring of rounds made, see `workloads.insert.coupling`
-    256..3583          histogram of service time (send to last row), see `workloads.histogram`
+    256..3583          histogram of service time (send to last row), see `workloads.client.histogram`
     3584..6911         histogram of response time from the intended start (rate-limited roles only)
-then the turns of a server whose clients ignore the gate, see `workloads.slice_times`
+then the turns of a server whose clients ignore the gate, see `workloads.client.slice_times`
 
 Times are CLOCK_MONOTONIC nanoseconds.
 """
@@ -23,7 +23,7 @@ import mmap
 import os
 from enum import IntEnum
 
-from workloads import histogram
+from workloads.client import histogram
 
 CONTROL_WORDS = 64
 SLOT_WORDS = 7168
@@ -48,12 +48,12 @@ class Control(IntEnum):
     START_NS = 0  # 0 until the engine opens the barrier; then the step's start
     STOP = 1  # 1: give up now (a partner failed, or the run is being stopped)
     RELEASE = 2  # 1: the end snapshot has been taken, disconnect and exit
-    GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.client_gate`
+    GATE = 3  # 1: statements may be sent; 0: another server's slice, see `workloads.client.client_gate`
     PAUSED_NS = 4  # total pause of the server; written before the gate opens
     PAUSED_SINCE_NS = 5  # start of the present pause: the gate is shut, and no statement in flight; else 0
-    QUOTA = 6  # rounds of the step, from its start, that may be begun: see `workloads.client_gate`
+    QUOTA = 6  # rounds of the step, from its start, that may be begun: see `workloads.client.client_gate`
     PAUSED_BEFORE_NS = 7  # PAUSED_NS at the start of the present pause
-    TURNS = 8  # turns begun, with clients that ignore the gate: see `workloads.slice_times`
+    TURNS = 8  # turns begun, with clients that ignore the gate: see `workloads.client.slice_times`
     ELSEWHERE = 9  # 1: the client processes run on another machine; their kernel's counters are in their slots
     LATENCY_NS = 10  # round trip of an order to remote clients
     CHANGED_NS = 11  # when a role last ended: set by roles, which wake the engine; see `client_gate.tell_change`

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from workloads import client_gate, slice_times
-from workloads.counter_page import ERROR_BYTES, KEPT_TURNS, Control, Page, Word
-from workloads.process import clock
-from workloads.slice_times import SliceTime
+from workloads.client import client_gate, slice_times
+from workloads.client.counter_page import ERROR_BYTES, KEPT_TURNS, Control, Page, Word
+from workloads.client.process import clock
+from workloads.client.slice_times import SliceTime
 
 
 def test_a_turn_is_there_once_it_has_begun_and_what_was_done_in_it_once_it_is_told(page: Page) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import histogram
-from workloads.counter_page import Page, Word
-from workloads.process import recorder
+from workloads.client import histogram
+from workloads.client.counter_page import Page, Word
+from workloads.client.process import recorder
 
 values = st.one_of(st.integers(0, 1000), st.integers(0, histogram.HIGHEST_US))
 

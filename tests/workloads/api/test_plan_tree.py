@@ -1,6 +1,6 @@
 import pytest
 
-from workloads.plan_tree import shape, tree
+from workloads.api.plan_tree import shape, tree
 
 SCAN = {"Node Type": "Seq Scan", "Relation Name": "t", "Plan Rows": 12, "Filter": "(a = 5)", "Actual Rows": 48000}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from workloads.counter_page import Page, Word
+from workloads.client.counter_page import Page, Word
 
 
 def cpus() -> list[int]:

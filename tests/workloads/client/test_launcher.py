@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.steprun import ROOT
-from workloads.counter_page import Page, State, Word
-from workloads.launcher import report_file, reported
+from workloads.client.counter_page import Page, State, Word
+from workloads.client.launcher import report_file, reported
 
 # A launcher of two roles whose server never answers; the second call of a function of `os` fails.
 LAUNCHER = """
 import errno, os, sys
-from workloads.base import Role
-from workloads.launcher import Team, run
-from workloads.counter_page import Page
+from workloads.api.base import Role
+from workloads.client.launcher import Team, run
+from workloads.client.counter_page import Page
 real, calls = getattr(os, sys.argv[1]), []
 def failing(*arguments):
     calls.append(arguments)

@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 
 from tests.support.benchcall import wait_for
-from workloads import client_gate
-from workloads.counter_page import Control, Page, Word
-from workloads.process import (
+from workloads.client import client_gate
+from workloads.client.counter_page import Control, Page, Word
+from workloads.client.process import (
     STOP_CHECK_S,
     Stopped,
     active,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.options import Option
-from workloads.quantity import UNITS, figure
+from workloads.api.options import Option
+from workloads.api.quantity import UNITS, figure
 
 
 @pytest.mark.parametrize(

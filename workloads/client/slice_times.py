@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from workloads import client_gate
-from workloads.counter_page import KEPT_TURNS, TURN_WORDS, Control, Page
+from workloads.client import client_gate
+from workloads.client.counter_page import KEPT_TURNS, TURN_WORDS, Control, Page
 
 
 class _Place(IntEnum):

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from psycopg.pq import abc
 
-from workloads import client_gate
-from workloads.base import Role
-from workloads.connection import SqlError, execute, open_connection
-from workloads.counter_page import Control, Page, State, Word
-from workloads.process import Gates, Stopped, clock, die_with_parent, name_process, stop_on_signals
+from workloads.api.base import Role
+from workloads.client import client_gate
+from workloads.client.connection import SqlError, execute, open_connection
+from workloads.client.counter_page import Control, Page, State, Word
+from workloads.client.process import Gates, Stopped, clock, die_with_parent, name_process, stop_on_signals
 
 START_MS = 2  # between two checks whether the step has begun
 WATCH_MS = 100  # between two checks for STOP while roles work

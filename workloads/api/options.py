@@ -19,9 +19,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from workloads.lists import comma_list, comma_text
-from workloads.names import pick
-from workloads.quantity import figure
+from workloads.api.lists import comma_list, comma_text
+from workloads.api.names import pick
+from workloads.api.quantity import figure
 
 S = TypeVar("S", bound=msgspec.Struct)
 

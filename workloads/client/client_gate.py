@@ -15,7 +15,7 @@ import ctypes
 import platform
 import time
 
-from workloads.counter_page import Control, Page, Word
+from workloads.client.counter_page import Control, Page, Word
 
 FUTEX_WAIT, FUTEX_WAKE, ALL = 0, 1, 2**31 - 1
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), 0)

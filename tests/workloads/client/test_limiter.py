@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.limiter import SECOND_NS, Limiter
+from workloads.client.limiter import SECOND_NS, Limiter
 
 rates = st.integers(1, 5000)
 sizes = st.integers(1, 100)
