@@ -266,11 +266,13 @@ def test_a_running_server_is_followed(
             wait_for(lambda: found.extend(log.poll()) or any(map(condition, found)), "the event")  # type: ignore[func-returns-value]
 
         def fails() -> None:
-            with pytest.raises(psycopg.errors.DivisionByZero):
-                connection.execute("SELECT 1 / 0")
-            await_event(lambda event: event.kind == "server_error" and event.data["message"] == "division by zero")
+            """An error that no other test has made."""
+            mark = str(time.monotonic_ns())
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                connection.execute(f'SELECT FROM "{mark}"'.encode())
+            await_event(lambda event: event.kind == "server_error" and mark in event.data["message"])
 
-        fails()  # what other tests have done stands before it in the log, however late that is written
+        fails()  # what other tests have done stands before it in the log, which is read in parts
         found.clear()
         began_ns = time.monotonic_ns()
         connection.execute(
