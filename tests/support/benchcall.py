@@ -32,7 +32,6 @@ LONG = (*BUSY, *WAITING)
 SECONDS = (*LONG, "--rows-written", "5000")
 PATIENCE_S = 200.0
 CALL_TIMEOUT_S = 240.0
-STALL_END_S = 200.0
 
 T = TypeVar("T")
 
@@ -223,10 +222,15 @@ def connect(bench: Bench) -> psycopg.Connection[tuple[object, ...]]:
     return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
 
 
+def stalls(bench: Bench, step: StepRow, role: str = "") -> list[EventRow]:
+    """The stalls of a step so far, or those of a role."""
+    with JournalReader(bench.run) as reader:
+        return [event for event in reader.events(step.id) if event.kind == "stall" and role in ("", event.role)]
+
+
 def ended_stalls(bench: Bench, step: StepRow) -> list[EventRow]:
     """The stalls of a step that are over."""
-    with JournalReader(bench.run) as reader:
-        return [event for event in reader.events(step.id) if event.kind == "stall" and event.ended_ns is not None]
+    return [stall for stall in stalls(bench, step) if stall.ended_ns is not None]
 
 
 def nothing_left(bench: Bench) -> None:

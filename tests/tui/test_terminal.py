@@ -18,7 +18,7 @@ import pytest
 from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
-from tests.support.benchcall import STALL_END_S, WAITING, Bench, nothing_left, wait_for
+from tests.support.benchcall import PATIENCE_S, WAITING, Bench, nothing_left, wait_for
 from tui.compare.comparison_table import ratio_text
 
 pytestmark = [
@@ -141,7 +141,7 @@ def test_a_run_is_started_watched_left_and_compared(
         time.sleep(max(0.0, STOPPED_S - (time.monotonic() - stopped_s)))
     finally:
         os.kill(backend, signal.SIGCONT)
-    tmux.until(" stall of ", patience_s=STALL_END_S)
+    tmux.until(" stall of ", patience_s=PATIENCE_S)
     tmux.press("Enter")
     shown = tmux.until(" STALL ", "30 s before to 30 s after")
     if "STALL  insert" not in shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,9 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
 from engine.postgres.server import SUPERUSER
-from tests.support.benchcall import LONG, STALL_END_S, Bench, wait_for
+from tests.support.benchcall import LONG, Bench, stalls, wait_for
 
 WARM_UP_S = 7.0
-
-
-@pytest.fixture
-def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
-    bench = Bench(new_folder() / "runs")
-    yield bench
-    bench.stop()
 
 
 @pytest.fixture
@@ -37,11 +30,9 @@ def step(bench: Bench, build: Callable[[int | str], Build]) -> StepRow:
     return step
 
 
-def stalls(bench: Bench, step: StepRow, role: str) -> list[EventRow]:
+def lasting(bench: Bench, step: StepRow, role: str) -> list[EventRow]:
     """The stalls of a role that last."""
-    with JournalReader(bench.run) as reader:
-        events = [event for event in reader.events(step.id) if event.kind == "stall" and event.role == role]
-    return [event for event in events if event.ended_ns is None]
+    return [stall for stall in stalls(bench, step, role) if stall.ended_ns is None]
 
 
 def logged(bench: Bench) -> list[dict[str, Any]]:
@@ -58,14 +49,14 @@ def ended(bench: Bench, event: int) -> dict[str, Any]:
             found = reader.event(event)
         return found.data if found.ended_ns is not None else None
 
-    return wait_for(data, "the stall to end", STALL_END_S)
+    return wait_for(data, "the stall to end")
 
 
 def test_a_backend_stopped_by_a_signal_is_seen_stopped_and_not_attached_to(bench: Bench, step: StepRow) -> None:
     backend = bench.backend(step, "insert")
     os.kill(backend, signal.SIGSTOP)
     try:
-        stall = wait_for(lambda: stalls(bench, step, "insert"), "the stall to be seen")[-1]
+        stall = wait_for(lambda: lasting(bench, step, "insert"), "the stall to be seen")[-1]
         snapshot = stall.data["snapshot"]
         assert stall.started_ns <= snapshot["taken_ns"] < stall.started_ns + 10e9
         assert snapshot["state"] == "T"
@@ -88,7 +79,7 @@ def test_a_backend_behind_a_lock_is_seen_in_its_wait_with_the_holder_and_what_th
     with psycopg.connect(host=host, user=SUPERUSER, dbname="ib", application_name="someone") as connection:
         connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
         holder = connection.info.backend_pid
-        stall = wait_for(lambda: stalls(bench, step, "insert"), "the stall to be seen")[-1]
+        stall = wait_for(lambda: lasting(bench, step, "insert"), "the stall to be seen")[-1]
 
         def with_user_stack() -> dict[str, Any] | None:
             with JournalReader(bench.run) as reader:

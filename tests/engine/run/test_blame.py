@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, RoleSecond, StepRow
-from tests.support.benchcall import CELLS, LONG, STALL_END_S, Bench, connect, ended_stalls, nothing_left, wait_for
+from tests.support.benchcall import CELLS, LONG, Bench, connect, ended_stalls, nothing_left, stalls, wait_for
 
 LIMITED = (
     "--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices",
@@ -53,24 +53,19 @@ def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, 
 
     def seen() -> list[EventRow]:
         """Stalls since then; a busy machine may have had others before."""
-        with JournalReader(bench.run) as reader:
-            stalls = [event for event in reader.events(step.id) if event.kind == "stall" and event.role == "insert"]
-        return [stall for stall in stalls if stall.started_ns > stopped_ns - 1_000_000_000]
+        return [stall for stall in stalls(bench, step, "insert") if stall.started_ns > stopped_ns - 1_000_000_000]
 
     try:
-        stalls = wait_for(seen, "the stall to be seen")
-        assert stalls[-1].ended_ns is None
+        last = wait_for(seen, "the stall to be seen")[-1]
+        assert last.ended_ns is None
         assert "STALL insert" in bench("watch", "--once").stdout
         await_in_flight(bench, step, 2.2)
         # Asked while it lasts: on a busy machine its end may be long in coming, and then there was more to it.
-        assert next(each for each in seen() if each.id == stalls[-1].id).data["causes"][0]["name"] == "stopped"
+        assert next(each for each in seen() if each.id == last.id).data["causes"][0]["name"] == "stopped"
     finally:
         os.kill(backend, signal.SIGCONT)
-    stall = wait_for(
-        lambda: next((each for each in ended_stalls(bench, step) if each.id == stalls[-1].id), None),
-        "its end",
-        STALL_END_S,
-    )
+    ends = wait_for(lambda: [each for each in ended_stalls(bench, step) if each.id == last.id], "its end")
+    stall = ends[0]
     assert "stopped" in [cause["name"] for cause in stall.data["causes"]]
     assert stall.data["missed_rows"] > 0
     assert stall.data["max_in_flight_ns"] > 2_000_000_000
@@ -87,30 +82,23 @@ def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: 
     assert sum(idle) <= len(idle) / 4
     with connect(bench) as connection:
         connection.autocommit = False
+        asked_ns = time.monotonic_ns()
+        # Reading goes on: a query that waits alone would keep its slice from ending, and in it no insert is sent.
+        connection.execute("LOCK TABLE pi1 IN EXCLUSIVE MODE")
         holder = connection.info.backend_pid
-        for _ in range(10):  # a query may wait for the lock alone: its slice does not end, and no insert is sent in it
-            asked_ns = time.monotonic_ns()
-            connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
-            deadline_ns = asked_ns + 15_000_000_000
-            while not (seen := hangs(bench, step, 3, asked_ns)) and time.monotonic_ns() < deadline_ns:
-                time.sleep(0.2)
-            if seen:
-                break
-            connection.rollback()
-            time.sleep(1)
-        assert seen, "no insert has waited for the lock"
+        wait_for(lambda: hangs(bench, step, 3, asked_ns), "an insert to wait for the lock")
         connection.rollback()
         released_ns = time.monotonic_ns()
 
     def over() -> list[EventRow]:
-        stalls = [stall for stall in ended_stalls(bench, step) if (stall.ended_ns or 0) > asked_ns]
-        return stalls if {"insert", "delete"} <= {stall.role for stall in stalls} else []
+        ended = [stall for stall in ended_stalls(bench, step) if (stall.ended_ns or 0) > asked_ns]
+        return ended if {"insert", "delete"} <= {stall.role for stall in ended} else []
 
-    stalls = wait_for(over, "the stalls of the limited roles to end", STALL_END_S)
-    locked = [stall for stall in stalls if stall.data["causes"][0]["name"] == "lock"]
+    ended = wait_for(over, "the stalls of the limited roles to end")
+    locked = [stall for stall in ended if stall.data["causes"][0]["name"] == "lock"]
     assert any(str(holder) in stall.data["causes"][0]["text"] for stall in locked)
-    assert not [cause for stall in stalls for cause in stall.data["causes"] if "limiter" in cause["text"]]
-    late_ns = [(stall.ended_ns or 0) - released_ns for stall in stalls if stall in locked]
+    assert not [cause for stall in ended for cause in stall.data["causes"] if "limiter" in cause["text"]]
+    late_ns = [(stall.ended_ns or 0) - released_ns for stall in locked]
     longest_ns = max(second.dt_ns for second in inserting(bench, step))
     assert min(late_ns) < 2 * longest_ns, "no part of it is after the lock"
     bench("stop")
@@ -125,33 +113,29 @@ def test_a_slow_statement_is_a_stall_while_it_is_stopped_or_waits_for_a_lock_and
     bench.detached("--pg", label, "--repeats", "1", *words)
     step = bench.await_step("nap")
 
-    def stalls() -> list[EventRow]:
-        with JournalReader(bench.run) as reader:
-            return [event for event in reader.events(step.id) if event.kind == "stall"]
-
     def executed() -> bool:
         with JournalReader(bench.run) as reader:
             (role,) = reader.roles(step.id)
             return any(second.statements for second in reader.role_seconds(role.id))
 
     wait_for(executed, "a statement to end")
-    assert not stalls()
+    assert not stalls(bench, step)
     backend, stopped_ns = bench.backend(step, "statement"), time.monotonic_ns()
     os.kill(backend, signal.SIGSTOP)
     try:
-        wait_for(lambda: len(stalls()) == 1, "the first stall to be seen")
+        wait_for(lambda: len(stalls(bench, step)) == 1, "the first stall to be seen")
     finally:
         os.kill(backend, signal.SIGCONT)
     went_on_ns = time.monotonic_ns()
-    (first,) = wait_for(lambda: ended_stalls(bench, step), "its end", STALL_END_S)
+    (first,) = wait_for(lambda: ended_stalls(bench, step), "its end")
     assert first.data["trigger"] == "blocked" and first.data["causes"][0]["name"] == "stopped"
     assert first.started_ns <= stopped_ns and (first.ended_ns or 0) >= went_on_ns
     with connect(bench) as connection:
         connection.autocommit = False
         connection.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
-        wait_for(lambda: len(stalls()) == 2, "the second stall to be seen")
+        wait_for(lambda: len(stalls(bench, step)) == 2, "the second stall to be seen")
         connection.rollback()
         holder = connection.info.backend_pid
-    _, second = wait_for(lambda: found if len(found := ended_stalls(bench, step)) == 2 else [], "its end", STALL_END_S)
+    _, second = wait_for(lambda: found if len(found := ended_stalls(bench, step)) == 2 else [], "its end")
     assert second.data["causes"][0]["name"] == "lock" and f"held by pid {holder}" in second.data["causes"][0]["text"]
     bench("stop")

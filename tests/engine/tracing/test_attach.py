@@ -21,7 +21,7 @@ from engine.postgres.server import Server
 from engine.tracing import attach
 from engine.tracing.selection import Choice
 from probes import bpftrace, helper, timing
-from tests.support.benchcall import SMALL, WAITING, Bench, connect, wait_for
+from tests.support.benchcall import SMALL, WAITING, Bench, connect, stalls, wait_for
 from tests.support.compiled import compiled_here
 from tests.support.journal import make_run
 
@@ -55,7 +55,7 @@ def words(bench: Bench, kind: str) -> list[EventRow]:
 def tracers(bench: Bench) -> list[int]:
     """The bpftraces whose helpers watch servers of this folder's runs, by their helpers' children.
 
-    But for those that are only asked for their version.
+    But for those that are only asked for their version, or have ended and no longer show what they were asked.
     """
     engine = bench.engine_pid()
     parent_of = {}
@@ -65,7 +65,7 @@ def tracers(bench: Bench) -> list[int]:
                 stat, line = (entry / "stat").read_text(), (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"--version" in line:
+            if not line or b"--version" in line:
                 continue
             parent_of[int(entry.name)] = (int(stat[stat.rindex(")") + 2 :].split()[1]), stat)
     return [
@@ -206,17 +206,14 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     step = bench.await_step("l.i1")
     time.sleep(8)  # past the warm-up
 
-    def stalls() -> list[EventRow]:
-        with JournalReader(bench.run) as reader:
-            return [event for event in reader.events(step.id) if event.kind == "stall"]
-
-    assert not tracers(bench) or stalls(), "a busy machine may have had one"
+    assert not tracers(bench) or stalls(bench, step), "a busy machine may have had one"
     with connect(bench) as connection:
         connection.autocommit = False
         connection.execute("LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE")
-        pids = wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
+        wait_for(lambda: tracers(bench), "bpftrace to start in the stall")
         time.sleep(3)  # so that it is attached when the stall ends
-        assert any(stall.ended_ns is None for stall in stalls()), "the stall lasts"
+        pids = tracers(bench)
+        assert pids and any(stall.ended_ns is None for stall in stalls(bench, step)), "the stall lasts"
         connection.rollback()
     released_ns = time.monotonic_ns()
     wait_for(lambda: gone(pids), "bpftrace to end")
@@ -226,7 +223,7 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
         frames = reader.probe_frames(step.id)
     counted = [frame for frame in frames if frame.role in ("insert", "delete") and frame.data.get("n")]
     assert counted and all(frame.quality["mode"] == "stalls" for frame in frames)
-    assert min(frame.t_ns - frame.dt_ns for frame in counted) > stalls()[0].started_ns
+    assert min(frame.t_ns - frame.dt_ns for frame in counted) > stalls(bench, step)[0].started_ns
     (cell,) = (cell for cell in _cells(bench) if cell["step"] == "l.i1")
     assert cell["observers"] == ["planner:stalls"]
     assert 0 < cell["coverage"]["planner"] < 0.7
