@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +92,15 @@ class Host:
         ]
 
 
+def remove() -> None:
+    """The other host, if there is one: tests that were killed leave theirs."""
+    for pid in call("ip", "netns", "pids", NAME).stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    call("ip", "link", "del", "pgbed-here")
+    call("ip", "netns", "del", NAME)
+
+
 @pytest.fixture(scope="module")
 def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
     """A namespace with an sshd, and a veth pair to it."""
@@ -101,10 +110,10 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
     folder = new_folder()
     (folder / "there").mkdir()
     with ExitStack() as made:
+        remove()
+        made.callback(remove)
         needed("ip", "netns", "add", NAME)
-        made.callback(call, "ip", "netns", "del", NAME)
         needed("ip", "link", "add", "pgbed-here", "type", "veth", "peer", "name", "pgbed-there", "netns", NAME)
-        made.callback(call, "ip", "link", "del", "pgbed-here")
         needed("ip", "addr", "add", f"{HERE}/30", "dev", "pgbed-here")
         needed("ip", "link", "set", "pgbed-here", "up")
         within = ("ip", "netns", "exec", NAME)
