@@ -67,11 +67,12 @@ let
   '';
 
   # Tests by their markers, several files at a time, since most of them wait for servers. The screens are left out of the
-  # source of all others, so that an edit of a screen repeats the tests of the screens alone.
+  # source of all others, so that an edit of a screen repeats the tests of the screens alone. Nix begins builds in the
+  # order of their names: those with many tests, which take longest, come before what is short.
   tests =
     workers: leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
-    checkOf (sourceOf [ ] leave) [ stdenv.cc ] description name ''
+    checkOf (sourceOf [ ] leave) [ stdenv.cc ] description "check-${name}" ''
       ${programs}
       mkdir -p $out
       { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile --basetemp=$TMPDIR/t \
@@ -161,13 +162,13 @@ let
         "not screens and not servers and not slow"
         documents;
     servers =
-      tests 2 withoutScreens "The tests against real servers, but for runs" "servers"
+      tests 3 withoutScreens "The tests against real servers, but for runs" "servers"
         "not screens and (servers or slow)"
         "${documents} ${lib.concatMapStringsSep " " (folder: "--ignore=${folder}") runs}";
     runs = tests 4 withoutScreens "Whole runs" "runs" "not screens and (servers or slow)" (
       toString runs
     );
-    screens = tests 2 [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
+    screens = tests 4 [ ] "The tests of the screens, without a terminal" "screens" "screens" documents;
 
     # Apart, or an edit of a page would repeat all other tests.
     documented =
