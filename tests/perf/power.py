@@ -2,14 +2,12 @@
 
     python -m tests.perf.power --out FOLDER [--build 18.6] [--comparisons 20] [BENCH OPTIONS]
 
-Makes the runs that FOLDER does not have yet, each of 4 pairs in slices, on this machine as it is: a third compare a
-build with itself, a third two layouts of it (`:layoutN`, which needs its source), a third the build with itself
-beside a neighbour that burns all CPUs in bursts. A run takes three to four minutes. Printed are
+Makes the runs that FOLDER does not have yet, each of 4 pairs in slices of a build against itself, on this machine as
+it is: every third beside a neighbour that burns all CPUs in bursts. A run takes three to four minutes. Printed are
 
 - false names by rates, server CPU and response times (a family each), and how many 95% intervals of the first two
-  hold 1;
-- for each step the median half width of its interval, alone and with the neighbour, and the standard deviation of a
-  layout with its 95% interval (tests/perf/layouts.py has the formula);
+  hold 1, in all and by step;
+- for each step the median half width of its interval, alone and with the neighbour;
 - the power: differences of known size are planted in the recorded ratios, one step at a time, in both directions, and
   judged among all steps. A factor on a server's time moves the log ratio of each pair by its log and leaves the scatter
   as it was, so that this is what a server that is slower by it in every statement would show. `certain`: the p-value is
@@ -47,10 +45,11 @@ from engine.analysis.statistics.slice_estimates import by_kind, self_check
 from engine.journal.archive import MANIFEST
 from engine.results.ratio import CHANGED, CPU, LATENCIES, RATE, Ratio
 from engine.results.slice_ratio import LogRatio
-from tests.perf.layouts import bench, spread, with_error
+from tests.perf.layouts import bench
 from workloads.insert.steps import SHAPES
 
-LAYOUTS, NEIGHBOUR, ALONE = KINDS = ("layouts", "neighbour", "alone")
+ALONE, NEIGHBOUR = KINDS = ("alone", "neighbour")
+TURNS = (ALONE, ALONE, NEIGHBOUR)
 PAIRS = 4
 PLAN = ("--interleave", "slices", "--repeats", str(PAIRS), "--rows", "30000", "--rows-written", "15000",
         "--query-seconds", "2", "--plain")  # fmt: skip
@@ -91,24 +90,22 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     asked.out.chmod(0o755)
     runs = []
-    for number, kind in zip(range(1, asked.comparisons + 1), itertools.cycle(KINDS), strict=False):
+    for number, kind in zip(range(1, asked.comparisons + 1), itertools.cycle(TURNS), strict=False):
         folder = asked.out / f"{number:02}-{kind}"
         if not folder.exists():
             made(folder, kind, number, asked.build, more)
         runs.append(read(folder, kind))
     good = silence(runs)
     widths(runs)
-    power("alone or between layouts", [run for run in runs if run.kind != NEIGHBOUR], (PAIRS, 3 * PAIRS, 9 * PAIRS))
+    power("alone", [run for run in runs if run.kind == ALONE], (PAIRS, 3 * PAIRS, 9 * PAIRS))
     power("with a neighbour", [run for run in runs if run.kind == NEIGHBOUR], (PAIRS, 3 * PAIRS))
     return 0 if good else 1
 
 
 def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str]) -> None:
-    layouts = f"{build}:layout{2 * number - 1},{build}:layout{2 * number}"
-    builds = ("--pg", layouts) if kind == LAYOUTS else ("--pg", build, "--aa")
     began_s = time.monotonic()
     with neighbour() if kind == NEIGHBOUR else nullcontext():
-        words = ("run", *builds, *PLAN, "--seed", str(number), *options)
+        words = ("run", "--pg", build, "--aa", *PLAN, "--seed", str(number), *options)
         if code := subprocess.run(bench(folder, *words), stdout=subprocess.DEVNULL).returncode:
             sys.exit(code)  # bench has said why
     print(f"{folder.name}: {time.monotonic() - began_s:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -174,15 +171,14 @@ def silence(runs: Sequence[Aa]) -> bool:
 
 
 def widths(runs: Sequence[Aa]) -> None:
-    print(f"\n{'step':<8}{'half width, alone':>20}{'with a neighbour':>20}{'sd of a layout':>26}")
+    print(f"\n{'step':<8}{'half width, alone':>20}{'with a neighbour':>20}{'hold 1':>12}")
     for step in dict.fromkeys(step for run in runs for step in run.steps):
         halves = {kind: [math.sqrt(r.high / r.low) - 1 for r in of(runs, (kind,), step) if r.low and r.high]
                   for kind in KINDS}  # fmt: skip
-        layouts = [with_error(r.ratio, r.low, r.high)
-                   for r in of(runs, (LAYOUTS,), step) if r.ratio and r.low and r.high]  # fmt: skip
-        texts = [f"{median(halves[kind]):.2%}" if halves[kind] else "" for kind in (ALONE, NEIGHBOUR)]
-        deviation = " ".join(f"{spread(layouts, q):.2%}" for q in (0.5, 0.025, 0.975)) if layouts else ""
-        print(f"{step:<8}{texts[0]:>20}{texts[1]:>20}{deviation:>26}")
+        texts = [f"{median(halves[kind]):.2%}" if halves[kind] else "" for kind in KINDS]
+        bounds = [(r.low, r.high) for r in of(runs, KINDS, step) if r.low and r.high]
+        holding = f"{sum(low <= 1 <= high for low, high in bounds)} of {len(bounds)}"
+        print(f"{step:<8}{texts[0]:>20}{texts[1]:>20}{holding:>12}")
 
 
 def of(runs: Iterable[Aa], kinds: Sequence[str], step: str) -> list[Ratio]:
