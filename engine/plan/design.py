@@ -32,8 +32,8 @@ from workloads import workload
 from workloads.api.base import Step
 from workloads.api.names import UnknownName
 
-SERVER_S = 4.0  # to initialise, start, stop and remove a cluster
-STEP_S = 0.5  # to start the clients and settle the statistics
+SERVER_S = 3.0  # to initialise, start, stop and remove a cluster
+STEP_S = 0.4  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
 # What an engine keeps open at most: for itself, for each server of a cell, and for each connection to it.
@@ -86,13 +86,15 @@ class Design:
     probes: selection.Selection
     changes: dict[configs.ConfigSpec, tuple[Change, ...]]
 
-    @property
-    def cell_s(self) -> float:
-        return SERVER_S + sum(step.expected_s + STEP_S for step in self.steps)
+    def cell_s(self, request: Request) -> float:
+        pausing = request.subjects if request.sliced else 1  # servers that pause at once
+        return SERVER_S + sum(
+            step.expected_s / (pausing if step.kind == "pause" else 1) + STEP_S for step in self.steps
+        )
 
     def fitting(self, request: Request) -> int:
         assert request.minutes is not None
-        return max(1, int(60 * request.minutes / (self.cell_s * request.subjects)))
+        return max(1, int(60 * request.minutes / (self.cell_s(request) * request.subjects)))
 
     def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
         """Space of the largest cell; `settings` are those of each config."""
@@ -116,7 +118,7 @@ class Design:
         found = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
         return Estimate(
             cells=request.subjects * repeats,
-            cell_s=self.cell_s,
+            cell_s=self.cell_s(request),
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
             noise=found,
             unread=tuple(unread),

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from workloads.insert.steps import Step
 
 # On a small machine. Statements of writes take a time of their own besides that of their rows.
-ROUGH_ROWS_PER_S = {"load": 80_000, "index": 250_000, "write": 38_000}
-ROUGH_ROUND_S = 0.0007
+ROUGH_ROWS_PER_S = {"load": 100_000, "index": 290_000, "write": 38_000}
+ROUGH_ROUND_S = 0.00025
 
 # Bytes on disk per live row, heap and indexes, measured on a table of a million rows: after l.x, and when
 # l.i1 and l.i2 have replaced every row once (355 to 375; freed space is reused only after vacuum).
