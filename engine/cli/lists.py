@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 import workloads as registry
 from engine.builds import user_builds
@@ -35,11 +35,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of a list. A table shows the `columns` (those in `whole` are never folded), and `notes` below it."""
+    """Rows of a list. A table shows the `columns`, and `notes` below it."""
 
     rows: Sequence[Row]
     columns: tuple[str, ...]
-    whole: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -54,13 +53,12 @@ def builds(ask: bool = False) -> Listing:
     newest |= {release.major: release.newest for release in released}
     rows = [{**asdict(entry), "newest": newest[_major(entry.version)]} for entry in entries]
     columns = ("label", "version", "newest", "provenance", "patches")
-    whole = columns[:-1]
     if not rows:
-        return Listing(rows, columns, whole, (str(no_catalogue()),))
+        return Listing(rows, columns, (str(no_catalogue()),))
     notes = tuple(f"{release.newest} is released: bench pin {release.newest} adds it" for release in reversed(missing))
     if not ask:
         notes = ("newest: of those here; --newest asks postgresql.org",)
-    return Listing(rows, columns, whole, notes)
+    return Listing(rows, columns, notes)
 
 
 def _major(version: str) -> str:
@@ -69,7 +67,7 @@ def _major(version: str) -> str:
 
 def configs() -> Listing:
     rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalog()]
-    return Listing(rows, ("name", "description"), ("name",))
+    return Listing(rows, ("name", "description"))
 
 
 def kernels() -> Listing:
@@ -83,7 +81,7 @@ def kernels() -> Listing:
         for entry in known_kernels()
     ]  # fmt: skip
     notes = () if len(rows) > 1 else ("no others are known here; --kernel NAME=/path/bzImage takes one of your own",)
-    return Listing(rows, ("kernel", "release", "scheduler", "state"), ("kernel",), notes)
+    return Listing(rows, ("kernel", "release", "scheduler", "state"), notes)
 
 
 def workloads() -> Listing:
@@ -92,7 +90,7 @@ def workloads() -> Listing:
     columns = tuple(dict.fromkeys(column for sizes in listed for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in listed for note in sizes.notes)
     notes += ("complete plans, and publications to compare with: bench list presets",)
-    return Listing([row for sizes in listed for row in sizes.rows], columns, columns, notes)
+    return Listing([row for sizes in listed for row in sizes.rows], columns, notes)
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
@@ -114,7 +112,7 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
 
 
 def presets() -> Listing:
-    return Listing(preset_rows(), ("preset", "workload", "question", "date"), ("preset",))
+    return Listing(preset_rows(), ("preset", "workload", "question", "date"))
 
 
 def probes(out: Path) -> Listing:
@@ -129,15 +127,16 @@ def probes(out: Path) -> Listing:
     ]
     notes = tuple(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}" for cost in measured)
     notes = ("measured here (bench probes cost), with probes against without:", *notes) if notes else ()
-    return Listing(rows, ("probe", "tier", "question", "cost", "state"), ("probe", "tier"), notes)
+    return Listing(rows, ("probe", "tier", "question", "cost", "state"), notes)
 
 
 def runs(out: Path) -> Listing:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
     load = "load" if any(row["slices"] for row in rows) else "scale"  # different loads of one scale are told apart
-    columns = ("run", "state", "cells", "builds", load, *(("tags",) if any(row["tags"] for row in rows) else ()))
-    return Listing(rows, (*columns, "newest"), ("run", "cells"), ("*: the newest, which commands take by default",))
+    tags = ("tags",) if any(row["tags"] for row in rows) else ()
+    columns = ("run", "newest", "state", "cells", "builds", load, *tags)
+    return Listing(rows, columns, ("*: the newest, which commands take by default",))
 
 
 def _row(run: RunSummary) -> Row:
@@ -167,7 +166,7 @@ def _row(run: RunSummary) -> Row:
 
 
 def show(listing: Listing, as_json: bool, console: Console | None = None) -> None:
-    """Print a listing: in full as JSON, in 80 columns on a terminal, one line per row into a pipe."""
+    """Print a listing: as JSON in full, else a line for each row, which a terminal breaks between words."""
     if as_json:
         echo_json(listing.rows)
         return
@@ -176,25 +175,13 @@ def show(listing: Listing, as_json: bool, console: Console | None = None) -> Non
         return
     console = console or PlainConsole()
     columns = [_column(listing, name) for name in listing.columns]
-    if not console.is_terminal:
-        for line in zip(*columns, strict=True):
-            echo("  ".join(line).rstrip())
-        for note in listing.notes:
-            echo(note, err=True)
-        return
-    words = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
-    whole = [name in listing.whole for name in listing.columns]
-    least = [len(column[0]) if uncut else word for column, word, uncut in zip(columns, words, whole, strict=True)]
-    roomy = sum(least) + len(least) - 1 <= console.width  # else words are folded
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for column, uncut, cells in zip(columns, whole, least, strict=True):
-        table.add_column(column[0].rstrip(), no_wrap=uncut, min_width=cells if roomy else None,
-                         overflow="ignore" if uncut else "fold")  # fmt: skip
-    for row in list(zip(*columns, strict=True))[1:]:
-        table.add_row(*(cell.rstrip() for cell in row))
-    console.print(table)
+    for line in zip(*columns, strict=True):
+        text = "  ".join(line).rstrip()
+        cells = console.width if console.is_terminal else len(text) + 1
+        for row in wrap(text, cells, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False):
+            echo(row)
     for note in listing.notes:
-        console.print(note)
+        console.print(note) if console.is_terminal else echo(note, err=True)
 
 
 def _column(listing: Listing, name: str) -> list[str]:
