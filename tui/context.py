@@ -31,7 +31,6 @@ class Context:
     compared: list[Path] = field(default_factory=list)  # runs that Compare shows instead of the selected one
     position: tuple[int, int] | None = None  # id of the step that Live shows, and the moment in it
     stopping: Path | None = None  # the run that the user has stopped
-    show_cost: bool = True  # show the cost of watching on the Live screen
 
 
 class BenchApp(App[None]):

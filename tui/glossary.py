@@ -106,7 +106,6 @@ FIGURES = (
     Entry("io wait", "share of the time in which any process on this machine waited for a disk",
           r"\bio wait\b|waiting for I/O"),
     Entry("host busy", "share of this machine's CPUs that is in use, by any process", r"\bhost( \d+%)? busy\b"),
-    Entry("screen % cpu", "the cost of this interface, as a share of one CPU", r"screen +\d"),
     Entry("(0.934 ↗ so far)",
           "ratio to the base at this point of the step, and its trend; the line behind: the base",
           r"\(\d\.\d{3} \S so far|\(\d\.\d{3}\)"),

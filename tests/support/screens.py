@@ -73,7 +73,6 @@ def drive(
     """Run the application with a script of key presses; return it as it was at the end."""
     app = Bench(out, run, SETS[glyphs], screen, clock)
     app.context.replayed = replayed
-    app.context.show_cost = False
 
     async def act() -> None:
         async with app.run_test(size=size) as pilot:

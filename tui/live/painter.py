@@ -74,7 +74,7 @@ class Painter:
     def lay_out(self, layout: Layout) -> None:
         self._side.styles.width = layout.side_columns - 2
 
-    def paint(self, player: Player, view: ViewState, layout: Layout, cost_percent: float | None) -> None:
+    def paint(self, player: Player, view: ViewState, layout: Layout) -> None:
         text = live_text.ages(view)
         ages = _unfolded(text, layout.main_columns) if layout.tall else [text]
         self._ages.show(ages)
@@ -102,12 +102,12 @@ class Painter:
             player.details(view).read_waits(view.series.roles, place_of(view))
         if layout.wide:
             self._paint_side(player, view, layout)
-        self.paint_head(player, view, layout.columns, cost_percent)  # after the charts, since it reads out their ghost
+        self.paint_head(player, view, layout.columns)  # after the charts, since it reads out their ghost
 
-    def paint_head(self, player: Player, view: ViewState, columns: int, cost_percent: float | None) -> None:
+    def paint_head(self, player: Player, view: ViewState, columns: int) -> None:
         """Draw the title, the progress and the figures; `columns` is the width of the terminal."""
         columns = self._head.size.width or columns
-        progress = live_text.progress(view, self._glyphs, self._playback.behind_s, cost_percent, columns)
+        progress = live_text.progress(view, self._glyphs, self._playback.behind_s, columns)
         self._head.show([live_text.title(view, columns), progress, self._figures(player, view, columns)])
 
     def _arrange(self, layout: Layout, lines: int, roles: int) -> None:

@@ -23,7 +23,6 @@ from engine.view.view_state import ViewState
 from tui.live import text as live_text
 from tui.live.bindings import BINDINGS
 from tui.live.charts import ROOMY
-from tui.live.cost import Cost
 from tui.live.layout import Layout
 from tui.live.mouse import Mouse
 from tui.live.painter import Painter
@@ -49,7 +48,6 @@ class LiveScreen(BenchScreen):
     def __init__(self) -> None:
         super().__init__()
         self.pointer = Pointer()
-        self._cost = Cost()
         self._trouble = ""  # why nothing new is shown
         self._paint: Timer | None = None
 
@@ -141,7 +139,6 @@ class LiveScreen(BenchScreen):
         self.playback.show(view)
         self.context.position = (view.step.id, view.at_ns) if view.step is not None else None
         self.hint({"finished": "finished: 3 compares", "stopped": "r on Launch (1) resumes"}.get(view.state, ""))
-        self._cost.measure()
         self._trouble = ""
         self._draw(self._lay_out(interleaved=view.interleaved is not None))
 
@@ -157,13 +154,13 @@ class LiveScreen(BenchScreen):
         if self.has_class("-small"):
             self.refresh_small()
         elif self.player is not None and self.view is not None:
-            self.painter.paint(self.player, self.view, layout, self._cost_percent)
+            self.painter.paint(self.player, self.view, layout)
 
     def _redraw_head(self) -> None:
         player, view = self.player, self.view
         if player is None or view is None or self._trouble:
             return
-        self._try(lambda: self.painter.paint_head(player, view, self.app.size.width, self._cost_percent))
+        self._try(lambda: self.painter.paint_head(player, view, self.app.size.width))
         self.refresh_small()
 
     def _lay_out(self, *, interleaved: bool) -> Layout:
@@ -175,10 +172,6 @@ class LiveScreen(BenchScreen):
         self.painter.lay_out(layout)
         self.query_one(KeyRow).hide(*layout.hidden_keys(replay=self.playback.replay is not None))
         return layout
-
-    @property
-    def _cost_percent(self) -> float | None:
-        return self._cost.percent if self.context.show_cost else None
 
     def small(self) -> Sequence[Line]:
         if self._trouble:

@@ -74,12 +74,10 @@ def _badge(view: ViewState) -> Span:
     }.get(view.state, (f" {view.state.upper()} ", "title"))
 
 
-def progress(
-    view: ViewState, glyphs: Glyphs, behind_s: float | None, interface_percent: float | None, columns: int = 80
-) -> Line:
-    """The step's progress and ETA, whether the SLA holds, and the interface's own cost."""
+def progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, columns: int = 80) -> Line:
+    """The step's progress and ETA, and whether the SLA holds."""
     forms = (
-        _progress(view, glyphs, behind_s, interface_percent, bar_cells, left)
+        _progress(view, glyphs, behind_s, bar_cells, left)
         for bar_cells, left in ((BAR_CELLS, True), (BAR_CELLS, False), (BAR_CELLS // 2, False))
     )
     shown: Line = ()
@@ -89,14 +87,7 @@ def progress(
     return shown
 
 
-def _progress(
-    view: ViewState,
-    glyphs: Glyphs,
-    behind_s: float | None,
-    interface_percent: float | None,
-    bar_cells: int,
-    left: bool,
-) -> Line:
+def _progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, bar_cells: int, left: bool) -> Line:
     spans: list[Span] = []
     if behind_s is not None:
         spans += [(" ", ""), (f" PAUSED {span(behind_s)} behind ", "cursor")]
@@ -121,9 +112,6 @@ def _progress(
     spans.append((f" {view.cells_done}/{view.cells} cells{until}", "dim"))
     if view.cells_failed:
         spans.append((f" x {view.cells_failed} failed", "worse"))
-    if interface_percent is not None:
-        hot = interface_percent > 2
-        spans.append((f"  {'? ' if hot else ''}screen {interface_percent:.1f}% cpu", "warning" if hot else "dim"))
     return tuple(spans)
 
 
@@ -368,7 +356,7 @@ def small(view: ViewState, columns: int, behind_s: float | None = None) -> list[
     lines = [
         title(view, columns),
         line((f" {rate}", "strong"), f"  {view.doing}"),
-        progress(view, SETS["ascii"], behind_s, None),
+        progress(view, SETS["ascii"], behind_s),
     ]
     lines += sentences(view, LEAST[0])
     if view.interleaved is None and view.relative is not None:

@@ -43,7 +43,7 @@ def seen(live: Growing) -> ViewState:
 
 
 def head(view: ViewState) -> str:
-    lines = [live_text.progress(view, SETS["ascii"], None, None), live_text.rates(view, "insert", "")]
+    lines = [live_text.progress(view, SETS["ascii"], None), live_text.rates(view, "insert", "")]
     return words(lines)
 
 
@@ -270,4 +270,4 @@ def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording
 
 def test_a_missed_sla_is_never_rounded_up_to_a_kept_one() -> None:
     view = ViewState("", "running", 1, 0, 0, sla=Sla(0.9499, False))
-    assert "x SLA 94%" in words([live_text.progress(view, SETS["ascii"], None, None)])
+    assert "x SLA 94%" in words([live_text.progress(view, SETS["ascii"], None)])
