@@ -187,7 +187,8 @@ def ribbon(row: CellStep, columns: int) -> Line:
     left, right = " 00:00:00 ", f" {clock((row.ended_ns - row.started_ns) / 1e9)} "
     cells = max(1, columns - len(left) - len(right))
     axis = (row.started_ns, row.ended_ns)
-    return ((left, "dim"), *strip(cells, axis, row.ended_ns, row.stalled), (right, "dim"))
+    stalls = [(*stall, "worse") for stall in row.stalled]
+    return ((left, "dim"), *strip(cells, axis, row.ended_ns, stalls), (right, "dim"))
 
 
 def counted(number: int, word: str) -> str:

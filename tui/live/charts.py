@@ -21,7 +21,7 @@ from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
 from tui.live import text as live_text
 from tui.live.pointer import Pointer
-from tui.marks import Line, line
+from tui.marks import SIDES, Line, line
 from tui.widgets import axes
 from tui.widgets import interleaved_chart as drawing
 from tui.widgets.axis_row import axis_row, placed
@@ -112,7 +112,9 @@ class Charts:
             self.clear()
             return
         whole, shown = axes.of(view), pointer.axis(view)
-        stalls = [axes.interval(stall, view.at_ns, view.interleaved) for stall in view.stalls]
+        servers = view.interleaved
+        stalls = [axes.interval(stall, view.at_ns, servers) for stall in view.stalls]
+        marked = [(*stall, "worse") for stall in stalls] if servers is None else _of_sides(servers, whole=False)
         cursor, cross = whole.at if view.speed is not None else None, pointer.cross
         self.ghost = None
         if hot:
@@ -120,7 +122,7 @@ class Charts:
         elif view.interleaved is not None:
             lines = view.interleaved.rates if kind == view.primary_role else _active(view.interleaved, kind)
             axis_of = [_side_axis(shown, view.interleaved, place) for place in range(len(lines))]
-            self.sides.show(_sides(lines, axis_of, shown, stalls, (cursor, cross), self.sides, self._glyphs))
+            self.sides.show(_sides(lines, axis_of, shown, marked, (cursor, cross), self.sides, self._glyphs))
         elif kind in series.rates:
             base = view.base_per_s if kind == view.primary_role else None
             self.ghost = ghost = self._ghost_of(player, view, kind, shown)
@@ -141,8 +143,9 @@ class Charts:
         if view.speed is not None:  # a recording is known beyond the position of the replay
             recorded = series.newest_ns if view.interleaved is None else view.interleaved.lane.active_ns
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
-            stalls += [axes.interval(stall, series.newest_ns, view.interleaved) for stall in later]
-        row = ribbon(self.cells, (whole.start, whole.end), recorded, stalls, at)
+            marked += [(*axes.interval(stall, series.newest_ns), "worse") for stall in later if servers is None]
+            marked = _of_sides(servers, whole=True) if servers is not None else marked
+        row = ribbon(self.cells, (whole.start, whole.end), recorded, marked, at)
         self.ribbon.show([(("stalls ", "dim"), *row)])
 
     def reserve(self, roles: int) -> None:
@@ -246,6 +249,17 @@ def _special(
     return special
 
 
+def _of_sides(servers: InterleavedStep, *, whole: bool) -> list[tuple[float, float, str]]:
+    """Stalls of all servers, each in its own active time and with its mark, those of the chosen one last."""
+    order = sorted(range(len(servers.sides)), key=lambda place: place == servers.chosen)
+    return [
+        (*axes.interval(event, side.series.newest_ns if whole else servers.at_ns, servers, place), SIDES[place])
+        for place, side in ((place, servers.sides[place]) for place in order)
+        for event in (side.series.events if whole else side.stalls)
+        if event.kind == "stall"
+    ]
+
+
 def _active(servers: InterleavedStep, kind: str) -> Sequence[Points | None]:
     return [side.series.active.get(kind) for side in servers.sides]
 
@@ -260,12 +274,12 @@ def _sides(
     lines: Sequence[Points | None],
     axis_of: Sequence[Axis],
     axis: Axis,
-    stalls: Sequence[tuple[float, float]],
+    stalls: Sequence[tuple[float, float, str]],
     pointed: tuple[float | None, float | None],
     part: Lines,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Every server's line, each up to its own axis; stalls are those of the server that is shown."""
+    """Every server's line, each up to its own axis; stalls have the mark of their server."""
     cells, rows = part.size.width - SCALE_CELLS, part.size.height
     if cells <= 0 or rows <= 1:
         return []
@@ -273,7 +287,10 @@ def _sides(
         drawing.columns(points, up_to, cells) if points is not None else []
         for points, up_to in zip(lines, axis_of, strict=True)
     ]
-    special = _special(axis, cells, stalls, *pointed)
+    special = _special(axis, cells, (), *pointed)
+    for begin, end, mark in stalls:
+        special |= dict.fromkeys(columns_of(axis.start, axis.end, begin, end, cells), mark)
+    special |= _special(axis, cells, (), None, pointed[1])
     edges = drawing.limits(drawn)
     return _scaled(drawing.lines(drawn, edges, rows, special, glyphs), drawing.labels(*edges, rows))
 

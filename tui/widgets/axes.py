@@ -98,7 +98,12 @@ def _length_s(axis: Axis) -> float:
     return (axis.end - axis.start) / SECOND_NS
 
 
-def interval(stall: EventRow, at_ns: int, servers: InterleavedStep | None = None) -> tuple[float, float]:
+def interval(
+    stall: EventRow, at_ns: int, servers: InterleavedStep | None = None, place: int | None = None
+) -> tuple[float, float]:
     """Start and end of a stall (so far, if it lasts); for an interleaved server in its active time."""
     begin, end = stall.started_ns, until_ns(stall, at_ns)
-    return (begin, end) if servers is None else (servers.lane.active_at(begin), servers.lane.active_at(end))
+    if servers is None:
+        return begin, end
+    lane = servers.lane if place is None else servers.slices.lanes[place]
+    return lane.active_at(begin), lane.active_at(end)

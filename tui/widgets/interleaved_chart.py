@@ -68,7 +68,7 @@ def lines(
     special: dict[int, str],
     glyphs: Glyphs,
 ) -> list[Line]:
-    """Rows of characters, the highest first. `special` marks columns as `stall` or `cursor`."""
+    """Rows of characters, the highest first. `special` marks columns as `cursor`, or as a stall by its side's mark."""
     low, top = edges
     cells = max((len(side) for side in sides), default=0)
     drawn: list[list[set[int]]] = [[set() for _ in range(cells)] for _ in range(rows)]
@@ -83,8 +83,10 @@ def lines(
 
 
 def _cell(sides: set[int], special: str, last: bool, glyphs: Glyphs) -> tuple[str, str]:
-    if special == "stall" and last:
-        return "!", "stall"
+    if special in SIDES:
+        if last:
+            return "!", special
+        special = ""
     if not sides:
         return (glyphs.bar if special == "cursor" else " "), special
     character = glyphs.several if len(sides) > 1 else glyphs.sides[min(sides)]

@@ -10,17 +10,17 @@ def ribbon(
     cells: int,
     axis: tuple[float, float],
     at: float,
-    stalls: Iterable[tuple[float, float]],
+    stalls: Iterable[tuple[float, float, str]],
     cursor: tuple[float, float] | None = None,
     rest: str = " ",
 ) -> Line:
-    """The axis in `cells`: `.` recorded, `!` stalled, `rest` to come; the cursor's cells are reversed."""
+    """The axis in `cells`: `.` recorded, `!` stalled, with a mark each, `rest` to come; the cursor's are reversed."""
     start, end = axis
     done = columns_of(start, end, start, at, cells)
     row = [(".", "dim") if x in done else (rest, "dim") for x in range(cells)]
-    for begin, until in stalls:
+    for begin, until, mark in stalls:
         for x in columns_of(start, end, begin, until, cells):
-            row[x] = ("!", "worse")
+            row[x] = ("!", mark)
     if cursor is not None:
         for x in columns_of(start, end, *cursor, cells):
             row[x] = (row[x][0] if row[x][0] == "!" else "|", "cursor")

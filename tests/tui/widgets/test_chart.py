@@ -209,7 +209,7 @@ def test_the_upper_edge_is_near_and_above(value: float) -> None:
 )
 def test_the_ribbon_marks_every_stall(cells: int, at: float, stalls: list[tuple[float, float]]) -> None:
     intervals = [(start * 1000, (start + length) * 1000) for start, length in stalls if start < 1]
-    row = ribbon(cells, (0, 1000), at * 1000, intervals)
+    row = ribbon(cells, (0, 1000), at * 1000, [(*interval, "worse") for interval in intervals])
     text = "".join(character for character, _ in row)
     assert len(text) == cells
     assert ("!" in text) == bool(intervals)
@@ -220,7 +220,7 @@ def test_the_ribbon_marks_every_stall(cells: int, at: float, stalls: list[tuple[
 
 
 def test_the_ribbon_tells_where_it_stands() -> None:
-    text = ribbon(10, (0, 100), 50, [(20, 29)], cursor=(45, 45))
+    text = ribbon(10, (0, 100), 50, [(20, 29, "worse")], cursor=(45, 45))
     assert "".join(character for character, _ in text) == "..!.|     "
-    on_stall = ribbon(10, (0, 100), 50, [(20, 29)], cursor=(20, 29))
+    on_stall = ribbon(10, (0, 100), 50, [(20, 29, "worse")], cursor=(20, 29))
     assert on_stall[:2] == (("..", "dim"), ("!", "cursor"))

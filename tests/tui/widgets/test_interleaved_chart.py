@@ -52,9 +52,9 @@ def test_no_build_is_known_by_its_colour_alone(glyphs: str) -> None:
 
 
 def test_a_stall_and_the_cursor_are_marked_in_their_columns() -> None:
-    drawn = lines([columns(points(10, 20, 30, 20), axis(4), 4)], (10, 30), 2, {1: "stall", 3: "cursor"}, ASCII)
+    drawn = lines([columns(points(10, 20, 30, 20), axis(4), 4)], (10, 30), 2, {1: "rate", 3: "cursor"}, ASCII)
     assert texts(drawn) == ["  o|", "o! o"]
-    assert drawn[1][1] == ("!", "stall")
+    assert drawn[1][1] == ("!", "rate")
 
 
 @pytest.mark.parametrize(
