@@ -159,10 +159,14 @@ class Bench(BenchApp):
     def action_explain_leaving(self) -> None:
         self.say("q quits, the run continues; S stops the run")
 
-    def action_next_theme(self) -> None:
-        names = [theme.name for theme in THEMES]
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self.say(f'theme {self.theme}; theme = "{self.theme}" in config.toml keeps it')
+    def action_pick_theme(self) -> None:
+        from tui.screens.dialogs import ThemeScreen
+
+        def picked(chosen: tuple[str, ...] | None, before: str = self.theme) -> None:
+            self.theme = chosen[0] if chosen else before
+            self.say(f'theme {self.theme}; theme = "{self.theme}" in config.toml keeps it')
+
+        self.push_screen(ThemeScreen([theme.name for theme in THEMES], self.theme), picked)
 
     def action_help(self) -> None:
         from tui.screens.dialogs import HelpScreen

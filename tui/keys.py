@@ -40,6 +40,6 @@ EVERYWHERE = [
     key("q", "leave", "quit", "app.leave"),
     key("S", "stop_run", "stop the run", "app.stop", show=False),
     key("y", "copy_screen", "copy the screen", "app.copy", show=False),
-    key("t", "next_theme", "theme", "app.theme", show=False),
+    key("t", "pick_theme", "theme", "app.theme", show=False),
     key("ctrl+c", "explain_leaving", "how to leave", "app.interrupt", show=False),
 ]

@@ -256,6 +256,16 @@ class PickScreen(Dialog[tuple[str, ...]]):
         self.dismiss((self.choices[self._at][0],))
 
 
+class ThemeScreen(PickScreen):
+    """Themes to pick from; the one at the cursor is shown."""
+
+    def __init__(self, names: Sequence[str], at: str) -> None:
+        super().__init__("theme", [(name, name) for name in names], at)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self.app.theme = self.choices[event.option_index][0]
+
+
 class TickScreen(PickScreen, inherit_bindings=False):
     """A list to tick some of, at least one; Textual's SelectionList shows a tick by colour alone."""
 
