@@ -256,7 +256,7 @@ def steps(plan: Request, offer: Choices, planned: Sequence[str] = ()) -> Iterato
 
 # -- the preflight
 
-ANOTHER_RUN = "another run"  # blocks a start while another run is measuring
+ANOTHER_RUN = "another run"  # fails while another run is measuring
 SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
@@ -293,7 +293,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
                 "status": "warn" if plan.allow_concurrent else "fail",
                 "found": measuring,
                 "reason": "each would disturb the other's figures",
-                "remedy": "wait for it, or choose concurrent in the design; F starts anyway",
+                "remedy": "wait for it, or choose concurrent in the design",
             }
         )
     return tuple(found)

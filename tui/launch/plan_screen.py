@@ -77,7 +77,7 @@ class PlanScreen(BenchScreen):
     PlanScreen #design { width: 25fr; height: 1fr; }
     """
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        key("space", "choose", "pick", "launch.choose"),
+        key("space,enter", "choose", "pick", "launch.choose"),
         key("escape", "all_builds", "all builds again", "launch.all_builds"),
         key("left,h", "change(-1)", "to the left, or less", "launch.less", show=False),
         key("right,l", "change(1)", "to the right, or more", "launch.more", show=False),

@@ -10,9 +10,8 @@ from textual.binding import Binding
 
 from engine.builds.label import name_of, refuse_password
 from engine.core.errors import UserError
-from engine.core.text import user_path
-from engine.journal import runs
-from engine.plan.command_line import arguments
+from engine.core.text import user_path, visible
+from engine.plan.command_line import arguments, command
 from engine.plan.request import request_of
 from tui import bench
 from tui.keys import key
@@ -20,7 +19,10 @@ from tui.launch import choices as launch_choices
 from tui.launch import text as launch_text
 from tui.launch.plan_edits import keep
 from tui.launch.plan_screen import PlanScreen
+from tui.marks import folded
 from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
+
+DRY_RUN_CELLS = 70
 
 
 class LaunchScreen(PlanScreen):
@@ -28,8 +30,7 @@ class LaunchScreen(PlanScreen):
 
     TITLE_WORD: ClassVar[str] = "LAUNCH"
     BINDINGS: ClassVar[list[Binding]] = [
-        key("enter", "start(False)", "start", "launch.start"),
-        key("F", "start(True)", "start despite failed checks", "launch.force", show=False),
+        key("s", "start", "start", "launch.start"),
         key("d", "dry_run", "dry run", "launch.dry_run"),
         key("w", "save", "save", "launch.save"),
         key("o", "load", "open", "launch.open"),
@@ -44,54 +45,36 @@ class LaunchScreen(PlanScreen):
 
     # -- starting
 
-    def action_start(self, whatever: bool) -> None:
+    def action_start(self) -> None:
+        """Ask, with the size of the run and the checks that failed, and start it."""
         self.look()
-        blocks = [item.name for item in self.check_items() if item.box == "x"]
+        failed = [item.name for item in self.check_items() if item.box == "x"]
         if self.trouble:
             self.bench.say(self.trouble, "warning")
         elif not self.plan.builds:
             self.bench.say("No build selected: press space on a ready plan, or on builds", "warning")
-        elif not whatever and not self.checks:
-            self.bench.say("Checks are still running; F starts anyway", "warning")
-        elif not whatever and blocks == [launch_choices.ANOTHER_RUN]:
-            self._refuse_another()
-        elif not whatever and blocks:
-            self.refused = f"blocks start: {', '.join(blocks)}: F starts anyway"
-            self._draw_head()
-            warning = (
-                f"x blocks start: {', '.join(blocks)}. Fix it and press c to check again, or press F to start anyway"
-            )
-            self.bench.say(warning, "warning")
         else:
             self.refused = ""
-            plan = structs.replace(
-                self.plan, allow_concurrent=self.plan.allow_concurrent or launch_choices.ANOTHER_RUN in blocks
-            )
+            concurrent = self.plan.allow_concurrent or launch_choices.ANOTHER_RUN in failed
+            plan = structs.replace(self.plan, allow_concurrent=concurrent)
             words = ("run", *arguments(plan), "--out", str(self.context.out), "--detach")
-            self._do("starting: the builds are prepared first", self._started(words))
+            doing = "starting: the builds are prepared first"
+            amount = launch_text.amount(self.estimate) if self.estimate else "its time and disk are still estimated"
+            known = f"Failed checks: {', '.join(failed)}" if failed else "" if self.checks else "Checks are running"
+            question = f"Start? {amount}. {known}"
+            self.bench.ask_user(AskScreen(question), lambda _: self._do(doing, self._started(words)))
 
     async def _started(self, words: tuple[str, ...]) -> None:
         try:
             started = await bench.ask_json(*words, console=self._starting)
         except UserError as error:
-            self.look()
-            if launch_choices.ANOTHER_RUN in [item.name for item in self.check_items() if item.box == "x"]:
-                self._refuse_another()  # another run may have begun while the builds were prepared
-                return
+            self.look()  # another run may have begun while the builds were prepared
             self.refused = str(error)
             raise
         self._watch(Path(started["folder"]))
 
     def _starting(self, text: str) -> None:
         self.progress(f"starting: {text.removeprefix('starting ')}")
-
-    def _refuse_another(self) -> None:
-        """While another run is measuring, say so, and show it in Live if it can be found."""
-        self.refused = f"{launch_choices.ANOTHER_RUN} is measuring: F starts anyway"
-        if self.measuring != runs.ELSEWHERE:
-            self.bench.select(self.context.out / self.measuring)
-            self.refused += ", 2 watches it"
-        self._draw_head()
 
     def action_resume(self) -> None:
         async def choose() -> None:
@@ -132,9 +115,10 @@ class LaunchScreen(PlanScreen):
 
         async def ask() -> None:
             words = ("run", *arguments(plan), "--out", self._out, "--dry-run")
-            prospect = await bench.ask_json(*words, console=self.progress)
-            title = f"dry run: {prospect['cell_count']} cells, nothing is started"
-            self.bench.push_screen(PagesScreen(title, launch_text.schedule(plan, prospect)))
+            answer = await bench.ask(*words, console=self.progress)
+            texts = (f"the same by hand: {command(plan)}", *answer.splitlines())
+            rows = [row for text in texts for row in folded(visible(text), DRY_RUN_CELLS)]
+            self.bench.push_screen(PagesScreen("dry run: nothing is started", rows))
 
         self._do("preparing the builds for a dry run", ask())
 

@@ -1,4 +1,4 @@
-"""The Launch screen as lines: panels of items, the head with the plan's size, and the pages of the dry run."""
+"""The Launch screen as lines: panels of items, and the head with the plan's size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,6 @@ from typing import Any
 
 from engine.builds.label import name_of
 from engine.core.format import size, span
-from engine.core.model import workload_title
-from engine.plan.command_line import command
 from engine.plan.request import Request
 from tui.glyphs import Glyphs
 from tui.launch.choices import Choices, Item, unfinished
@@ -113,9 +111,7 @@ def head(
     if plan.base_build is not None:
         first.append((f"  base {name_of(plan.base_build)}", "base"))
     if estimate is not None and not trouble:
-        cells = estimate["cell_count"]
-        first.append((f"  {cells} cell{'s' if cells != 1 else ''}  about {span(estimate['total_s'])}", "strong"))
-        first.append((f"  {size(estimate['needed_bytes'])}", ""))
+        first.append((f"  {amount(estimate)}", "strong"))
     if doing:
         return [tuple(first), line((f" {doing}", "warning"))]
     if trouble:
@@ -125,6 +121,11 @@ def head(
     if not plan.builds:
         return [tuple(first), line((" space on a plan that is ready, or on each of the builds to compare", "dim"))]
     return [tuple(first), line((f" {_effect(plan, estimate)}", "dim"))]
+
+
+def amount(estimate: dict[str, Any]) -> str:
+    cells, seconds, needed = (estimate[name] for name in ("cell_count", "total_s", "needed_bytes"))
+    return f"{cells} cell{'s' if cells != 1 else ''}, about {span(seconds)}, {size(needed)} of disk"
 
 
 def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
@@ -158,39 +159,6 @@ def counted(checks: Sequence[Item]) -> str:
     return "  ".join(f"{signs.count(sign)} {sign}" for sign in ("ok", "?", "x") if sign in signs)
 
 
-def schedule(plan: Request, prospect: dict[str, Any]) -> list[Line]:
-    """The dry run: the command, the cells in their order, and notes on them."""
-    manifest = prospect["manifest"]
-    lines = [line(("the same by hand", "strong"))]
-    words = _wrapped(command(plan), 66)
-    lines += [line(f"  {text} \\") for text in words[:-1]] + [line(f"  {words[-1]}")]
-    workload = manifest["workload"]
-    steps = " ".join(step["name"] for step in workload["steps"])
-    lines.append(line((f"each cell: {workload['name']} {workload_title(workload)}", "strong")))
-    lines += [line(f"  {text}") for text in _wrapped(steps, 68)]
-    if manifest["interleave_reason"]:
-        lines += [line(text) for text in _wrapped(f"{manifest['interleave']}: {manifest['interleave_reason']}", 70)]
-    lines.append(line(("cell  build                       config         repeat      begins", "strong")))
-    for cell in manifest["cells"][: prospect["cell_count"]]:
-        subject = cell["subject"]
-        control = {"aa": " A/A", "probed": " probed"}.get(subject["control"], "")
-        name = f"{subject['build']}{control}"
-        begins = span(cell["ordinal"] * prospect["cell_s"])
-        row = f"{cell['ordinal'] + 1:>4}  {name:<27} {subject['config']:<14} {cell['repeat']:>6}  {begins:>10}"
-        lines.append(line(row))
-    total, needed = span(prospect["total_s"]), size(prospect["needed_bytes"])
-    lines.append(line(f"about {total} in all (rough estimate), {needed} of disk"))
-    lines.append(line(("builds", "strong")))
-    lines += [line(f"  {build['label']}: {build['provenance']}, {build['compiler']}") for build in manifest["builds"]]
-    for key, config in manifest["configs"].items():
-        if config["dropped"]:
-            lines += [line((f"? {text}" if at == 0 else f"  {text}", "warning")) for at, text in enumerate(
-                _wrapped(f"{key}: settings left out (unknown): {', '.join(config['dropped'])}", 68))]  # fmt: skip
-    for notice in prospect["notices"]:
-        lines += [line((f"  {text}", "warning")) for text in _wrapped(f"? {notice}", 68)]
-    return lines
-
-
 def small(
     plan: Request, estimate: dict[str, Any] | None, trouble: str, checks: Sequence[Item], offer: Choices
 ) -> list[Line]:
@@ -201,8 +169,7 @@ def small(
     lines.append(line(f"configs  {', '.join(plan.configs)}{each}"))
     lines.append(line(f"load     {offer.load(plan)}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
-        lines.append(line(f"{estimate['cell_count']} cells, about {span(estimate['total_s'])}, "
-                          f"{size(estimate['needed_bytes'])} of disk"))  # fmt: skip
+        lines.append(line(amount(estimate)))
     if trouble:
         lines.append(line((f"? {trouble}", "warning")))
     lines.append(line(f"preflight: {counted(checks) or 'looking'}"))
