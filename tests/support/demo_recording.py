@@ -1,10 +1,11 @@
 """Makes the first recording of `bench demo`: two builds in slices, with two incidents that it brings about itself.
 
-    python -m tests.support.demo_recording engine/cli/demo.tar.xz
+    python -m tests.support.demo_recording
 
 That is all, as root on a Debian-like machine with Nix and nothing else to do: PostgreSQL's source is fetched from
 Debian, a change that makes it slower is planted in it, and both are compiled here, so that their stacks can be sampled:
-about ten minutes, once. The recording takes about ten more. Other builds are given with `--pg BASE,OTHER`.
+about ten minutes, once. The recording takes about twenty more, and the pictures drawn over it one. Other builds are
+given with `--pg BASE,OTHER`, and another file, without pictures, with `--to`.
 
 In l.i1 of the second repeat the second build's insert backend is stopped for a while (SIGSTOP); later a session of a
 `nightly report` holds a lock on its table. What would tell where it was made is taken out. It is written only if it
@@ -31,6 +32,7 @@ from typing import Any
 import psycopg
 
 from engine.builds import resolve
+from engine.cli.demo import RECORDING
 from engine.journal.archive import pack
 from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.rows import Attempt, StepRow
@@ -40,7 +42,7 @@ from tests.support.benchcall import Bench, wait_for
 from tests.support.smalltree import commit, git
 from tui.demo.tour import stalled
 
-SIZE = ("--rows", "100000", "--rows-written", "600000", "--query-seconds", "8", "--repeats", "4")
+SIZE = ("--rows", "100000", "--rows-written", "600000", "--query-seconds", "8", "--repeats", "8")
 SHAPE = ("--interleave", "slices", "--steps", "l.i0,l.x,l.i1,qr100", "--set", "shared_buffers=64MB")
 REPEAT = 2  # that has the incidents
 WARM_S, HELD_S, BETWEEN_S = 9.0, 4.0, 4.0  # of the step: before the first, of each, and between them
@@ -69,6 +71,7 @@ _bt_compare({parameters})
 }}
 """
 TIMES = 4
+PICTURES = (("film", "pictures/demo.svg"), ("pictures", "pictures"))
 
 
 def planted(folder: Path) -> str:
@@ -210,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pg", metavar="BASE,OTHER", help="two builds [default: made for it]")
     parser.add_argument("--probes", default="stacks" if os.geteuid() == 0 else "", help="probes [default: stacks]")
-    parser.add_argument("to", type=Path, help="file to write")
+    parser.add_argument("--to", type=Path, help="file to write [default: the demo's own, and the README's pictures]")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
@@ -225,7 +228,10 @@ def main() -> None:
         run = record(builds, asked.probes, out)
         check(run)
         neutral(run, builds)
-        print(f"{asked.to}: {pack(run, asked.to):,} bytes")
+        to = asked.to or ROOT / "engine/cli" / RECORDING
+        print(f"{to}: {pack(run, to):,} bytes")
+    for module, path in () if asked.to else PICTURES:
+        subprocess.run([sys.executable, "-m", f"tests.support.{module}", path], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from textual.pilot import Pilot
 
 from engine.cli.demo import PLANS, RECORDING
 from engine.journal.archive import unpack
+from tests.support.pictures import without_buttons
 from tui.demo.guide import GuideBox, GuidedBench
 from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
@@ -51,7 +52,7 @@ def frames() -> list[str]:
         run, _ = [unpack(each, "the recording", Path(folder)) for each in packed]
         app = GuidedBench(Path(folder), run, SETS["block"], "live")
         cell, step, _ = of = stalled(run)
-        app.context.replayed, app.context.show_cost = (cell, step), False
+        app.context.replayed = (cell, step)
         stops = tuple(replace(stop, seconds=STAYS_S) for stop in stops_of(of))
         app.guide(stops)
 
@@ -71,7 +72,7 @@ def frames() -> list[str]:
             async with app.run_test(size=SIZE) as pilot:
                 for number, stop in enumerate(stops, 1):
                     await shown(pilot, number, stop.until)
-                    drawn.append(app.export_screenshot(title="bench demo"))
+                    drawn.append(without_buttons(app.export_screenshot(title="bench demo")))
                     await pilot.press("enter")
 
         asyncio.run(act())

@@ -1,17 +1,14 @@
 """Pictures of the screens, with colours: SVG files, drawn over the recording that `bench demo` plays.
 
-    python -m tests.support.pictures FOLDER [--of live,compare] [--size 130x36]
-
-Eight screens, by default at 80x24 and 200x50. They are to be looked at; three are in the README:
-
-    python -m tests.support.pictures pictures --of live --size 110x40
-    python -m tests.support.pictures pictures --of compare,slices --size 100x30
+python -m tests.support.pictures pictures                        # the README's
+python -m tests.support.pictures FOLDER launch-130x36 flame-80x24    # others, to be looked at
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import tempfile
 import time
 from importlib.resources import files
@@ -27,6 +24,8 @@ from tui.demo.tour import QUERIES, stalled
 from tui.glyphs import SETS
 
 PATIENCE_S = 60.0
+README = ("live-110x40", "compare-100x30", "slices-100x30")
+GLYPHS = "block"  # few fonts that are as wide as others have braille: on a page its dots would stand too close
 FIRST = ""
 # A picture: the screen that is opened, the step that is replayed of the cell with stalls (`FIRST`: the one that has
 # them), keys, and what is awaited before each of them and at the end.
@@ -68,18 +67,22 @@ async def taken(pilot: Pilot[Any], picture: Picture) -> str:
         await pilot.pause(0.3)
     await seen(end)
     await pilot.pause(0.5)
-    return app.export_screenshot(title="bench")
+    return without_buttons(app.export_screenshot(title="bench"))
 
 
-def draw(name: str, size: tuple[int, int], glyphs: str, to: Path) -> None:
+def without_buttons(svg: str) -> str:
+    """The picture without the buttons of a window, which a terminal need not have."""
+    return re.sub(r'<circle cx="\d+" cy="0" r="7" fill="#\w+"/>', "", svg)
+
+
+def draw(name: str, size: tuple[int, int], to: Path) -> None:
     """One picture, in a folder of its own for the recording."""
     screen, step, _, _ = picture = PICTURES[name]
     with tempfile.TemporaryDirectory() as folder:
         run = unpack(files("engine.cli").joinpath(RECORDING).read_bytes(), "the recording", Path(folder))
-        app = Bench(Path(folder), run, SETS[glyphs], screen)
+        app = Bench(Path(folder), run, SETS[GLYPHS], screen)
         cell, with_stalls, _ = stalled(run)
         app.context.replayed = (cell, step or with_stalls) if screen == "live" else None
-        app.context.show_cost = False
 
         async def act() -> None:
             async with app.run_test(size=size) as pilot:
@@ -92,20 +95,13 @@ def draw(name: str, size: tuple[int, int], glyphs: str, to: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where they are written")
-    parser.add_argument("--of", default=",".join(PICTURES), help="which [default: all]")
-    parser.add_argument("--size", action="append", metavar="COLUMNSxROWS", help="[default: 80x24 and 200x50]")
-    # Few fonts that are as wide as others have braille: on a page its dots would stand too close.
-    parser.add_argument("--glyphs", choices=tuple(SETS), default="block", help="[default: block]")
+    parser.add_argument("pictures", nargs="*", default=README, help="NAME-COLUMNSxROWS [default: the README's]")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    for name in asked.of.split(","):
-        for size in asked.size or ("80x24", "200x50"):
-            draw(
-                name,
-                (int(size.partition("x")[0]), int(size.partition("x")[2])),
-                asked.glyphs,
-                asked.folder / f"{name}-{size}.svg",
-            )
+    for picture in asked.pictures:
+        name, _, size = picture.partition("-")
+        columns, rows = map(int, size.split("x"))
+        draw(name, (columns, rows), asked.folder / f"{picture}.svg")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The interface with a guide, which presses keys as a person would and explains what they show.
 
-Enter continues once that is shown, and space holds it; escape ends the guide, and so does any other key, which then
-acts as usual.
+Enter and right go on once that is shown, left goes back, and space holds it. Escape ends the guide, and so does any
+other key, which then acts as usual; `G` takes it up again.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,8 @@ PATIENCE = 60  # attempts to find the awaited words
 class Stop:
     """Keys to press, words to say once `until` is on the screen, and how long they stay.
 
-    `replay` is a cell and a step to play first. `top`: the words are about the lower part of the screen.
+    `replay` is a cell and a step to play first. `anew`: with these its keys lead there from anywhere, and those of the
+    stops after it follow. `top`: the words are about the lower part of the screen.
     """
 
     seconds: float
@@ -31,6 +32,7 @@ class Stop:
     keys: tuple[str, ...] = ()
     until: str = ""
     replay: tuple[str, str] | None = None
+    anew: bool = False
     top: bool = False
 
 
@@ -50,9 +52,10 @@ class GuidedBench(Bench):
         """Set the stops before the application runs; `pace` multiplies all times."""
         self._stops = tuple(stops)
         self._pace = pace
-        self._stop = -1
+        self._stop = self._left = -1  # where it is, and where it ended
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
+        self._run = self.context.run
         self._own: list[events.Key] = []  # keys it has pressed that are not handled yet
 
     def on_mount(self) -> None:
@@ -65,15 +68,23 @@ class GuidedBench(Bench):
         self._waits = self.set_timer(seconds * self._pace, act)
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle the user's keys while the guide is active."""
-        if not isinstance(event, events.Key) or event.is_forwarded or not self.guided:
+        """Handle the user's keys while the guide is active, and the one that takes it up again."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
+        elif not self.guided:
+            if event.key == "G" and isinstance(self.screen, BenchScreen):
+                self._go_to(self._left)
+            else:
+                await super().on_event(event)
         elif any(event is own for own in self._own):
             self._own = [own for own in self._own if own is not event]
             await super().on_event(event)
-        elif event.key == "enter":
+        elif event.key in ("enter", "right"):
             if self._box is not None:  # otherwise what the words are about is still to come
                 self._go_on()
+        elif event.key == "left":
+            if self._box is not None and self._stop:
+                self._go_to(self._stop - 1)
         elif event.key == "space" and self._box is not None:
             if self._waits is not None:
                 self._waits.stop()
@@ -90,7 +101,18 @@ class GuidedBench(Bench):
     def _go_on(self) -> None:
         self.run_worker(self._next(), group="guide", exclusive=True, exit_on_error=False)
 
-    async def _next(self) -> None:
+    def _go_to(self, place: int) -> None:
+        """Come to a stop from anywhere: from the last one before it whose keys lead there from any screen."""
+        stops = self._stops[: place + 1]
+        first = max((at for at, stop in enumerate(stops) if stop.anew), default=0)
+        self.action_open("live")
+        if self._run is not None and self.context.run != self._run:
+            self.select(self._run)
+        keys = [key for stop in stops[first:] for key in stop.keys]
+        self._stop = place - 1
+        self.run_worker(self._next(stops[first].replay, keys), group="guide", exclusive=True, exit_on_error=False)
+
+    async def _next(self, replay: tuple[str, str] | None = None, keys: Sequence[str] | None = None) -> None:
         if self._waits is not None:
             self._waits.stop()
         self._stop += 1
@@ -100,9 +122,10 @@ class GuidedBench(Bench):
             return
         stop = self._stops[self._stop]
         await self._remove()
-        if stop.replay is not None and self.context.run is not None:
-            self.replay(self.context.run, *stop.replay)
-        self._press(stop.keys)
+        replay = stop.replay if keys is None and self._stop else replay
+        if replay is not None and self.context.run is not None:
+            self.replay(self.context.run, *replay)
+        self._press(stop.keys if keys is None else keys)
 
     def _press(self, keys: Sequence[str]) -> None:
         if not self.guided:
@@ -134,7 +157,7 @@ class GuidedBench(Bench):
         columns = max(20, screen.size.width - 4)
         where = f"{self._stop + 1} of {len(self._stops)}"
         lines = hanging(("", ""), stop.text, columns, "strong")
-        lines.append(line((f"{where}   enter continues   space holds   any other key ends the guide", "dim")))
+        lines.append(line((f"{where}   left/right: pages   space: hold   any other key: leave the guide", "dim")))
         self._box = GuideBox(lines)
         self._box.set_class(stop.top, "-top")
         await screen.mount(self._box)
@@ -146,10 +169,11 @@ class GuidedBench(Bench):
             await box.remove()
 
     async def _end(self) -> None:
+        self._left = min(self._stop, len(self._stops) - 1)
         self._stop = len(self._stops)
         if self._waits is not None:
             self._waits.stop()
         await self._remove()
 
     def _say_over(self) -> None:
-        self.say("the guide has ended: this is a recording, and all keys work on it; ? shows them, q quits")
+        self.say("the guide has ended: G takes it up again; all keys work on the recording; ? shows them, q quits")

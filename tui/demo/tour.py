@@ -27,14 +27,16 @@ def stalled(run: Path) -> Stalled:
 
 
 def stops_of(step: Stalled) -> tuple[Stop, ...]:
-    cell, _, stalls = step
+    cell, name, stalls = step
     first, last = (incident_words(stall, FAR_NS).removeprefix("STALL ") for stall in (stalls[0], stalls[-1]))
     return (
         Stop(
             7,
-            "Two builds of PostgreSQL under one workload, recorded on a small machine. Their servers are up side by "
-            "side and take turns in slices of 50 ms, so that noise hits both. ● is main, ○ is patch.",
+            "Two builds of PostgreSQL under one workload, recorded on a small machine. Their servers run side by side "
+            "and take turns many times a second, so that noise hits both. ● is main, ○ is patch.",
             until="REPLAY",
+            replay=(cell, name),
+            anew=True,
         ),
         Stop(
             6,
@@ -56,6 +58,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             ("escape",),
             until="qr100",
             replay=(cell, QUERIES),
+            anew=True,
         ),
         Stop(
             8,
@@ -63,6 +66,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             "within which two builds count as the same.",
             ("3",),
             until="every cell",
+            anew=True,
         ),
         Stop(
             7,
@@ -86,16 +90,18 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             6,
-            "The same as a list, significant changes first.",
+            "The same as a list, significant changes first. compare_once is new: the patch has added it, and calls it "
+            "several times for each key.",
             ("v",),
-            until="change",
+            until="compare_once",
         ),
         Stop(
             7,
             "History lists all runs. The newest is about an application: its schema has twelve tables, and two "
             "releases planned 40 statements, but executed none.",
-            ("escape", "5", "home"),
+            ("5", "home"),
             until="HISTORY",
+            anew=True,
         ),
         Stop(
             8,
@@ -111,7 +117,8 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
         ),
         Stop(
             6,
-            "Launch (1) starts a run of your own: choose two builds and press enter. The guide ends here.",
+            "In short: patch compares each key several times, in its new function compare_once, and so a query takes "
+            "more CPU time. Launch (1) starts a run of your own: choose two builds and press s. The guide ends here.",
             ("escape", "5"),
             until="HISTORY",
         ),

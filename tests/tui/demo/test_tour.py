@@ -71,6 +71,11 @@ def test_every_stop_shows_what_it_tells_of(tmp_path: Path, size: tuple[int, int]
             await pilot.press("enter")
         await until(pilot, lambda: "the guide has ended" in app.screen_text())
         assert not app.guided and app.current_mode == "history"
+        await pilot.press("G")
+        for place in (13, 12, 11, 10, 9, 8):  # from the second recording back into the first
+            await until(pilot, lambda place=place: f"{place} of {len(stops)} " in told(app))  # type: ignore[misc]
+            assert stops[place - 1].until in app.screen_text()
+            await pilot.press("left")
 
     guided(tmp_path, script, size=size)
 
@@ -103,7 +108,7 @@ def test_space_holds_what_is_told(tmp_path: Path) -> None:
         await pilot.press("space")
         await pilot.pause(3.0)
         assert "1 of 2" in told(app)
-        await pilot.press("enter")
+        await pilot.press("right")
         await until(pilot, lambda: "2 of 2" in told(app))
 
     guided(tmp_path, script, stops)
