@@ -18,8 +18,8 @@ from engine.results.function_cost import FunctionChange
 @click.command()
 @click.argument("run", required=False, type=RunArgument())
 @OUT
-@click.option("--step", required=True, metavar="STEP", help="Step whose samples to show, e.g. l.i1.")
-@click.option("--role", required=True, metavar="ROLE", help="Role whose samples to show, e.g. delete.")
+@click.option("--step", metavar="STEP", help="Step to show [default: with --diff LABEL the slowest, else the busiest].")
+@click.option("--role", metavar="ROLE", help="Role to show, e.g. delete [default: the one with most samples].")
 @click.option("--pg", "label", metavar="LABEL", help="Build, or LABEL/CONFIG [default: the run's base].")
 @click.option(
     "--diff",
@@ -33,12 +33,12 @@ from engine.results.function_cost import FunctionChange
 )
 @click.option("--offcpu", is_flag=True, help="Show the time off the CPU by its stacks, instead of samples on it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the stacks as JSON instead of writing a page.")
-@click.option("--to", type=FILE, help="File to write [default: RUN-STEP-ROLE.html in the current folder].")
+@click.option("-o", "--to", type=FILE, help="File to write [default: RUN-STEP-ROLE.html in the current folder].")
 def flame(
     run: str | None,
     out: Path,
-    step: str,
-    role: str,
+    step: str | None,
+    role: str | None,
     label: str | None,
     other: str | None,
     cell: str | None,
@@ -63,10 +63,14 @@ def flame(
     folder = find_run(run, out)
     one = find_cell(folder, cell) if cell is not None else None
     subject = graphs.subject_of(folder, label) if one is None else graphs.subject_of_cell(folder, one)
+    inside = other is not None and other in graphs.labels(folder)
+    if step is None and inside:
+        step = graphs.slowest(folder, subject, graphs.subject_of(folder, other))
+    if step is None or role is None:
+        step, role = graphs.most_sampled(folder, subject, step, role, offcpu=offcpu)
     base, new = graphs.profile(folder, subject, step, role, one, offcpu=offcpu), None
     changes: tuple[FunctionChange, ...] = ()
     if other is not None:
-        inside = other in graphs.labels(folder)
         second = folder if inside else find_run(other, out)
         wanted = other if inside else base.label if base.label in graphs.labels(second) else None
         other_subject = graphs.subject_of(second, wanted)

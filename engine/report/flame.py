@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
+from math import log
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -31,6 +32,7 @@ from engine.results.flame import FlameGraph, Sampled
 from engine.results.function_cost import FunctionChange
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
+from workloads.api.base import role_kind
 
 LIBRARY = ("d3-selection.min.js", "d3-flamegraph.min.js", "d3-flamegraph-colorMapper.min.js")
 STYLE = "d3-flamegraph.css"
@@ -78,6 +80,30 @@ def subject_of(run: Path, label: str | None) -> Subject:
     if wanted not in known:
         raise unknown(f"build in {run.name}", wanted, known)
     return known[wanted]
+
+
+def most_sampled(
+    run: Path, subject: Subject, step: str | None, role: str | None, *, offcpu: bool = False
+) -> tuple[str, str]:
+    """The step and role with the most samples of a subject, among those that are given."""
+    samples = Counter({(step or "", role or ""): 0})  # where nothing was sampled
+    for (owner, named, worker), paths in stacks.recorded(run, stacks.FOLDERS[offcpu]).items():
+        kind = role_kind(worker)
+        if owner == subject and step in (None, named):
+            counted = sum(sum(stacks.parse(path).values()) for path in paths)
+            samples[named, role or kind] += counted if role in (None, worker, kind) else 1
+    return samples.most_common(1)[0][0]
+
+
+def slowest(run: Path, base: Subject, other: Subject) -> str | None:
+    """The step in which one subject of a run is slower than another by most; None if it is slower in none."""
+    from engine.analysis.answer.compare import compare
+
+    names = read_manifest(run).names
+    comparison = compare([run], names.get(base))
+    rates = [comparison.ratio(names.get(other, ""), step, comparison.primary_metric(step)) for step in comparison.steps]
+    slower = {rate.step: abs(log(rate.ratio or 1)) for rate in rates if rate and rate.verdict == "slower"}
+    return max(slower, key=slower.__getitem__, default=None)
 
 
 def subject_of_cell(run: Path, cell: str) -> Subject:
