@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from engine.builds.compile_variants import CFLAGS, VARIANTS
 from engine.cli.commands import COMMANDS, EXIT_CODES
 from engine.cli.main import main
+from engine.cli.run import SHORT
 from engine.cli.schema import RECORDS
 from engine.cli.settings import ENVIRONMENT, Settings
 from engine.plan.request import Request
@@ -70,7 +71,8 @@ def options() -> str:
 def _options(found: Iterable[Option]) -> str:
     lines = []
     for option in found:
-        flag = code(f"{option.flag} {option.metavar}".rstrip() if option.flag else f"-o {option.name}=")
+        names = ", ".join((*SHORT.get(option.flag, ()), option.flag))
+        flag = code(f"{names} {option.metavar}".rstrip() if option.flag else f"-O {option.name}=")
         default = f" Default: {own}." if (own := _default(option)) else ""
         lines.append(f"- {flag} (key {code(option.name)}, {option.words}): {option.text}{default}")
     return "\n".join(lines) + "\n"
@@ -193,7 +195,7 @@ def report(run: str) -> str:
     """The page of a run."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        bench("report", run, "--out", str(page))
+        bench("report", run, "--to", str(page))
         return page.read_text()
 
 

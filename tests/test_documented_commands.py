@@ -255,7 +255,7 @@ def test_a_code_block_has_command_lines_or_a_language() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["comapre", "compare --gates", "--pg 16.3 --partitions 4", "list build", "--pg 16.3 -o x=1"]
+    "arguments", ["comapre", "compare --gates", "--pg 16.3 --partitions 4", "list build", "--pg 16.3 -O x=1"]
 )
 def test_another_command_line_is_refused(arguments: str, folder: Path) -> None:
     with pytest.raises((click.UsageError, UserError)):

@@ -8,7 +8,7 @@ import re
 from bisect import bisect
 from collections.abc import Sequence
 
-from engine.builds.catalog import CatalogEntry, age, newest_of
+from engine.builds.catalog import CatalogEntry, age, catalog, newest_of
 from engine.builds.user_builds import RELEASE
 
 _BRANCH = re.compile(r"(master|main|trunk|head|devel)|(?:postgresql-?)?(\d\d)[-_.]?(?:devel|dev|snapshot)", re.I)
@@ -26,6 +26,14 @@ _TYPED = re.compile(
 )
 # A bare major version, alone or after NAME=, and what is added to it: a patch, an extension, a variant.
 _MAJOR = re.compile(r"(?P<name>[^=/]*=)?(?P<major>\d{2})(?P<added>[+:].*)?", re.DOTALL)
+_MINOR = re.compile(r"(?:[^=/]*=)?((?:1[2-9]|[2-9]\d)\.\d{1,2})(?:[+:].*)?", re.DOTALL)
+
+
+def missing(texts: Sequence[str]) -> tuple[str, ...]:
+    """Releases that items of `--pg` name and no table of builds has; none where there is no table."""
+    known = {entry.label for entry in catalog()}
+    matches = filter(None, map(_MINOR.fullmatch, texts if known else ()))
+    return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in known))
 
 
 def with_minor(text: str) -> str:

@@ -93,7 +93,7 @@ def render(checks: Collection[Check], console: Console) -> None:
 
 def _servers(_: Path) -> Check:
     if os.environ.get("PGBED_CATALOG") and shutil.which("nix-store"):
-        return Check("servers", "ok", "built by Nix on demand")
+        return Check("servers", "ok", "built by Nix on demand, if sources can be fetched")
     servers = os.environ.get("PGBED_SERVERS") or None
     reason = "only your own installs can be used: --pg NAME=/path"
     state = f"those in {servers}" if servers else "no Nix"

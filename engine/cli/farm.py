@@ -36,7 +36,7 @@ MOST_BLOCKS = 1000
     brief="Builders, as in nix.conf [Nix's own].",
 )  # fmt: skip
 @option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
+    "--to", "-o", type=click.Path(path_type=Path, file_okay=False), default=Path(), metavar="DIR",
     help="Folder for the links result-1, result-2, … [default: the current one]",
     brief="Folder for the links result-N [.].",
 )  # fmt: skip
@@ -44,7 +44,7 @@ MOST_BLOCKS = 1000
     "--json", "as_json", is_flag=True, help="Print the blocks as JSON, and progress to stderr.",
     brief="Print the blocks as JSON.",
 )  # fmt: skip
-def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, as_json: bool) -> None:
+def farm(plan: Path, blocks: int, again: bool, to: Path, builders: str | None, as_json: bool) -> None:
     """Measure a plan in blocks on Nix's remote builders; `bench compare result-*` pools them.
 
     A block is a run of all the plan's subjects on one machine, so that no pair spans two. Builders that offer the
@@ -60,19 +60,19 @@ def farm(plan: Path, blocks: int, again: bool, out: Path, builders: str | None, 
         echo(line, err=as_json)
 
     bench = _own_path()
-    out.mkdir(parents=True, exist_ok=True)
+    to.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         shared = block_plan(plan, Path(folder), progress)
         for notice in shared.notices:
             progress(notice)
         nonce = secrets.token_hex(8) if again else ""
         measured = realise(derive(shared.record(bench), blocks, nonce, Path(folder)), Builders(builders), progress)
-        links = {block.number: link(block, out) for block in measured if block.state != "failed"}
+        links = {block.number: link(block, to) for block in measured if block.state != "failed"}
     if as_json:
         rows = [{**asdict(block), "link": str(links.get(block.number, "")) or None} for block in measured]
         echo_json({"blocks": rows})
     elif links:
-        echo(f"{len(links)} of {len(measured)} blocks: bench compare {out / 'result-*'}")
+        echo(f"{len(links)} of {len(measured)} blocks: bench compare {to / 'result-*'}")
     sys.exit(0 if len(links) == len(measured) else 1)
 
 

@@ -28,7 +28,8 @@ class Grouped(click.Option):
     @property
     def brief_row(self) -> Row:
         value = "" if self.is_flag else self.metavar or "WORD"
-        return (f"{self.opts[0]} {'WORD' if value.startswith('[') and '|' in value else value}".strip(), self.brief)
+        names = ", ".join(sorted(self.opts, key=len))
+        return (f"{names} {'WORD' if value.startswith('[') and '|' in value else value}".strip(), self.brief)
 
 
 option = partial(click.option, cls=Grouped)
@@ -73,7 +74,7 @@ class GroupedCommand(click.Command):
 
 
 def rare_rows(options: Iterable[Option]) -> list[Row]:
-    return [(f"-o {own.name}={own.metavar or '|'.join(own.choices) or 'true'}", help_text(own)) for own in options]
+    return [(f"-O {own.name}={own.metavar or '|'.join(own.choices) or 'true'}", help_text(own)) for own in options]
 
 
 def help_text(own: Option) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import sys
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
@@ -144,3 +145,11 @@ def of_run(command: Callable[..., None]) -> Callable[..., None]:
 
 def console(plain: bool) -> PlainConsole:
     return PlainConsole(force_terminal=False if plain else None)
+
+
+def agree(question: str, yes: bool) -> None:
+    """Ask before changing the machine. Raises UserError if the answer is no, or there is nobody to ask."""
+    if not yes and not sys.stdin.isatty():
+        raise UserError("not a terminal: add --yes to confirm; nothing was done")
+    if not yes and not click.confirm(question, err=True):
+        raise UserError("nothing was done")

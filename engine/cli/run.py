@@ -16,10 +16,11 @@ from typing import Any
 import click
 import msgspec
 
+from engine.builds import typed_release, user_builds
 from engine.builds.label import shown
 from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
-from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, console
+from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, agree, console
 from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
@@ -36,6 +37,9 @@ EXAMPLES = (
     ("bench --pg 16.3 --config cx5,cx7 --clients 8", "two configs"),
     ("bench --pg 16.3,dev=~/postgresql --probes default", "a release, a tree"),
 )
+# As pgbench spells them; its -s is not pgbed's --scale.
+SHORT = {"--clients": ["-c"], "--jobs": ["-j"], "--protocol": ["-M"], "--rate": ["-R"], "--pgbench-scale": ["-s"],
+         "--seconds": ["-T"], "--transactions": ["-t"]}  # fmt: skip
 
 
 class RunCommand(GroupedCommand):
@@ -53,7 +57,7 @@ class RunCommand(GroupedCommand):
             brief="A plan from a TOML file.",
         )  # fmt: skip
         named = Grouped(
-            ["-o", "named"], multiple=True, metavar="NAME=VALUE", group=WORKLOAD,
+            ["-O", "named"], multiple=True, metavar="NAME=VALUE", group=WORKLOAD,
             help="An option of the workload by its name; those of each workload are listed below.",
             brief="Another option of the workload (--help-all).", shell_complete=completion.rare_options,
         )  # fmt: skip
@@ -66,6 +70,8 @@ class RunCommand(GroupedCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options. Raises UsageError for a word that belongs to none."""
+        if "-o" in args:
+            raise click.UsageError("-o is -O now: the option of a workload by its name", ctx)
         ctx.allow_extra_args = True
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
@@ -149,7 +155,7 @@ def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"-o {text}: give NAME=VALUE")
+            raise ValueError(f"-O {text}: give NAME=VALUE")
         values[name.strip().replace("-", "_")] = value
     return given(checked(cls, values, texts=True), values)
 
@@ -166,8 +172,8 @@ def _parameter(own: Option) -> Grouped:
     elif own.kind in ("int", "float"):
         shape |= {"type": Figure(own)}
     return Grouped(
-        [own.flag, own.name], help=help_text(own), default=None, group=own.group, brief=own.brief,
-        shell_complete=completion.values_of(own), **shape
+        [own.flag, *SHORT.get(own.flag, ()), own.name], help=help_text(own), default=None, group=own.group,
+        brief=own.brief, shell_complete=completion.values_of(own), **shape
     )  # fmt: skip
 
 
@@ -198,7 +204,7 @@ def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str |
 @option(
     "--yes",
     is_flag=True,
-    help="Do not ask before running a manifest's plan.",
+    help="Do not ask before running a manifest's plan, or adding a release to the table of builds.",
 )
 @option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and with --detach the run's folder.")
 def run(
@@ -219,9 +225,12 @@ def run(
         request = take(values, planfile.of_manifest)
         echo(f"{plan_file} would execute what it names:", err=True)
         echo(f"  {command(request)}", err=True)
-        start.agree("Make a run of this plan?", yes)
+        agree("Make a run of this plan?", yes)
     else:
         request = take(values)
+    for version in typed_release.missing(request.builds) if yes or sys.stdin.isatty() else ():
+        agree(f"{version} is in no table of builds. Add it by the checksum that postgresql.org publishes?", yes)
+        user_builds.pin(version)
     if estimate:
         plan = {**request.entries(), "builds": [shown(build) for build in request.builds]}
         echo_json({**prepare.estimate(request, folder), "plan": plan})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from engine.builds import resolve
-from engine.cli.options import OUT, RunArgument
+from engine.cli.options import OUT, RunArgument, agree, of_run
 from engine.core.errors import UserError
 from engine.core.format import size
 from engine.host import disk
@@ -16,17 +15,16 @@ from engine.journal import housekeeping
 from engine.journal.manifest import read_manifest
 from engine.journal.runs import find_run, runs_in
 from engine.report.console import echo
+from workloads.api.lists import comma_list
 
 
 @click.command()
-@click.argument("run", type=RunArgument())
-@click.argument("words", nargs=-1, required=True, metavar="WORD...")
+@click.argument("words", metavar="WORD,…")
 @click.option("--remove", is_flag=True, help="Remove these tags.")
-@OUT
-def tag(run: str, words: tuple[str, ...], remove: bool, out: Path) -> None:
-    """Tag a run, to find it again: `bench list runs` shows the tags."""
-    folder = find_run(run, out)
-    tags = housekeeping.untag(folder, words) if remove else housekeeping.tag(folder, words)
+@of_run
+def tag(folder: Path, words: str, remove: bool) -> None:
+    """Tag a run [default: the newest], to find it again: `bench list runs` shows the tags."""
+    tags = (housekeeping.untag if remove else housekeeping.tag)(folder, comma_list(words) or [words])
     echo(f"{folder.name}: {' '.join(tags) or 'no tags'}")
 
 
@@ -42,14 +40,10 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     # Check all before touching the first: one wrong name removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
     if not yes:
-        if not sys.stdin.isatty():
-            raise UserError("nothing was removed: without a terminal, --yes must confirm")
         for folder in folders:
             taken = sum(map(disk.occupied_bytes, (folder, housekeeping.data_of(folder))))
             echo(f"{folder}  {size(taken)}", err=True)
-        many = f"these {len(folders)} runs" if len(folders) > 1 else "this run"
-        if not click.confirm(f"Remove {many} for good?", err=True):
-            raise UserError("nothing was removed")
+    agree(f"Remove {f'these {len(folders)} runs' if len(folders) > 1 else 'this run'} for good?", yes)
     for folder in folders:
         freed = housekeeping.delete(folder, out, lambda text: echo(text, err=True))
         echo(f"removed {folder.name}: {size(freed)} freed")

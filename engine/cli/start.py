@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import click
 from rich.table import Table
 from rich.text import Text
 
@@ -156,14 +155,6 @@ def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool,
         keep_data(run)
     connections = prospect.connections
     return _spawn(run, console, detach=detach, notices=prospect.notices, glyphs=glyphs, connections=connections)
-
-
-def agree(question: str, yes: bool) -> None:
-    """Ask before changing the machine. Raises UserError if the answer is no, or there is nobody to ask."""
-    if not yes and not sys.stdin.isatty():
-        raise UserError("not a terminal: add --yes to confirm; nothing was done")
-    if not yes and not click.confirm(question, err=True):
-        raise UserError("nothing was done")
 
 
 def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto") -> int:

@@ -40,7 +40,9 @@ from engine.report.console import echo, echo_json
     metavar="FRACTION",
     help="Smallest change to report.",
 )
-@click.option("--report", type=FILE, metavar="FILE", help="Write a page for the browser, with a chart of each series.")
+@click.option(
+    "-o", "--to", type=FILE, metavar="FILE", help="Write a page for the browser, with a chart of each series."
+)
 @JSON
 def trend(
     folders: tuple[Path, ...],
@@ -49,7 +51,7 @@ def trend(
     by: str,
     against_base: bool,
     margin: float,
-    report: Path | None,
+    to: Path | None,
     as_json: bool,
 ) -> None:
     """Show a metric of all runs below the folders OUT over time or versions, and where it changed for good.
@@ -67,8 +69,8 @@ def trend(
 
     if metric not in (each.name for each in METRICS):
         raise unknown("metric", metric, [each.name for each in METRICS])
-    if report is not None:
-        disk.check_writable(report)  # before the work
+    if to is not None:
+        disk.check_writable(to)  # before the work
     order = cast(Literal["date", "version"], by)
     entries: list[tuple[str, trends.Entry]] = []
     for folder in dict.fromkeys(folder.resolve() for folder in folders or (default_out(),)):
@@ -87,15 +89,15 @@ def trend(
             raise unknown("step", step, steps)
         where = ", ".join(map(str, folders or (default_out(),)))
         raise UserError(f"{where}: no finished run has {metric}{f' in {step}' if step else ''}")
-    if report is not None:
+    if to is not None:
         from engine.report.html.page import trend_page
 
         page = trend_page(series, by)
         try:
-            size = disk.replace_text(report, page)
+            size = disk.replace_text(to, page)
         except OSError as error:
-            raise UserError(f"{report}: cannot be written: {error.strerror}; name another file") from error
-        echo(f"{report.absolute()}: {size / 1e6:.1f} MB; open it in a browser", err=as_json)
+            raise UserError(f"{to}: cannot be written: {error.strerror}; name another file") from error
+        echo(f"{to.absolute()}: {size / 1e6:.1f} MB; open it in a browser", err=as_json)
     if as_json:
         echo_json(msgspec.to_builtins(series))
         return

@@ -112,7 +112,7 @@ def link(block: Block, folder: Path) -> Path:
     """Link a block's run, which keeps it from garbage collection. Raises UserError if another file is in the way."""
     path = folder / f"result-{block.number}"
     if path.exists() and not path.is_symlink():
-        raise UserError(f"{path} exists and is not a link to a result: remove it, or choose another folder with --out")
+        raise UserError(f"{path} exists and is not a link to a result: remove it, or choose another folder with --to")
     path.unlink(missing_ok=True)
     command = ["nix-store", "--realise", block.drv, "--add-root", str(path)]
     made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

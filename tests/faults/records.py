@@ -48,7 +48,7 @@ COMMANDS: Mapping[tuple[str, ...], str] = {
     ("list", "probes"): "",
     ("mark", "word", RUN): "",
     ("stop", RUN): "",
-    ("tag", RUN, "word"): f"runs/{RUN}/tags.json",
+    ("tag", "word", RUN): f"runs/{RUN}/tags.json",
     ("delete", RUN): "",
     ("delete", RUN, "--yes"): f"runs/{RUN}",
     ("resume", RUN, "--plain"): f"runs/{RUN}",

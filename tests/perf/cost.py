@@ -71,7 +71,7 @@ TABLE = {
         ONE,
         (
             "--workload pgbench-select --protocol prepared --pgbench-scale 4 --clients 1 --seconds 10",
-            "--workload oltp -o rows=400000 -o seconds=10 --steps load,vacuum,point-query",
+            "--workload oltp -O rows=400000 -O seconds=10 --steps load,vacuum,point-query",
         ),
         {"client's share of the CPU time": (mean_of(client_share), 1.5)},
     ),

@@ -246,7 +246,7 @@ class CompareScreen(BenchScreen):
     def action_report(self) -> None:
         if self._runs:
             to = Path.cwd() / f"{self._runs[0].name}-report.html"
-            self.bench.ask_bench(("report", *self._asked(), "--out", str(to)), "writing the report")
+            self.bench.ask_bench(("report", *self._asked(), "--to", str(to)), "writing the report")
 
     def action_again(self) -> None:
         if not self._busy:

@@ -282,7 +282,7 @@ class HistoryScreen(BenchScreen):
             keep = [] if text == "-" else text.split()
             gone = tuple(tag for tag in run.tags if tag not in keep)
             new = tuple(tag for tag in keep if tag not in run.tags)
-            add = ("tag", "--", str(run.folder), *new)
+            add = ("tag", "--", ",".join(new), str(run.folder))
 
             def added(answer: str) -> None:
                 if new:
@@ -291,7 +291,7 @@ class HistoryScreen(BenchScreen):
                     self._answered(answer)
 
             if gone:  # sequentially: both write the same file
-                self.bench.ask_bench(("tag", "--remove", "--", str(run.folder), *gone), "removing tags", added)
+                self.bench.ask_bench(("tag", "--remove", "--", ",".join(gone), str(run.folder)), "removing tags", added)
             else:
                 added("")
 

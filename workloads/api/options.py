@@ -43,7 +43,7 @@ class Option:
     """A field of an options class. `kind` is int, float, str or bool; `many` of them are a list.
 
     `group` is one of `GROUPS`; `brief` is its line in the short help, which omits options without one. A `rare` option
-    has no flag: the command line takes it as `-o NAME=VALUE`. `unset` says what happens without the option, if the
+    has no flag: the command line takes it as `-O NAME=VALUE`. `unset` says what happens without the option, if the
     default is no value; `repeated` options are given once for each item; `excludes` names options that cannot be given
     together with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a number
     without one. `least` and `most` are allowed, `above` is not.
@@ -115,7 +115,7 @@ class Option:
     def arguments(self, value: Any) -> tuple[str, ...]:
         if self.rare:
             text = comma_text(value) if self.many else str(value).lower() if self.kind == "bool" else str(value)
-            return ("-o", f"{self.name}={text}")
+            return ("-O", f"{self.name}={text}")
         if self.kind == "bool":
             return (self.flag,) if value else ()
         if self.repeated:

@@ -1,7 +1,7 @@
 """pgbench as a workload: see `workloads.api.base`.
 
 Its record has `options`, the differences from the defaults; `scripts`; `log_every`, the transactions per line of the
-log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found. With `-o setup=FILE` it has
+log (0: as the first cell's warm-up finds); and `programs`, the pgbench that was found. With `-O setup=FILE` it has
 that script as `setup`.
 """
 
@@ -71,7 +71,7 @@ NOT_SLICED = {
     "connect": "server processes that live for one transaction cannot be stopped in time",
     "transactions": "its steps have no fixed length",
 }
-SET_UP = "-o setup=FILE may write files next to the data"
+SET_UP = "-O setup=FILE may write files next to the data"
 COLD = {
     "evict": "--between evict takes its relations out of shared buffers",
     "cold": "--between cold takes its files out of the page cache",
@@ -294,13 +294,13 @@ def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
 def _check(options: Options, scripts: Sequence[Script]) -> None:
     unknown = set(options.init_steps) - set(INIT_STEPS)
     if unknown or not options.init_steps:
-        raise ValueError(f"-o init_steps={options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
+        raise ValueError(f"-O init_steps={options.init_steps}: a step is one of {', '.join(INIT_STEPS)}")
     if "t" not in options.init_steps and any(script.builtin for script in scripts):
-        raise ValueError(f"-o init_steps={options.init_steps}: pgbench's own scripts need its tables, which t makes")
+        raise ValueError(f"-O init_steps={options.init_steps}: pgbench's own scripts need its tables, which t makes")
     for flag, used in _needing_full_log(options).items():
         if used and (options.log_every or 1) > 1:
             raise ValueError(
-                f"{flag} and -o log_every={options.log_every} exclude each other: only a full log counts late, "
+                f"{flag} and -O log_every={options.log_every} exclude each other: only a full log counts late, "
                 "skipped and retried transactions"
             )
     for each in options.define:

@@ -52,7 +52,7 @@ def test_bash_completes_a_label(complete: Complete) -> None:
 def test_bash_completes_steps_workloads_and_options(complete: Complete) -> None:
     assert "l.i0,l.x" in complete("--steps", "l.i0,l.")
     assert "pgbench-select" in complete("--workload", "pgb")
-    assert complete("-o", "resync") == ["resync_rounds="]
+    assert complete("-O", "resync") == ["resync_rounds="]
     assert "--interleave" in complete("--inter") and complete("--interleave", "sl") == ["slices"]
     assert "compare" in complete("comp")
 

@@ -49,10 +49,11 @@ ROWS = """
 --set io_method=sync --pg OLD => unknown to OLD
 --set logical_decoding_work_mem=1MB --pg OLD,PG => unknown to OLD; put it under [from.N] or [until.N] of a .toml file
 --set pg_stat_statements.track=all => is not preloaded; add --set shared_preload_libraries=pg_stat_statements
--o resync_round=3 => unknown option 'resync_round' (nearest: resync_rounds)
--o resync_rounds=many => resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'
--o delete_form=rang => unknown delete form 'rang' (nearest: range)
--o indexes => -o indexes: give NAME=VALUE
+-O resync_round=3 => unknown option 'resync_round' (nearest: resync_rounds)
+-O resync_rounds=many => resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'
+-O delete_form=rang => unknown delete form 'rang' (nearest: range)
+-O indexes => -O indexes: give NAME=VALUE
+-o indexes=1 => -o is -O now
 --until-known --repeats 4 => --until-known plans up to 8 pairs: leave out --repeats
 --until-known --minutes 9 => --minutes also ends once every step is decided: leave out --until-known
 --until-known --interleave cells => --until-known analyses pairs of slices: use --interleave slices
@@ -78,16 +79,16 @@ ROWS = """
 --workload pgbench-select --clients 0 => clients must be a list of whole numbers from 1 to 1,024
 --workload pgbench-select --clients a => --clients must be a list of whole numbers from 1 to 1,024, not 'a'
 --workload pgbench-select --clients 1,2,1 => --clients: 1 is given twice; give each number once
---workload pgbench-select --jobs 5 --clients 2 => --jobs 5: no step has that many clients
+--workload pgbench-select -j 5 -c 2 => --jobs 5: no step has that many clients
 --workload pgbench-select --seconds 3 --transactions 5 => exclude each other
---workload pgbench-select --rate -5 => '--rate': -5.0 is too small: give a number greater than 0;
---workload pgbench-select -o rate=0 => rate must be a number greater than 0, at most 1,000,000,000, not '0'
+--workload pgbench-select --rate -5 => '--rate' / '-R': -5.0 is too small: give a number greater than 0;
+--workload pgbench-select -O rate=0 => rate must be a number greater than 0, at most 1,000,000,000, not '0'
 --workload pgbench-select --latency-limit 0 => '--latency-limit': 0.0 is too small: give a number greater than 0;
 --workload pgbench-select --interleave slices => slices need 2 to 4 servers side by side
 --workload pgbench-select --set max_connections=20 => max_connections=20 is too low
 --workload pgbench-select -D x => -D x: give NAME=VALUE
---workload pgbench-select -o init_steps=dtx => a step is one of d, t, g, G, v, p, f
---workload pgbench-select -o init_steps=d => pgbench's own scripts need its tables, which t
+--workload pgbench-select -O init_steps=dtx => a step is one of d, t, g, G, v, p, f
+--workload pgbench-select -O init_steps=d => pgbench's own scripts need its tables, which t
 --workload pgbench-tpcb --rate 100 --pg OLD,PG --interleave slices => --rate: transactions become due while their
 --workload pgbench => no script given
 --workload pgbench:none.sql => no such file

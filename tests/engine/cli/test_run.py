@@ -42,7 +42,7 @@ def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
     assert "\nWhat to compare:\n  --pg LABEL" in text
     every = [*options_of(Request), *(own for known in workloads() for own in options_of(known.options))]
     for own in every:
-        assert (f"-o {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
+        assert (f"-O {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
 
 
 def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]) -> None:

@@ -111,7 +111,7 @@ class Farm:
 
     def command(self, *words: str, builders: str | None = None) -> list[str]:
         spec = self.spec if builders is None else builders
-        return [os.environ["PGBED_BENCH"], "farm", *words, "--out", str(self.folder / "out"), "--builders", spec]
+        return [os.environ["PGBED_BENCH"], "farm", *words, "--to", str(self.folder / "out"), "--builders", spec]
 
     def __call__(self, *words: str, builders: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -239,7 +239,7 @@ def test_what_no_builder_can_do_is_one_line_and_nothing_is_left(
     kept = [line for line in PLAN.format(rows=1001).splitlines() if line.split(" ")[0] != change.split(" ")[0]]
     plan = farm.plan("\n".join([*kept, change]).replace("repeats = 1", "" if "minutes" in change else "repeats = 1"))
     out = farm.folder / "refused"
-    done = farm(plan, "--again", "--out", str(out), builders=farm.spec_of(builders) if builders else "")
+    done = farm(plan, "--again", "--to", str(out), builders=farm.spec_of(builders) if builders else "")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and told in done.stderr, done.stderr
     assert not list((farm.folder / "out").glob("refused*"))
     assert not [path for path in (farm.folder / "cache" / "pgbed").glob("*") if path.is_dir()]

@@ -69,7 +69,7 @@ def test_it_is_drawn_with_the_place_of_the_change(out: Path) -> None:
 def test_the_page_has_the_chart_the_change_and_the_command(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = bench(str(out), "--step", "qr100", "--report", str(tmp_path / "trend.html"))
+    outcome = bench(str(out), "--step", "qr100", "--to", str(tmp_path / "trend.html"))
     assert outcome.exit_code == 0 and "trend.html" in outcome.stdout, outcome.stderr
     text = (tmp_path / "trend.html").read_text()
     assert text.count("bench bisect --good REL_17_BETA8 --bad REL_17_BETA9") == 1 and "17beta8 to 17beta9" in text

@@ -326,7 +326,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
             (prod, {"interleave": "slices"}, "external servers cannot be paused"),
             (prod, {"placement": "paired"}, "--placement paired binds"),
             (prod, {"preset": "planner-delete"}, "this workload cannot run"),
-            (prod, {"preset": "copy-ring"}, "-o setup=FILE may write files next to the data"),
+            (prod, {"preset": "copy-ring"}, "-O setup=FILE may write files next to the data"),
             (label, {"accept_foreign_load": True}, "--accept-foreign-load is for external servers"),
         ]
         for pg, entries, why in refused:

@@ -187,7 +187,7 @@ def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Be
 
 QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
 WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
-INDEXES = ("-o", "index_builds=100", "--steps", "l.i0,l.x")
+INDEXES = ("-O", "index_builds=100", "--steps", "l.i0,l.x")
 
 
 @pytest.mark.parametrize(("victim", "steps"), [("server", QUERIES), ("engine", WRITES), ("conductor", INDEXES)])

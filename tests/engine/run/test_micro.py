@@ -20,8 +20,8 @@ from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
 OLD, NEW = 12, 17
-SMALL = ("--pgbench-scale", "1", "-o", "table_rows=20000", "-o", "recovery_wal=1", "-o", "dump_tables=2",
-         "-o", "plans=20", "-o", "no_sync=true", "--set", "shared_buffers=32MB",
+SMALL = ("--pgbench-scale", "1", "-O", "table_rows=20000", "-O", "recovery_wal=1", "-O", "dump_tables=2",
+         "-O", "plans=20", "-O", "no_sync=true", "--set", "shared_buffers=32MB",
          "--set", "full_page_writes=off")  # WAL of a step is then the same wherever a checkpoint falls  # fmt: skip
 OF_BOTH = ["initdb.libc", "start", "recovery", "init", "index", "vacuum", "dump", "plan"]
 APART = {"initdb.libc", "initdb.icu", "initdb.builtin", "start", "recovery"}
@@ -126,7 +126,7 @@ def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
     once = totals_of(made[0])[1]
     bench = Bench(new_folder() / "runs")
     words = ("--pg", labels[1], "--repeats", "1", "--workload", "micro", "--tasks", "start,init,index,vacuum")
-    done = bench("run", *words, "-o", "runs=2", *SMALL, "--plain")
+    done = bench("run", *words, "-O", "runs=2", *SMALL, "--plain")
     assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
     (steps,) = totals_of(bench)
     for name, totals in steps.items():
@@ -154,7 +154,7 @@ def test_nothing_is_left_and_no_kill_on_purpose_is_a_stall_or_an_error(made: tup
 
 def test_a_launcher_or_engine_that_is_killed_leaves_nothing(bench: Bench, labels: tuple[str, str]) -> None:
     words = ("--pg", labels[1], "--workload", "micro", "--tasks", "recovery", "--repeats", "2")
-    bench.detached(*words, *SMALL, "-o", "recovery_wal=2000")
+    bench.detached(*words, *SMALL, "-O", "recovery_wal=2000")
 
     def own_servers() -> dict[int, str]:
         return {
@@ -180,7 +180,7 @@ def launcher(bench: Bench) -> int:
 
 
 def test_statements_run_in_slices_by_themselves(bench: Bench, labels: tuple[str, str]) -> None:
-    words = ("--workload", "micro", "--tasks", "index,vacuum", "-o", "table_rows=60000", "--slice-ms", "20")
+    words = ("--workload", "micro", "--tasks", "index,vacuum", "-O", "table_rows=60000", "--slice-ms", "20")
     done = bench("run", "--pg", ",".join(labels), *words, "--repeats", "1", "--set", "shared_buffers=32MB", "--plain")
     assert done.returncode == 0, done.stderr + done.stdout
     nothing_left(bench)

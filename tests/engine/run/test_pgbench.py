@@ -68,7 +68,7 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
 
 def test_scripts_that_write_are_counted_one_by_one_in_tables_as_asked_for(bench: Bench, label: str) -> None:
     made = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
-    options = [word for option in made.split() for word in ("-o", option)]
+    options = [word for option in made.split() for word in ("-O", option)]
     words = ("--clients", "2", "--transactions", "400", "--protocol", "prepared", *options)
     found = run(bench, label, "pgbench-tpcb", *words)
     totals = found["tpcb.c2"]["totals"]
@@ -99,7 +99,7 @@ def test_own_scripts_have_weights_variables_and_connections_of_their_own(
     one, two = tmp_path / "one.sql", tmp_path / "two.sql"
     one.write_text("SELECT :wanted;\n")
     two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
-    words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "-o", "log_every=1")
+    words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "-O", "log_every=1")
     found = run(bench, label, f"pgbench:{one}@3,{two},select-only@2", *words)
     totals = found["script.c2"]["totals"]
     assert totals.roles["pgbench"].statements == 80
@@ -143,7 +143,7 @@ def test_no_transaction_of_a_script_is_logged_as_taking_no_time(
 ) -> None:
     script = tmp_path / "quick.sql"
     script.write_text(text)
-    words = ("--clients", "1", "--transactions", "8000", "-o", "log_every=1")
+    words = ("--clients", "1", "--transactions", "8000", "-O", "log_every=1")
     totals = run(bench, label, f"pgbench:{script}", *words)["script.c1"]["totals"]
     histogram = dict(totals.roles["pgbench"].histogram)
     assert sum(histogram.values()) > 2_000 and not [us for us in histogram if us < 3]
@@ -231,8 +231,8 @@ def test_a_pgbench_that_is_too_old_or_not_there_is_refused(
     old.chmod(0o755)
     words = ("run", "--pg", label, "--workload", "pgbench-select", "--dry-run")
     for pgbench, more, told in (
-        (str(old), ("--max-tries", "3", "-o", "init_steps=dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
-        (str(old), ("-o", "continue_on_error=true"), "--continue-on-error needs the pgbench of PostgreSQL 19"),
+        (str(old), ("--max-tries", "3", "-O", "init_steps=dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
+        (str(old), ("-O", "continue_on_error=true"), "--continue-on-error needs the pgbench of PostgreSQL 19"),
         (str(folder / "none"), (), "none: no such program"),
     ):
         done = Bench(bench.out, {"PGBED_PGBENCH": pgbench})(*words, *more)

@@ -37,7 +37,7 @@ def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     script.write_text("SELECT count(*) FROM generate_series(1, 100000);\nSELECT 1;\n")
     load = f"pgbench:{read}@99,{script}"
     # Of few logged transactions none may have been in flight at a stop.
-    words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "-o", "log_every=4", *SMALL)
+    words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "-O", "log_every=4", *SMALL)
     found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
     assert found.returncode == 0, found.stderr + found.stdout
     assert "slices: 2 servers fit side by side, 1 of 2 steps can be sliced" in found.stdout

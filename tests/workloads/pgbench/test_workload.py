@@ -53,7 +53,7 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
 
 @pytest.mark.parametrize("options", [Options(rate=100.0, log_every=2), Options(max_tries=2, log_every=16)])
 def test_what_only_a_full_log_tells_excludes_another(options: Options) -> None:
-    with pytest.raises(ValueError, match=r"--(rate|max-tries) and -o log_every=\d+ exclude each other"):
+    with pytest.raises(ValueError, match=r"--(rate|max-tries) and -O log_every=\d+ exclude each other"):
         SELECT.plan(options)
     SELECT.plan(Options(rate=100.0, log_every=1))
 

@@ -46,7 +46,7 @@ LOOPS, MORE_LOOPS = 300_000, 6_000_000  # hogs are in the way of who has somethi
 SCRIPT = (
     "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (1, 1, (sin(random()) > 2)::int, 0, now());\n"
 )
-SMALL = ("--pgbench-scale", "1", "-o", "init_steps=dt", "--between", "none", "--warmup-seconds", "0", "--clients", "1",
+SMALL = ("--pgbench-scale", "1", "-O", "init_steps=dt", "--between", "none", "--warmup-seconds", "0", "--clients", "1",
          "--set", "shared_buffers=32MB", "--set", "synchronous_commit=on", "--set", "fsync=on")  # fmt: skip
 HOG = "while :; do :; done"
 HOGS = 5  # on each CPU, of a session each: the kernel shares CPUs out by session first

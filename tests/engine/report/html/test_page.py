@@ -44,7 +44,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(run: Path, to: Path, *more: str) -> str:
     """The report as `bench report` writes it."""
-    done = CliRunner().invoke(main, ["report", str(run), "--out", str(to), *more])
+    done = CliRunner().invoke(main, ["report", str(run), "--to", str(to), *more])
     assert done.exit_code == 0, done.output
     assert str(to) in done.stdout
     assert [each.name for each in to.parent.iterdir() if each.name.startswith(to.name)] == [to.name]
@@ -209,12 +209,12 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Pa
         journal.execute("UPDATE role_second SET service = x'ffffffff01000000'")
     to = tmp_path / "r.html"
     for arguments, complaint in (
-        ((none, "--out", to), "none: no cell has finished, so there is nothing to report (left out: 16.3 repeat 1"),
-        ((newer, "--out", to), "schema"),
-        ((damaged, "--out", to), "table role_second: damaged histogram"),
-        ((recorded, "--out", tmp_path), "is a directory"),
-        ((recorded, "--out", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: the folder /nowhere is missing"),
-        ((recorded, "--out", "/proc/r.html"), "/proc/r.html: cannot be written: "),
+        ((none, "--to", to), "none: no cell has finished, so there is nothing to report (left out: 16.3 repeat 1"),
+        ((newer, "--to", to), "schema"),
+        ((damaged, "--to", to), "table role_second: damaged histogram"),
+        ((recorded, "--to", tmp_path), "is a directory"),
+        ((recorded, "--to", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: the folder /nowhere is missing"),
+        ((recorded, "--to", "/proc/r.html"), "/proc/r.html: cannot be written: "),
         ((tmp_path / "nothing",), "unknown run"),
     ):
         done = CliRunner().invoke(main, ["report", *map(str, arguments)], env={"PGBED_OUT": str(tmp_path)})
