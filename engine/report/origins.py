@@ -13,13 +13,10 @@ from engine.core.model import Manifest
 from engine.plan.command_line import command
 from engine.plan.request import request_of
 from engine.report.journals import Recorded
-from engine.report.tables.section import Section, number, percent
 from engine.results.averages import middle
 from engine.results.comparison import Comparison
+from engine.results.section import WORDS, Column, Figure, Row, Section, columns, row
 from workloads.api.names import UnknownName
-
-DASH = "-"
-ENVIRONMENT, OBSERVERS = "Environment", "Observers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +44,45 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
 
 
 def subjects(comparison: Comparison) -> Section:
-    section = Section("What was compared", ("", "build", "config", "kernel", "compared with", "cells"))
-    for subject in comparison.subjects:
-        cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == subject.name}
-        base = comparison.baseline_of(subject.name)
-        against = "the base" if subject.name == comparison.base else base
-        section.add(subject.name, subject.build, subject.config, subject.kernel, against, str(len(cells)))
-    return section
+    rows = []
+    for each in comparison.subjects:
+        cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == each.name}
+        against = "the base" if each.name == comparison.base else comparison.baseline_of(each.name)
+        rows.append(row(each.name, each.build, each.config, each.kernel, against, len(cells), subject=each.name))
+    words = (Column(name, WORDS) for name in ("build", "config", "kernel", "compared with"))
+    return Section("subjects", "What was compared", columns("", *words, Column("cells", "count")), tuple(rows))
 
 
 def comparability(comparison: Comparison) -> Section:
-    section = Section("Are the cells comparable?", ("", "", "check", "found"))
-    for subject in comparison.others:
-        for place, check in enumerate(comparison.checks(subject.name)):
-            section.add(subject.name if place == 0 else "", "ok" if check.ok else "!", check.what, check.text)
-    return section
+    rows = (
+        row(subject.name if place == 0 else "", "ok" if check.ok else "!", check.what, check.text, subject=subject.name)
+        for subject in comparison.others
+        for place, check in enumerate(comparison.checks(subject.name))
+    )
+    headings = tuple(Column(name, WORDS) for name in ("", "", "check", "found"))
+    return Section("comparability", "Are the cells comparable?", headings, tuple(rows))
 
 
 def builds(comparison: Comparison) -> Section:
-    section = Section("Builds", ("", "version", "origin", "digest", "compiler", "flags", "patches", "extensions"))
-    seen = set[tuple[str, str]]()
+    known: dict[tuple[str, str], Row] = {}
     for build in comparison.builds:
-        if (build.label, build.digest) not in seen:
-            seen.add((build.label, build.digest))
-            initdb = f"; initdb {' '.join(build.initdb_args)}" if build.initdb_args else ""
-            patches = ", ".join(build.patches) or "none"
-            extensions = "; ".join(extension.title for extension in build.extensions) or "none"
-            section.add(build.label, build.version, build.provenance + initdb, build.digest, build.compiler,
-                        build.flags, patches, extensions)  # fmt: skip
-    return section
+        initdb = f"; initdb {' '.join(build.initdb_args)}" if build.initdb_args else ""
+        patches = ", ".join(build.patches) or "none"
+        extensions = "; ".join(extension.title for extension in build.extensions) or "none"
+        known.setdefault((build.label, build.digest), row(
+            build.label, build.version, build.provenance + initdb, build.digest, build.compiler, build.flags, patches,
+            extensions,
+        ))  # fmt: skip
+    headings = ("", "version", "origin", "digest", "compiler", "flags", "patches", "extensions")
+    return Section("builds", "Builds", tuple(Column(name, WORDS) for name in headings), tuple(known.values()))
 
 
 def machine(manifests: Sequence[Manifest]) -> Section:
     known = [dict(_flat(manifest.environment)) for manifest in manifests]
-    section = Section(ENVIRONMENT, ("", *(manifest.run for manifest in manifests)))
-    for name in dict.fromkeys(name for own in known for name in own):
-        section.add(name, *(own.get(name, DASH) for own in known))
-    return section
+    names = dict.fromkeys(name for own in known for name in own)
+    rows = (row(name, *(own.get(name, "-") for own in known)) for name in names)
+    headings = (Column(name, WORDS) for name in ("", *(manifest.run for manifest in manifests)))
+    return Section("environment", "Environment", tuple(headings), tuple(rows))
 
 
 def measured(manifest: Manifest) -> str:
@@ -106,23 +105,23 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 
 
 def probe_costs(comparison: Comparison) -> Section:
-    section = Section("Cost of these probes, as measured on this machine", ("step", "", "ratio", "95%", "pairs"))
+    rows = []
     used = {probe for cell in comparison.cells for probe in cell.observers}
     for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):
         for cost in probe_cost.known(folder):
             if used and set(cost.probes) >= used and cost.build in {subject.build for subject in comparison.subjects}:
-                bounds = "" if cost.low is None or cost.high is None else f"{cost.low:.3f}-{cost.high:.3f}"
-                ratio = "no figure" if cost.ratio is None else f"{cost.ratio:.3f}"
-                section.add(cost.step, f"{cost.metric} {cost.build}", ratio, bounds, str(cost.pairs))
-    return section
+                ratio = "no figure" if cost.ratio is None else cost.ratio
+                rows.append(
+                    row(cost.step, f"{cost.metric} {cost.build}", Figure(ratio, cost.low, cost.high), cost.pairs)
+                )
+    headings = columns("step", Column("", WORDS), Column("ratio", "fixed", bounds="95%"), Column("pairs", "count"))
+    return Section("probe costs", "Cost of these probes, as measured on this machine", headings, tuple(rows))
 
 
 def observers(comparison: Comparison, recorded: Recorded) -> Section:
     """What watched the servers in each step, and the cost of that and of the servers' clients."""
-    columns = ("probes", "client CPU\nus/op", "client CPU\n/ server's", "engine\n% of a CPU")
-    section = Section(OBSERVERS, ("step and build", *columns))
+    rows = []
     for step in comparison.steps:
-        rows = []
         for name in comparison.names:
             cells = comparison.of(name, step)
             if cells:
@@ -130,12 +129,16 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
                 client = middle([cell.client_cpu_us_per_op for cell in cells if cell.client_cpu_us_per_op is not None])
                 server = middle([cell.server_cpu_us_per_op for cell in cells if cell.server_cpu_us_per_op is not None])
                 share = client / server if client is not None and server else None
-                shares = [row.totals.engine_cpu_ns / 1e9 / seconds for cell in cells
-                          if (row := recorded.step(cell)) is not None and row.totals is not None
-                          and (seconds := row.totals.wall_seconds or row.totals.seconds) > 0]  # fmt: skip
-                rows.append(((f"  {name}", probes, number(client), percent(share), percent(middle(shares))), ""))
-        section.add_step(step, rows)
-    return section
+                of_engine = [
+                    recording.totals.engine_cpu_ns / 1e9 / seconds
+                    for cell in cells
+                    if (recording := recorded.step(cell)) is not None and recording.totals is not None
+                    and (seconds := recording.totals.wall_seconds or recording.totals.seconds) > 0
+                ]  # fmt: skip
+                rows.append(row(name, probes, client, share, middle(of_engine), step=step, subject=name))
+    shares = (Column("client CPU\n/ server's", "share"), Column("engine\n% of a CPU", "share"))
+    headings = columns("step and build", Column("probes", WORDS), "client CPU\nus/op", *shares)
+    return Section("observers", "Observers", headings, tuple(rows))
 
 
 def commands(manifest: Manifest) -> Iterable[str]:

@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 from rich.console import Console
@@ -20,16 +21,18 @@ from engine.core.text import Visible, csv_text, visible, visible_json, visible_l
 from engine.report import sliced_step as sliced
 from engine.report import tables
 from engine.report.tables import statements
-from engine.report.tables.section import WHERE, Notes, Section
 from engine.results.comparison import Comparison
 from engine.results.plan_change import PlanChange
 from engine.results.ratio import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME
+from engine.results.section import Notes, Section, TextTable, drawn
 from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.answer.findings
 MOST_CHANGES = 10  # of plans, named above the tables
 MOST_NOTES = 3  # below the verdicts
 SIGNS = "▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"
+BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
+STYLES = {"better": BETTER, "worse": WORSE, "?": WITHHELD, "=": "dim", "~": "dim", "dim": "dim", "strong": "bold"}
 ASCII = {"→": ">", "≠": "!", "▲": "^", "▼": "v", "≥": ">=", "±": "+-"}
 
 
@@ -38,20 +41,20 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
 
     With `rest`, the words that lead to everything else, only the verdicts and the first notes are printed.
     """
-    plain, notes = _is_plain(console), Notes()
+    plain = _is_plain(console)
     for text in (text for answer in comparison.answer for text in answer.lines):
         shown = Text(_spelled(visible(text), plain), style="bold")
         console.print(shown, soft_wrap=not console.is_terminal)  # one line, for programs that read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    sections = tables.sections(comparison, notes, with_published=published, brief=bool(rest))
+    sections = tables.sections(comparison, with_published=published, brief=bool(rest))
     _print_sections(sections, console, plain)
     if not rest:
         _print_footer(footer(comparison), console, plain)
         return
     remarks = [*_few_pairs(comparison), *(cell.text for cell in comparison.left_out), *_gathered(comparison.findings)]
     more = {
-        "table": len(tables.sections(comparison, Notes(), with_published=published)) - len(sections),
+        "table": len(tables.sections(comparison, with_published=published)) - len(sections),
         "note": len(remarks) - MOST_NOTES,
     }
     counts = " and ".join(f"{number} more {what}{'s' * (number > 1)}" for what, number in more.items() if number > 0)
@@ -74,11 +77,11 @@ def _is_plain(console: Console) -> bool:
 
 
 def _print_sections(shown: Iterable[Section], console: Console, plain: bool) -> None:
-    for section in shown:
+    for table in drawn(shown, Notes()):
         console.print()
-        console.print(Text(visible(section.title), style="bold"))
-        console.print(_table(section, plain))
-        _print_lines(section.notes, console, plain)
+        console.print(Text(visible(table.title), style="bold"))
+        console.print(_table(table, plain))
+        _print_lines(table.notes, console, plain)
 
 
 def _print_footer(lines: Iterable[str], console: Console, plain: bool) -> None:
@@ -104,7 +107,7 @@ def plans_to_json(changes: Iterable[PlanChange]) -> Visible:
 
 
 def plans_to_markdown(changes: Iterable[PlanChange], base: str) -> Visible:
-    parts = [_markdown_table(statements.side_by_side(change, base)) for change in changes]
+    parts = _markdown_tables(statements.side_by_side(change, base) for change in changes)
     return visible_lines("\n\n".join(parts) + "\n")
 
 
@@ -144,18 +147,16 @@ def to_csv(comparison: Comparison) -> Visible:
 
 def to_markdown(comparison: Comparison, *, published: bool = False) -> Visible:
     """The terminal's tables, for a ticket or a mail."""
-    notes = Notes()
     parts = _answers(comparison)
     parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
-    parts += [_markdown_table(section) for section in tables.sections(comparison, notes, with_published=published)]
+    parts += _markdown_tables(tables.sections(comparison, with_published=published))
     parts.append("\n".join(f"- {markdown_text(line)}" for line in footer(comparison)))
     return visible_lines("\n\n".join(parts) + "\n")
 
 
 def to_comment(comparison: Comparison, lines: Iterable[str]) -> Visible:
     """The answer, `lines` and the first table for a pull request; the other tables are folded."""
-    notes = Notes()
-    shown = [_markdown_table(section) for section in tables.sections(comparison, notes)]
+    shown = _markdown_tables(tables.sections(comparison))
     parts = _answers(comparison)
     parts += ["\n".join(f"- {markdown_text(line)}" for line in lines), *shown[:1], "<details><summary>More</summary>"]
     parts += ["\n".join(f"{markdown_text(line)}  " for line in header(comparison)), *shown[1:]]
@@ -169,24 +170,28 @@ def _answers(comparison: Comparison) -> list[str]:
 
 def slices_to_markdown(step: SlicedStep) -> Visible:
     parts = ["\n".join(f"{markdown_text(line)}  " for line in sliced.header(step))]
-    parts += [_markdown_table(section) for section in sliced.sections(step)]
+    parts += _markdown_tables(sliced.sections(step))
     parts.append("\n".join(f"- {markdown_text(line)}" for line in sliced.footer(step)))
     return visible_lines("\n\n".join(parts) + "\n")
 
 
-def _markdown_table(section: Section) -> str:
-    columns = [column.replace("\n", " ") for column in section.columns]
+def _markdown_tables(sections: Iterable[Section]) -> list[str]:
+    return [*map(_markdown_table, drawn(sections, Notes()))]
+
+
+def _markdown_table(table: TextTable) -> str:
+    columns = [column.replace("\n", " ") for column in table.columns]
     lines = [
-        f"### {markdown_text(section.title)}",
+        f"### {markdown_text(table.title)}",
         "",
         _markdown_row(columns),
         "| " + " | ".join(["---", *["---:"] * (len(columns) - 1)]) + " |",
     ]
-    for row, _ in section.rows:
+    for row, _ in table.rows:
         cells = [markdown_text(cell.strip()) for cell in row]
         cells = [f"**{cells[0]}**", *[""] * (len(columns) - 1)] if len(row) == 1 else cells
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *(f"- {markdown_text(note)}" for note in section.notes)] if section.notes else []
+    lines += ["", *(f"- {markdown_text(note)}" for note in table.notes)] if table.notes else []
     return "\n".join(lines)
 
 
@@ -278,16 +283,15 @@ def _spelled(text: str, plain: bool) -> str:
     return "".join(ASCII.get(letter, letter) for letter in text).replace("·", ".") if plain else text
 
 
-def _table(section: Section, plain: bool) -> Table:
+def _table(section: TextTable, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, column in enumerate(section.columns):
-        # These may be folded, and so may names; figures never.
-        words = section.prose or column in ("verdict", "its cause", WHERE)
-        left = place == 0 or words or column == "unit"
-        heading = Text(visible_lines(column))
-        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=place > 0 and not words)
-    for row, style in section.rows:
-        table.add_row(*(Text(_spelled(visible_lines(cell), plain)) for cell in row), style=style)
+    for place, (column, words, name) in enumerate(zip(section.columns, section.words, section.names, strict=True)):
+        # Words may be folded, and so may names in the first column; figures never.
+        side: Literal["left", "right"] = "left" if place == 0 or words or name else "right"
+        table.add_column(Text(visible_lines(column)), justify=side, overflow="fold", no_wrap=place > 0 and not words)
+    for row, mark in section.rows:
+        cells = (Text(_spelled(visible_lines(cell), plain)) for cell in row)
+        table.add_row(*cells, style=STYLES.get(mark, ""))
     return table
 
 

@@ -9,7 +9,7 @@ from statistics import fmean
 import msgspec
 
 from engine.core.text import Visible, visible_json
-from engine.report.tables.section import Section, number, percent
+from engine.results.section import Column, Row, Section, columns, percent
 from engine.results.sliced_step import SlicedBlock, SlicedCheck, SlicedPair, SlicedStep
 
 MOST_LINES = 60  # of a pair on a terminal
@@ -76,15 +76,15 @@ def _together(pair: SlicedPair) -> int:
 
 
 def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
-    columns = ("block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", "ratio", "so far", "spill",
-               "run-q\nbase", "run-q\nother", "others\nCPUs")  # fmt: skip
-    section = Section(f"{step.step}: {title(pair)}", columns)
-    for start in range(0, len(pair.blocks), together):
-        section.add(*_line(pair.blocks[start : start + together]))
-    return section
+    headings = columns(
+        "block", "at s", "order", f"base\n{step.unit}", f"other\n{step.unit}", Column("ratio", "fixed"),
+        Column("so far", "fixed"), Column("spill", "share"), "run-q\nbase", "run-q\nother", "others\nCPUs",
+    )  # fmt: skip
+    rows = (_line(pair.blocks[start : start + together]) for start in range(0, len(pair.blocks), together))
+    return Section("blocks", f"{step.step}: {title(pair)}", headings, tuple(rows))
 
 
-def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
+def _line(blocks: Sequence[SlicedBlock]) -> Row:
     first, last = blocks[0], blocks[-1]
     sides = [[block.base for block in blocks], [block.other for block in blocks]]
     rates = [_mean(each.rate_per_s for each in side) for side in sides]
@@ -92,23 +92,19 @@ def _line(blocks: Sequence[SlicedBlock]) -> Sequence[str]:
     waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
     others = _mean(block.others_cpus for block in blocks)
     ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None
-    return (
-        str(first.block) if first is last else f"{first.block}-{last.block}",
+    values = (
         f"{first.at_s:.1f}",
         first.order if len({block.order for block in blocks}) == 1 else "any",
-        *map(number, rates),
-        _ratio(first.ratio if first is last else ratio),
-        _ratio(last.running),
-        percent(max(spills, default=None)),
-        *map(number, waits),
+        *rates,
+        first.ratio if first is last else ratio,
+        last.running,
+        max(spills, default=None),
+        *waits,
         "-" if others is None else f"{others:.2f}",
     )
+    return Row(str(first.block) if first is last else f"{first.block}-{last.block}", values)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

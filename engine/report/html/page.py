@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import chain
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -28,11 +27,12 @@ from engine.report.html.charts import charts
 from engine.report.journals import Recorded
 from engine.report.origins import Origins
 from engine.report.policy import policy
-from engine.report.tables.counters import STATISTICS, statistics
+from engine.report.tables.counters import statistics
 from engine.report.tables.response_times import percentiles
-from engine.report.tables.section import ARROWS, Notes, Section, bounds, ratio_text, value_text
+from engine.report.tables.section import value_text
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, Ratio
+from engine.results.section import ARROWS, Notes, Section, TextTable, bounds_text, columns, drawn, of_ratio, row, text
 
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
@@ -60,7 +60,7 @@ class StepPart:
     unit: str
     lines: tuple[tuple[str, GridCell], ...]  # subject, its entry
     charts: tuple[tuple[str, str], ...]  # kind, title
-    tables: tuple[Section, ...]
+    tables: tuple[TextTable, ...]
 
     @property
     def differs(self) -> bool:
@@ -69,17 +69,12 @@ class StepPart:
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """Return the whole page. Raises UserError if a journal is damaged."""
-    notes = Notes()
-    sections = [
-        *percentiles(comparison, notes),
-        *tables.sections(comparison, notes),
-        *statistics(comparison, recorded),
-    ]
+    sections = [*percentiles(comparison), *tables.sections(comparison), *statistics(comparison, recorded)]
     data, graphs = charts(comparison, recorded), flames.flames(comparison)
     libraries = (*LIBRARY, *(flame.LIBRARY[1:] if graphs else ()))
     scripts = [*map(flame.vendored, libraries), *map(_own, OWN)]
     ids = step_ids(comparison.steps)
-    by_step, others = parted(sections, comparison.steps, notes)
+    by_step, others = parted(sections, comparison.steps)
     steps = [
         StepPart(
             name=step,
@@ -92,6 +87,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         )
         for step in comparison.steps
     ]  # fmt: skip
+    of_comparability, of_subjects, *of_origins = drawn([origins.comparability(comparison), *known.sections], Notes())
     return rendered(
         "page",
         scripts,
@@ -102,13 +98,12 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         header=render.header(comparison),
         grid=_grid(comparison, steps),
         steps=steps,
-        comparability=origins.comparability(comparison),
-        subjects=known.sections[0] if known.sections else None,
-        further=[*others, *known.sections[1:]],
+        comparability=of_comparability,
+        subjects=of_subjects,
+        further=[*others, *of_origins],
         commands=known.commands,
         measured=known.measured,
         notes=render.footer(comparison),
-        statistics=STATISTICS,
         overview=any(each["ratio"] is not None for each in data["overview"]),
     )
 
@@ -129,12 +124,12 @@ def trend_page(series: Sequence[Series], by: str) -> Visible:
         for place, each in enumerate(series)
         for changed in [[each.points.index(change.after) for change in each.changes or ()]]
     }  # fmt: skip
-    parts = [
-        Section("Where it changed for good", ("", "builds", "p", "runs"), {"": [
-            ((f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
-              f"{change.before.run} and {change.after.run}"), "")
+    sections = [
+        Section("changes", "Where it changed for good", columns("", "builds", "p", "runs"), tuple(
+            row(f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
+                f"{change.before.run} and {change.after.run}")
             for change in each.changes or ()
-        ]})
+        ))
         for each in series
     ]  # fmt: skip
     return rendered(
@@ -143,7 +138,7 @@ def trend_page(series: Sequence[Series], by: str) -> Visible:
         {"subjects": [], "steps": steps, "flames": {}},
         style=_own("page.css"),
         title=f"{title[:1].upper()}{title[1:]} by {by}",
-        series=list(zip(series, parts, strict=True)),
+        series=list(zip(series, drawn(sections, Notes()), strict=True)),
         fewest=FEWEST,
     )
 
@@ -195,24 +190,25 @@ def step_ids(steps: Sequence[str]) -> dict[str, str]:
     return {step: step if step in plain else f"step-{place}" for place, step in enumerate(steps, 1)}
 
 
-def parted(
-    sections: Iterable[Section], steps: Sequence[str], notes: Notes
-) -> tuple[dict[str, list[Section]], list[Section]]:
+def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str, list[TextTable]], list[TextTable]]:
     """The tables of each step, then those of no step, each with the notes whose marks it has."""
     by_step: dict[str, list[Section]] = {}
     others = []
     for section in sections:
-        columns = (section.columns[0].replace("step and ", "").replace("step, ", ""), *section.columns[1:])
-        for step in filter(section.parts.__contains__, steps):
-            by_step.setdefault(step, []).append(Section(section.title, columns, {"": section.parts[step]}))
-        rest = {name: rows for name, rows in section.parts.items() if name not in steps}
-        others += [replace(section, parts=rest)] if rest else []
-    for part in (*chain.from_iterable(by_step.values()), *others):
-        part.notes = list(notes.below(part).values())
-    return by_step, others
+        first = section.columns[0].name.replace("step and ", "").replace("step, ", "")
+        headings = (replace(section.columns[0], name=first), *section.columns[1:])
+        parts = section.by_step()
+        for step, part in parts.items():
+            if step in steps:
+                rows = tuple(replace(each, step="") for each in part.rows)
+                by_step.setdefault(step, []).append(replace(part, columns=headings, rows=rows))
+        if rest := tuple(each for each in section.rows if each.step not in steps):
+            others.append(replace(section, rows=rest))
+    notes = Notes()
+    return {step: drawn(own, notes, again=True) for step, own in by_step.items()}, drawn(others, notes, again=True)
 
 
-def words(section: Section) -> tuple[bool, ...]:
+def words(section: TextTable) -> tuple[bool, ...]:
     """Which columns hold words, and are aligned to the left."""
     rows = [cells for cells, _ in section.rows if len(cells) > 1]
     return tuple(
@@ -223,10 +219,10 @@ def words(section: Section) -> tuple[bool, ...]:
 def grid_cell(ratio: Ratio | None) -> GridCell:
     if ratio is None:
         return GridCell("", "none", "-", "", "not measured", "")
-    sign = ratio.sign
-    shown = ratio_text(ratio).lstrip("▲▼=~? ")
+    sign, figure = ratio.sign, of_ratio(ratio)
+    shown = text(figure).lstrip("▲▼=~? ")
     return GridCell(
-        ARROWS.get(sign, sign.strip()), CLASSES[sign], shown or "-", bounds(ratio),
+        ARROWS.get(sign, sign.strip()), CLASSES[sign], shown or "-", bounds_text(figure),
         ratio.verdict_text or WORDS[sign], "; ".join(ratio.remarks),
     )  # fmt: skip
 

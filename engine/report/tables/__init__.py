@@ -1,7 +1,6 @@
 """The tables of a comparison, in reading order: one registry for terminal, Markdown and page.
 
-A table is a function of a comparison and the notes that its marks refer to; it yields sections of text, of which those
-without rows are not shown.
+A table is a function of a comparison; it yields sections, of which those without rows are not shown.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from engine.report.tables import (
     time_parts,
     transactions,
 )
-from engine.report.tables.section import Notes, Section
 from engine.results.comparison import Comparison
+from engine.results.section import Section
 
-TableFunction = Callable[[Comparison, Notes], Iterable[Section]]
+TableFunction = Callable[[Comparison], Iterable[Section]]
 
 TABLES: tuple[TableFunction, ...] = (
     performance.sweeps,
@@ -70,17 +69,12 @@ BRIEF: tuple[TableFunction, ...] = (  # the verdicts, and figures that were aske
 )
 
 
-def sections(
-    comparison: Comparison, notes: Notes, *, with_published: bool = False, brief: bool = False
-) -> list[Section]:
+def sections(comparison: Comparison, *, with_published: bool = False, brief: bool = False) -> list[Section]:
     """The tables that have rows; `with_published` adds the reference client's own figures, `brief` leaves most out."""
-    tables = BRIEF if brief else TABLES
-    made = [
+    return [
         section
-        for table in tables
+        for table in (BRIEF if brief else TABLES)
         if with_published or table is not published.figures
-        for section in table(comparison, notes)
+        for section in table(comparison)
         if section.rows
     ]
-    notes.place(made)
-    return made

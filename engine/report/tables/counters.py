@@ -8,65 +8,63 @@ from typing import Any
 from engine.core.perf_events import EVENTS, IPC, OTHERS
 from engine.journal.totals import role_place
 from engine.report.journals import Recorded
-from engine.report.tables.section import Notes, Row, Section, number, percent, ratio_text
+from engine.report.tables.section import BELOW, STEP_BUILD_AND_ROLE
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import INSTRUCTIONS
+from engine.results.section import Column, Figure, Row, Section, Value, columns, of_ratio, row
 from probes.table import PHASES
 
 TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),
           *((event.key, event.title) for event in EVENTS[2:]))  # fmt: skip
-STATISTICS = "Statistics views over the step (pg_stat_*, medians of cells)"
 Counters = dict[str, float]
-ProbedRow = Callable[[list[dict[str, Any]], Notes], tuple[str, ...] | None]  # from the cells' figures of one role
+Figures = list[dict[str, Any]]  # of the cells, of one role
 
 
-def probed(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+def probed(comparison: Comparison) -> Iterable[Section]:
     """Probe results by step, role and subject: planning, phases of statements, waits for a CPU."""
-    for title, columns, row in PROBED:
-        section = Section(title, ("step, build and role", *columns))
-        for step in comparison.steps:
-            rows = [
-                ((f"  {name} {role}", *cells), "")
-                for role in _roles(comparison, step)
-                for name in comparison.names
-                if (cells := row(_figures(comparison, name, step, role), notes)) is not None
-            ]
-            section.add_step(step, rows)
-        yield section
+    for key, title, headings, values in PROBED:
+        rows = (
+            row(f"{name} {role}", *found, step=step, subject=name)
+            for step in comparison.steps
+            for role in _roles(comparison, step)
+            for name in comparison.names
+            if (found := values(_figures(comparison, name, step, role))) is not None
+        )
+        yield Section(key, title, columns(STEP_BUILD_AND_ROLE, *headings), tuple(rows))
 
 
-def _planning(cells: list[dict[str, Any]], notes: Notes) -> tuple[str, ...] | None:
-    """How often and how long a role planned, and its share of reading index ends; a mark explains a missing figure."""
+def _planning(cells: Figures) -> tuple[Value, ...] | None:
+    """How often and how long a role planned, and its share of reading index ends; remarks explain a missing figure."""
     if not any(cell.get("plan_n") for cell in cells):
         return None
     return (
-        number(_middle(cells, "plan_n")),
-        number(_middle(cells, "plan_mean_us")),
-        number(_largest(cells, "plan_p99_us")),
-        number(_largest(cells, "plan_max_us")),
-        number(_middle(cells, "plan_us_per_statement")) + notes.mark(_reasons(cells)),
-        percent(_middle(cells, "endpoint_share")),
-        number(_middle(cells, "leaf_pages_per_plan")),
+        _middle(cells, "plan_n"),
+        _middle(cells, "plan_mean_us"),
+        _largest(cells, "plan_p99_us"),
+        _largest(cells, "plan_max_us"),
+        Figure(_middle(cells, "plan_us_per_statement"), remarks=_reasons(cells)),
+        _middle(cells, "endpoint_share"),
+        _middle(cells, "leaf_pages_per_plan"),
     )
 
 
-def _phases(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
+def _phases(cells: Figures) -> tuple[Value, ...] | None:
     """How the time of statements splits; the last column says how that was found."""
     found = [cell for cell in cells if cell.get("phases")]
     if not found:
         return None
     shares = [[cell["phases"].get(phase, 0.0) for cell in found] for phase in (*PHASES, "other")]
-    ways = sorted({str(cell["phases_by"]) for cell in found})
-    return (*(percent(middle(values)) for values in shares), "/".join(ways))
+    return (*map(middle, shares), "/".join(sorted({str(cell["phases_by"]) for cell in found})))
 
 
-def _run_queue(cells: list[dict[str, Any]], _: Notes) -> tuple[str, ...] | None:
+def _run_queue(cells: Figures) -> tuple[Value, ...] | None:
     if not any(cell.get("runq_us") for cell in cells):
         return None
-    quantiles = (number(_largest(cells, f"runq_{name}_us")) for name in ("p50", "p99", "max"))
-    return number((_middle(cells, "runq_us") or 0) / 1000), *quantiles
+    return (_middle(cells, "runq_us") or 0) / 1000, *(
+        _largest(cells, f"runq_{name}_us") for name in ("p50", "p99", "max")
+    )
 
 
 def _roles(comparison: Comparison, step: str) -> tuple[str, ...]:
@@ -78,51 +76,48 @@ def _seen(cell: CellStep) -> Iterable[str]:
     return (role for role in cell.probes if role in cell.roles)
 
 
-def _figures(comparison: Comparison, subject: str, step: str, role: str) -> list[dict[str, Any]]:
+def _figures(comparison: Comparison, subject: str, step: str, role: str) -> Figures:
     return [cell.probes[role] for cell in comparison.of(subject, step) if role in _seen(cell)]
 
 
-def _reasons(cells: list[dict[str, Any]]) -> tuple[str, ...]:
+def _reasons(cells: Figures) -> tuple[str, ...]:
     withheld = [f"withheld: {cell['plan_withheld']}" for cell in cells if "plan_withheld" in cell]
     few = ["few frames in this step: partial seconds distort the figures" for cell in cells if "plan_frames" in cell]
     return tuple(dict.fromkeys(withheld + (few if not withheld else [])))
 
 
-def _middle(cells: list[dict[str, Any]], name: str) -> float | None:
+def _middle(cells: Figures, name: str) -> float | None:
     return middle([cell[name] for cell in cells if cell.get(name) is not None])
 
 
-def _largest(cells: list[dict[str, Any]], name: str) -> float | None:
+def _largest(cells: Figures, name: str) -> float | None:
     return max((cell[name] for cell in cells if cell.get(name) is not None), default=None)
 
 
-def counters(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """Perf events per operation of the roles that were counted; marks say what was not."""
+def counters(comparison: Comparison) -> Iterable[Section]:
+    """Perf events per operation of the roles that were counted; remarks say what was not."""
     there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
-    columns = [(key, title) for key, title in TITLES if key in there]
+    shown = [(key, title) for key, title in TITLES if key in there]
     title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
-    section = Section(title, ("step, build and role", *(title for _, title in columns)))
-    for step in comparison.steps:
-        section.add_step(step, _rows(comparison, notes, step, [key for key, _ in columns]))
-    yield section
+    rows = (each for step in comparison.steps for each in _rows(comparison, step, [key for key, _ in shown]))
+    headings = columns(STEP_BUILD_AND_ROLE, *(heading for _, heading in shown))
+    yield Section("counters", title, headings, tuple(rows))
 
 
-def _rows(comparison: Comparison, notes: Notes, step: str, keys: Sequence[str]) -> list[Row]:
-    rows: list[Row] = []
+def _rows(comparison: Comparison, step: str, keys: Sequence[str]) -> Iterable[Row]:
     for name in comparison.names:
         cells = comparison.of(name, step)
-        mark = notes.mark(tuple(dict.fromkeys(note for cell in cells for note in cell.counters_notes)))
-        found = {role for cell in cells for role, figures in cell.counters.items() if figures}
-        for place, role in enumerate(sorted(found, key=_place)):
-            shown = f"  {name} {role}{mark if place == 0 else ''}"
-            rows.append(((shown, *(number(_role_middle(cells, role, key)) for key in keys)), ""))
-        if mark and not any(cell.counters for cell in cells):
-            rows.append(((f"  {name} nothing{mark}", *("-" for _ in keys)), ""))
-        ratio = comparison.ratio(name, step, INSTRUCTIONS)
-        if found and ratio is not None:
-            texts = (ratio_text(ratio) if key == "instructions" else "" for key in keys)
-            rows.append((("    all of them / base", *texts), "dim"))
-    return rows
+        remarks = tuple(dict.fromkeys(note for cell in cells for note in cell.counters_notes))
+        counted = {role for cell in cells for role, figures in cell.counters.items() if figures}
+        for place, role in enumerate(sorted(counted, key=_place)):
+            values = (_role_middle(cells, role, key) for key in keys)
+            yield row(f"{name} {role}", *values, step=step, subject=name, remarks=remarks if place == 0 else ())
+        if remarks and not any(cell.counters for cell in cells):
+            yield row(f"{name} nothing", *[None] * len(keys), step=step, subject=name, remarks=remarks)
+        ratio = of_ratio(comparison.ratio(name, step, INSTRUCTIONS))
+        if counted and ratio is not None:
+            of_all = (ratio if key == "instructions" else "" for key in keys)
+            yield row(f"all of them {BELOW}", *of_all, step=step, subject=name, mark="dim", depth=1)
 
 
 def _place(role: str) -> tuple[bool, tuple[int, str]]:
@@ -135,24 +130,22 @@ def _role_middle(cells: Sequence[CellStep], role: str, key: str) -> float | None
 
 def statistics(comparison: Comparison, recorded: Recorded) -> Iterable[Section]:
     """A row for each counter that moved under any build, except clock times and what is not a number."""
-    section = Section(STATISTICS, ("step and counter", *comparison.names))
+    rows = []
     for step in comparison.steps:
         known = {name: list(_of_cells(comparison, recorded, name, step)) for name in comparison.names}
-        counters = dict.fromkeys(counter for cells in known.values() for cell in cells for counter in cell)
-        rows = []
-        for counter in counters:
+        for counter in dict.fromkeys(counter for cells in known.values() for cell in cells for counter in cell):
             medians = [middle([cell[counter] for cell in cells if counter in cell]) for cells in known.values()]
             if any(medians):
-                rows.append(((f"  {counter}", *map(number, medians)), ""))
-        section.add_step(step, rows)
-    yield section
+                rows.append(row(counter, *medians, step=step))
+    title = "Statistics views over the step (pg_stat_*, medians of cells)"
+    yield Section("statistics", title, columns("step and counter", *comparison.names), tuple(rows))
 
 
 def _of_cells(comparison: Comparison, recorded: Recorded, name: str, step: str) -> Iterable[Counters]:
     for cell in comparison.of(name, step):
-        row = recorded.step(cell)
-        if row is not None:
-            yield dict(_counters(recorded.reader(cell).differences(row.id)))
+        recording = recorded.step(cell)
+        if recording is not None:
+            yield dict(_counters(recorded.reader(cell).differences(recording.id)))
 
 
 def _counters(views: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterable[tuple[str, float]]:
@@ -163,10 +156,12 @@ def _counters(views: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterab
                     yield f"{view} {thing} {counter}" if thing else f"{view} {counter}", float(value)
 
 
-PROBED: tuple[tuple[str, tuple[str, ...], ProbedRow], ...] = (
-    ("Planner (medians of cells; p99 and max of the worst)",
-     ("plan-\nnings", "us\neach", "p99\n<= us", "max\nus", "us per\nstatem.", "index\nends", "leaf\npages"), _planning),
-    ("Phases of statements (medians of cells)", (*PHASES, "other", "by"), _phases),
-    ("Waits for a CPU (median of cells; p50, p99 and max of the worst)",
+PROBED: tuple[tuple[str, str, tuple[str | Column, ...], Callable[[Figures], tuple[Value, ...] | None]], ...] = (
+    ("planner", "Planner (medians of cells; p99 and max of the worst)",
+     ("plan-\nnings", "us\neach", "p99\n<= us", "max\nus", "us per\nstatem.", Column("index\nends", "share"),
+      "leaf\npages"), _planning),
+    ("phases", "Phases of statements (medians of cells)",
+     (*(Column(phase, "share") for phase in (*PHASES, "other")), "by"), _phases),
+    ("runq", "Waits for a CPU (median of cells; p50, p99 and max of the worst)",
      ("ms\nin all", "p50\n<= us", "p99\n<= us", "max\nus"), _run_queue),
 )  # fmt: skip

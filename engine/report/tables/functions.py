@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-from engine.report.tables.section import Notes, Row, Section, number
 from engine.results.comparison import Comparison
 from engine.results.function_cost import FunctionCosts
+from engine.results.section import Column, Figure, Row, Section, columns, row
 
 TITLE = "Functions whose own CPU time per operation differs (us; the intervals hold together)"
-COLUMNS = ("step, build and function", "base", "us", "more", "95%")
 SHOWN = 8  # of a step and build
 
 
-def _changes(comparison: Comparison, _: Notes) -> Iterable[Section]:
-    """By step and build; the first line of each is all that was sampled."""
-    section = Section(TITLE, COLUMNS)
-    for step in comparison.steps:
-        found = (comparison.function_costs(name, step) for name in comparison.names)
-        section.add_step(step, [row for costs in found if costs is not None and costs.changes for row in _rows(costs)])
-    yield section
-
-
-def tested(comparison: Comparison, notes: Notes) -> Iterable[Section]:
-    """As `changes`; where functions were sampled and none differs, or cannot be compared, says so."""
+def tested(comparison: Comparison) -> Iterable[Section]:
+    """By step and build, the first line of each all that was sampled; if none differs, or can be compared, says so."""
     compared = [costs for costs in comparison.functions if costs.pairs]
     unlike: dict[str, list[str]] = {}
     for costs in comparison.functions:
         if not costs.pairs:
             unlike.setdefault(costs.reason, []).append(f"{costs.step} {costs.subject}")
-    for section in _changes(comparison, notes):
-        lines = [f"{', '.join(of)}: {reason}" for reason, of in unlike.items()]
-        for text in lines if section.rows or not compared else (_nothing(compared), *lines):
-            section.add(text, *[""] * (len(COLUMNS) - 1))
-        yield section
+    rows = [
+        each
+        for step in comparison.steps
+        for name in comparison.names
+        if (differing := comparison.function_costs(name, step)) is not None and differing.changes
+        for each in _rows(differing)
+    ]
+    if compared and not rows:
+        rows.append(row(_nothing(compared)))
+    rows += [row(f"{', '.join(of)}: {reason}") for reason, of in unlike.items()]
+    headings = columns("step, build and function", "base", "us", Column("more", "change", bounds="95%"))
+    yield Section("functions", TITLE, headings, tuple(rows))
 
 
-def _rows(costs: FunctionCosts) -> list[Row]:
-    more = costs.us - costs.base_us
-    rows: list[Row] = [((f"  {costs.subject}", number(costs.base_us), number(costs.us), f"{more:+,.2f}", ""), "dim")]
-    for change in costs.changes[:SHOWN]:
-        cells = (number(change.base_us), number(change.us), change.change_text.removesuffix(" us"), change.bounds_text)
-        rows.append(((f"    {change.name}", *cells), ""))
-    further = len(costs.changes) - SHOWN
-    return [*rows, ((f"    and {further} more (--json)", "", "", "", ""), "dim")] if further > 0 else rows
+def _rows(costs: FunctionCosts) -> Iterable[Row]:
+    line = partial(row, step=costs.step, subject=costs.subject)
+    more = Figure(costs.us - costs.base_us, unit="change")
+    yield line(costs.subject, costs.base_us, costs.us, more, mark="dim")
+    for each in costs.changes[:SHOWN]:
+        changed = Figure(each.change_us, each.low_us, each.high_us)
+        yield line(each.name, each.base_us, each.us, changed, depth=1)
+    if (further := len(costs.changes) - SHOWN) > 0:
+        yield line(f"and {further} more (--json)", mark="dim", depth=1)
 
 
-def _nothing(every: Iterable[FunctionCosts]) -> str:
-    found = list(every)
-    count = sum(costs.tested for costs in found)
-    reason = next((costs.reason for costs in found if costs.reason), "")
+def _nothing(compared: Sequence[FunctionCosts]) -> str:
+    count = sum(costs.tested for costs in compared)
+    reason = next((costs.reason for costs in compared if costs.reason), "")
     return f"none significant: {reason}" if reason and not count else f"none significant of {count:,} tested"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from engine.report.tables.section import WHERE, Notes, Section
 from engine.results.comparison import Comparison
+from engine.results.section import WORDS, Column, Section, columns, row
 from engine.results.setting_difference import REASONS, SettingDifference
 
-TITLE, COLUMNS = "Settings that differ", ("setting", "by", WHERE)
 
-
-def differences(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def differences(comparison: Comparison) -> Iterable[Section]:
     """Yield the section: a row each, but settings that some servers do not know, and others leave alone, together."""
-    section = Section(TITLE, COLUMNS)
+    rows = []
     gathered: dict[str, list[str]] = {}  # by the servers that do not know it
     for each in comparison.settings:
         names = _names(comparison, each)
@@ -21,10 +19,11 @@ def differences(comparison: Comparison, _: Notes) -> Iterable[Section]:
             without = dict.fromkeys(names[subject] for subject, value in each.values.items() if value is None)
             gathered.setdefault(", ".join(without), []).append(each.name)
         else:
-            section.add(each.name, REASONS[each.reason], each.text(names))
+            rows.append(row(each.name, REASONS[each.reason], each.text(names)))
     for servers, settings in gathered.items():
-        section.add(f"{len(settings)} more", REASONS["version"], f"unknown to {servers}: {', '.join(settings)}")
-    yield section
+        unknown = f"unknown to {servers}: {', '.join(settings)}"
+        rows.append(row(f"{len(settings)} more", REASONS["version"], unknown))
+    yield Section("settings", "Settings that differ", columns("setting", "by", Column("where", WORDS)), tuple(rows))
 
 
 def _names(comparison: Comparison, difference: SettingDifference) -> Mapping[str, str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from engine.core.format import duration, size
 from engine.core.wait_kinds import KINDS, by_kind, is_known
 from engine.journal.totals import role_place
-from engine.report.tables.section import UNITS, WHERE, WORSE, Notes, Row, Rows, Section, Table, number, ratio_text
+from engine.report.tables.section import STEP_AND_BUILD, STEP_BUILD_AND_ROLE, UNITS, Line, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE
-from engine.results.time_parts import Attribution, Part
+from engine.results.section import WORDS, Column, Figure, Row, Section, Value, columns, number, of_ratio, row, text
+from engine.results.time_parts import Attribution
 
 NAMED = 2  # most frequent wait events
 UNKNOWN = "unknown"  # kind of wait events
@@ -25,64 +27,71 @@ SCHEDULED = (
     ("wakeups_per_op", "wake-\nups"),
     ("migrations_per_op", "migra-\ntions"),
 )
-PROGRAM_FIGURES = (("user_s", "user"), ("system_s", "system"), ("memory_bytes", "peak\nmemory"), ("floor_s", "floor"))
+PROGRAM_FIGURES = (
+    ("user_s", Column("user", "s")),
+    ("system_s", Column("system", "s")),
+    ("memory_bytes", Column("peak\nmemory", "bytes")),
+    ("floor_s", Column("floor", "s")),
+)
 
 
-def attribution(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def attribution(comparison: Comparison) -> Iterable[Section]:
     """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
+    rows = (
+        each
+        for step in comparison.steps
+        for name in comparison.names
+        if (found := comparison.attribution(name, step)) is not None and found.pairs > 1
+        for each in _parts(found)
+    )
     title = "Causes of the difference in time per operation (of one connection)"
-    section = Section(title, ("step, build and cause", "us", "share", "95%"))
-    for step in comparison.steps:
-        found = (comparison.attribution(name, step) for name in comparison.names)
-        section.add_step(step, [row for each in found if each is not None and each.pairs > 1 for row in _parts(each)])
-    yield section
+    share = Column("share", "percent", bounds="95%")
+    yield Section("causes", title, columns("step, build and cause", Column("us", "change"), share), tuple(rows))
 
 
-def _parts(found: Attribution) -> list[Row]:
-    rows: list[Row] = [((f"  {found.subject}", f"{number(found.base_us)} to {number(found.us)}", "", ""), "")]
+def _parts(found: Attribution) -> Iterable[Row]:
+    line = partial(row, step=found.step, subject=found.subject)
+    yield line(found.subject, f"{number(found.base_us)} to {number(found.us)}", "")
     if found.reason:
-        return [*rows, ((f"    {found.reason}", "", "undecided", ""), "dim")]
-    causes: list[Row] = [
-        ((f"    {part.title}", _more(part), part.share_text, part.bounds_text), "") for part in found.named
-    ]
+        yield line(found.reason, "", "undecided", mark="dim", depth=1)
+        return
+    for part in found.named:
+        yield line(part.title, part.us - part.base_us, Figure(part.share, part.low, part.high), depth=1)
     if found.further:
-        causes.append(((f"    {found.further_text}", "", f"{found.further_share:.0%}", ""), ""))
-    unclear: list[Row] = [
-        ((f"      {part.title}", _more(part), "undecided", part.bounds_text), "dim")
-        for part in found.of(found.undecided)
-    ]
-    return [*rows, *causes, (("    unexplained", "", found.unexplained_text, ""), "dim"), *unclear]
+        yield line(found.further_text, "", found.further_share, depth=1)
+    yield line("unexplained", "", found.unexplained, mark="dim", depth=1)
+    for part in found.of(found.undecided):
+        share = Figure("undecided", part.low, part.high)
+        yield line(part.title, part.us - part.base_us, share, mark="dim", depth=2)
 
 
-def _more(part: Part) -> str:
-    return f"{part.us - part.base_us:+,.1f}"
-
-
-def _stalls(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
+def _stalls(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     cells = comparison.of(subject, step)
     longest = _longest_incident(cells)
     if longest is not None:
         seconds = f"! {sum(cell.stall_s for cell in cells):.1f}"
         stalled = f"{sum(bool(cell.stalls) for cell in cells)} of {len(cells)}"
-        yield (seconds, stalled, f"{longest.seconds:.1f} {longest.roles}", longest.main.cause), WORSE
+        yield (seconds, stalled, f"{longest.seconds:.1f} {longest.roles}", longest.main.cause), "worse"
 
 
-def stalls(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+def stalls(comparison: Comparison) -> Iterable[Section]:
     """Seconds of stalls and the longest one; says so if no cell stalled."""
-    for section in STALLED(comparison, notes):
-        if not section.rows and comparison.cells:
-            section.add("none in any cell", "", "", "", "")
-        yield section
+    for section in STALLED(comparison):
+        none = () if section.rows or not comparison.cells else (row("none in any cell"),)
+        yield replace(section, rows=section.rows + none)
 
 
-def hangs(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def hangs(comparison: Comparison) -> Iterable[Section]:
     """What was seen as the longest stall of each step and build began."""
-    section = Section("Where the longest stalls were blocked when they began", ("step and build", WHERE))
-    for step in comparison.steps:
-        longest = {name: _longest_incident(comparison.of(name, step)) for name in comparison.names}
-        where = ((name, place, line) for name, each in longest.items() if each for place, line in enumerate(each.where))
-        section.add_step(step, [((f"  {name}" if place == 0 else "", line), "") for name, place, line in where])
-    yield section
+    rows = (
+        row(name if place == 0 else "", text, step=step, subject=name)
+        for step in comparison.steps
+        for name in comparison.names
+        if (longest := _longest_incident(comparison.of(name, step))) is not None
+        for place, text in enumerate(longest.where)
+    )
+    title = "Where the longest stalls were blocked when they began"
+    yield Section("hangs", title, columns(STEP_AND_BUILD, Column("where", WORDS)), tuple(rows))
 
 
 def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
@@ -90,25 +99,25 @@ def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
     return max(found, key=lambda incident: incident.seconds, default=None)
 
 
-def waits(comparison: Comparison, _: Notes) -> Iterable[Section]:
+def waits(comparison: Comparison) -> Iterable[Section]:
     """Wait events of each role's server processes, as shares of the samples."""
-    title = "Waits of server processes (share of the samples, several a second; mean of cells)"
     seen = (event for cell in comparison.cells for events in cell.waits.values() for event in events if event)
     kinds = {kind: word for kind, word in KINDS.items() if kind != UNKNOWN or not all(map(is_known, seen))}
-    section = Section(title, ("step, build and role", *(word.replace(" ", "\n") for word in kinds.values()), WHERE))
-    for step in comparison.steps:
-        there = {role for cell in comparison.cells if cell.step == step for role in cell.waits}
-        rows: list[Row] = [
-            ((f"  {name} {role}", *cells), "")
-            for role in sorted(there, key=role_place)
-            for name in comparison.names
-            if (cells := _shares(comparison.of(name, step), role, kinds)) is not None
-        ]
-        section.add_step(step, rows)
-    yield section
+    rows = (
+        row(f"{name} {role}", *shares, step=step, subject=name)
+        for step in comparison.steps
+        for role in sorted(
+            {role for cell in comparison.cells if cell.step == step for role in cell.waits}, key=role_place
+        )
+        for name in comparison.names
+        if (shares := _shares(comparison.of(name, step), role, kinds)) is not None
+    )
+    headings = (Column(word.replace(" ", "\n"), "some") for word in kinds.values())
+    title = "Waits of server processes (share of the samples, several a second; mean of cells)"
+    yield Section("waits", title, columns(STEP_BUILD_AND_ROLE, *headings, Column("where", WORDS)), tuple(rows))
 
 
-def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[str, ...] | None:
+def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[Value, ...] | None:
     events = mean_shares(cells, role)
     if not events:
         return None
@@ -118,12 +127,8 @@ def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[str
     unknown = [event for event in events if event and not is_known(event)]
     listed = dict.fromkeys((*most[:NAMED], *unknown))
     names = {event: event if event in unknown else event.partition(":")[2] for event in listed}
-    where = ", ".join(f"{name} {_percent(events[event])}" for event, name in names.items())
-    return (*(_percent(kinds.get(kind, 0.0)) for kind in shown), where)
-
-
-def _percent(share: float) -> str:
-    return "-" if share <= 0 else "<1%" if share < 0.01 else f"{share:.0%}"
+    where = ", ".join(f"{name} {text(events[event], 'some')}" for event, name in names.items())
+    return (*(kinds.get(kind, 0.0) for kind in shown), where)
 
 
 def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
@@ -133,38 +138,38 @@ def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
     return {event: sum(each.get(event, 0.0) for each in found) / len(found) for event in events}
 
 
-def _scheduling(comparison: Comparison, _: Notes, step: str, subject: str) -> list[Row]:
+def _scheduling(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     figures = {name: comparison.figure(subject, step, name) for name, _ in SCHEDULED}
-    if all(figures[name] is None for name in PROBED):
-        return []
-    rows: list[Row] = [(tuple(map(number, figures.values())), "")]
-    found = [comparison.ratio(subject, step, name) for name in figures]
-    return [*rows, (tuple(map(ratio_text, found)), "dim")] if any(found) else rows
+    if any(figures[name] is not None for name in PROBED):
+        yield tuple(figures.values()), ""
+        ratios = [comparison.ratio(subject, step, name) for name in figures]
+        if any(ratios):
+            yield [*map(of_ratio, ratios)], "dim"
 
 
-def _programs(comparison: Comparison, _: Notes, step: str, subject: str) -> list[Row]:
-    found = [(name, middle(comparison.values(subject, step, name))) for name, _ in PROGRAM_FIGURES]
-    if all(value is None for _, value in found):
-        return []
-    times = [each for cell in comparison.of(subject, step) for each in cell.times_s]
-    extremes = (min(times), max(times)) if len(times) > 1 else (None, None)
-    return [((*(_text(name, value) for name, value in found), str(len(times) or "-"), *map(duration, extremes)), "")]
+def _programs(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
+    figures = [middle(comparison.values(subject, step, name)) for name, _ in PROGRAM_FIGURES]
+    if any(value is not None for value in figures):
+        times = [each for cell in comparison.of(subject, step) for each in cell.times_s]
+        extremes = (min(times), max(times)) if len(times) > 1 else (None, None)
+        yield (*figures, len(times) or None, *extremes), ""
 
 
-def _text(name: str, value: float | None) -> str:
-    if name != "memory_bytes":
-        return duration(value)
-    return "-" if value is None else size(value)
-
-
-STALLED = Table("Stalls", ("seconds", "cells", "longest", "its cause"), _stalls)
+STALLED = Table("stalls", "Stalls", ("seconds", "cells", "longest", Column("its cause", WORDS)), _stalls)
 SCHEDULING = Table(
+    "scheduling",
     "Scheduling per operation (wake-ups and migrations: server and client; below it the ratio to base)",
     tuple(title for _, title in SCHEDULED),
     _scheduling,
 )
 PROGRAMS = Table(
+    "programs",
     "Times of programs (median of cells; floor: the time to do nothing)",
-    (*(title for _, title in PROGRAM_FIGURES), "runs", "fastest", "slowest"),
+    (
+        *(column for _, column in PROGRAM_FIGURES),
+        Column("runs", "count"),
+        Column("fastest", "s"),
+        Column("slowest", "s"),
+    ),
     _programs,
 )

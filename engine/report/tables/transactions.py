@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.report.tables.section import Notes, Rows, Section, Table, number, percent
+from engine.report.tables.section import STEP_AND_BUILD, Line, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, StatementTime
 from engine.results.comparison import Comparison
+from engine.results.section import Column, Figure, Section, Value, columns, row
 from workloads.client.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns
@@ -34,15 +35,12 @@ DROPPED = (
 )
 
 
-def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+def outcomes(comparison: Comparison) -> Iterable[Section]:
     """Shares of the transactions that were due, all cells of a subject together; outcomes that occurred only."""
     every = [cell for step in comparison.steps for name in comparison.names for cell in comparison.of(name, step)]
     seen = tuple(outcome for outcome in OUTCOMES if any(_count(cell, outcome) for cell in every))
-    marks = {"dropped": notes.mark(DROPPED)} if "dropped" in seen else {}
-    columns = (f"{outcome}{marks.get(outcome, '')}" for outcome in seen)
-    section = Section("Outcomes of transactions (of all that were due)", ("step and build", *columns))
+    rows = []
     for step in comparison.steps:
-        rows = []
         for name in comparison.names:
             cells = comparison.of(name, step)
             counts = {outcome: sum(_count(cell, outcome) for cell in cells) for outcome in OUTCOMES}
@@ -50,20 +48,20 @@ def outcomes(comparison: Comparison, notes: Notes) -> Iterable[Section]:
                 due = sum(cell.ops for cell in cells) + sum(
                     counts[outcome] for outcome in ("serialization", "deadlock", "failed", "skipped")
                 )
-                shares = (percent(counts[outcome] / due if due else None) for outcome in seen)
-                rows.append(((f"  {name}", *shares), ""))
-        section.add_step(step, rows)
-    yield section
+                shares = (counts[outcome] / due if due else None for outcome in seen)
+                rows.append(row(name, *shares, step=step, subject=name))
+    shown = (Column(outcome, "share", remarks=DROPPED if outcome == "dropped" else ()) for outcome in seen)
+    title = "Outcomes of transactions (of all that were due)"
+    yield Section("outcomes", title, columns(STEP_AND_BUILD, *shown), tuple(rows))
 
 
 def _count(cell: CellStep, outcome: str) -> float:
     return sum(figures.get(outcome) or 0 for figures in cell.roles.values())
 
 
-def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
+def statements(comparison: Comparison) -> Iterable[Section]:
     for start in range(0, len(comparison.names), ACROSS):
-        names = comparison.names[start : start + ACROSS]
-        section = Section("Time of each statement (mean ms, median of cells)", ("step and statement", *names))
+        names, rows = comparison.names[start : start + ACROSS], []
         for step in comparison.steps:
             texts = {
                 key: each.statement
@@ -71,27 +69,22 @@ def statements(comparison: Comparison, notes: Notes) -> Iterable[Section]:
                 for cell in comparison.of(name, step)
                 for key, each in _placed(cell).items()
             }
-            section.add_step(
-                step,
-                [
-                    ((f"  {_cut(text)}", *(_mean(comparison, name, step, key, notes) for name in names)), "")
-                    for key, text in sorted(texts.items())
-                ],
-            )
-        yield section
+            for key, text in sorted(texts.items()):
+                rows.append(row(_cut(text), *(_mean(comparison, name, step, key) for name in names), step=step))
+        title = "Time of each statement (mean ms, median of cells)"
+        yield Section("statements", title, columns("step and statement", *names), tuple(rows))
 
 
-def _script_times(comparison: Comparison, _: Notes, step: str, subject: str) -> Rows:
+def _script_times(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     """A line for each of several scripts."""
     cells = comparison.of(subject, step)
     for name in dict.fromkeys(each.name for cell in cells for each in cell.scripts):
         times = [each for cell in cells for each in cell.scripts if each.name == name]
-        count = sum(each.transactions for each in times)
         quantiles = (
             middle([value for each in times if (value := getattr(each, quantile)) is not None])
             for quantile in ("p50_ms", "p95_ms", "p99_ms")
         )
-        yield (name.removesuffix(".sql"), f"{count:,}", *map(number, quantiles)), ""
+        yield (name.removesuffix(".sql"), sum(each.transactions for each in times), *quantiles), ""
 
 
 def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
@@ -104,17 +97,19 @@ def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
     return found
 
 
-def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int], notes: Notes) -> str:
+def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int]) -> Value:
     found = [each for cell in comparison.of(name, step) if (each := _placed(cell).get(key)) is not None]
     if any(each.stop_ms > STOP_SHARE * each.mean_ms for each in found):
-        return f"-{notes.mark((STOPPED,))}"
+        return Figure(None, remarks=(STOPPED,))
     value = middle([each.mean_ms for each in found])
     if value is None:
-        return "-"
+        return None
     error_ms = NORMAL_95 * math.sqrt(sum(each.error_ms**2 for each in found)) / len(found)
     if error_ms > MOST_ERROR * value:
-        return f"-{notes.mark((UNCERTAIN,))}"
-    return f"{value:,.3f}" + (f" ±{error_ms / value:.0%}{notes.mark((RECKONED,))}" if error_ms else "")
+        return Figure(None, remarks=(UNCERTAIN,))
+    return Figure(
+        f"{value:,.3f}" + (f" ±{error_ms / value:.0%}" if error_ms else ""), remarks=(RECKONED,) * bool(error_ms)
+    )
 
 
 def _cut(text: str) -> str:
@@ -122,8 +117,9 @@ def _cut(text: str) -> str:
 
 
 SCRIPT_TIMES = Table(
+    "scripts",
     "Response time by script (ms, median of cells)",
-    ("script", "counted", "p50", "p95", "p99"),
+    ("script", Column("counted", "count"), "p50", "p95", "p99"),
     _script_times,
     below="",
 )

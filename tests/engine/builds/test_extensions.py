@@ -160,7 +160,7 @@ def test_two_versions_of_an_extension_are_compared(
     (ratio,) = (each for each in comparison["ratios"] if each["step"] == "script.c1" and each["metric"] == CPU)
     assert 2 < ratio["ratio"] < 6  # of CPU time, which others on this machine hardly change
     reported = origins.builds(compare([bench.run])).rows
-    assert any(titles[1] in cells[-1] for cells, _ in reported), "and the report says so"
+    assert any(titles[1] in str(row.values[-1]) for row in reported), "and the report says so"
     closure = subprocess.run(["nix-store", "-qR", new.prefix], capture_output=True, text=True, check=True).stdout
     assert f"postgresql-{label}\n" in closure and "-dev" not in closure
     assert not (Path(new.prefix) / "include").exists()

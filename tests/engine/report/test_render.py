@@ -16,8 +16,8 @@ from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import document, gate, render, tables
 from engine.report.gate import Judged
-from engine.report.tables.section import Notes, number
 from engine.results.comparison import Comparison
+from engine.results.section import Notes, drawn, number
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
 
@@ -211,7 +211,7 @@ def test_figures_beside_a_ratio_have_it_as_their_quotient(tmp_path: Path, sliced
         assert float(row["mean"]) / float(row["base_mean"]) == pytest.approx(float(row["ratio"]))
         base, other = (comparison.figure(name, ratio.step, ratio.metric) for name in comparison.names)
         assert base and other and other / base == pytest.approx(ratio.ratio)
-    section = next(each for each in tables.sections(comparison, Notes()) if each.title.startswith("Throughput"))
+    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Throughput"))
     figures = [float(cells[1].replace(",", "")) for cells, _ in section.rows if cells[0] in ("  16.3", "  17.0")]
     ratios = [float(cells[2].strip("▲▼=~?")) for cells, _ in section.rows if cells[0] == "  17.0"]
     for base, other, printed_ratio in zip(figures[::2], figures[1::2], ratios, strict=True):

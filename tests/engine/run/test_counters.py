@@ -22,8 +22,8 @@ from engine.observe.step_counters import lacking
 from engine.plan import counter_check
 from engine.plan.request import request_of
 from engine.report.tables.counters import counters as counter_table
-from engine.report.tables.section import Notes
 from engine.results.ratio import INSTRUCTIONS
+from engine.results.section import Notes, drawn
 from tests.support.benchcall import LONG, Bench, nothing_left, processes_of, wait_for
 from tests.support.journal import make_run
 
@@ -54,21 +54,20 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
     assert cell.instructions_per_op == pytest.approx(50_000)
     first = cell.counters["insert"]
     assert first == pytest.approx({"instructions": 40_000, "cycles": 20_000, "cpu_us": 9.0, IPC: 2.0})
-    notes = Notes()
-    (section,) = counter_table(comparison, notes)
-    rows = [cells for cells, _ in section.rows]
+    (table,) = drawn(counter_table(comparison), Notes())
+    rows = [cells for cells, _ in table.rows]
     of_step = rows[rows.index(("qr100",)) :]
     assert of_step[1] == ("  16.3 insert", "40,000", "20,000", "2.00", "9.00", "-")
     assert of_step[2] == ("  16.3 server", "10,000", "-", "-", "-", "0.500")
     assert of_step[5][0] == "    all of them / base" and "1.04" in of_step[5][1]
     assert ("  16.3 nothing (1)", *"-----") in rows
-    assert notes.lines() == ["(1) no counters: perf stat: Access denied"]
+    assert table.notes == ["(1) no counters: perf stat: Access denied"]
 
 
 def test_journals_of_before_have_no_counters_and_no_table(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", repeats=1)])
     assert not any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
-    assert not any(section.rows for section in counter_table(comparison, Notes()))
+    assert not any(section.rows for section in counter_table(comparison))
 
 
 def test_a_run_without_perf_says_so_and_goes_on(

@@ -20,7 +20,6 @@ from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_json
 from engine.report.tables import performance
-from engine.report.tables.section import Notes
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison, Spread
 from engine.results.ratio import Ratio
@@ -261,7 +260,7 @@ def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     assert json.loads(to_json(found))["units"] == {
         "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
     }  # fmt: skip
-    (throughput,), (cells,) = (table(found, Notes()) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
+    (throughput,), (cells,) = (table(found) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
     assert throughput.title == "Throughput in rows/s or questions/s (mean of cells, ratio to base)"
     assert cells.title == "Every cell (rows/s or questions/s)"
     row = Row("qr100", "rate_per_s")

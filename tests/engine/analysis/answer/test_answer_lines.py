@@ -13,8 +13,8 @@ from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import gate, tables
-from engine.report.tables.section import Notes
 from engine.results.ratio import UNCLEAR
+from engine.results.section import Notes, drawn
 from tests.support.journal import ENVIRONMENT, make_run
 
 
@@ -109,7 +109,7 @@ def test_answer_table_and_gate_show_one_interval(tmp_path: Path) -> None:
     assert comparison.answer_for("17.0")[0] == f"17.0 is slower than 16.3 in 1 of 4 steps: l.i1 {effect}"
     (judged,) = (each for each in gate.judge(comparison, {}, gate.Plan((), {})) if each.step == "l.i1")
     assert judged.text == f"slower: {effect} of 5 pairs"
-    rows = [row for each in tables.sections(comparison, Notes()) for row, _ in each.rows]
+    rows = [row for each in drawn(tables.sections(comparison), Notes()) for row, _ in each.rows]
     assert any(f"{low:.3f}-{high:.3f}" in row for row in rows)
 
 
@@ -210,7 +210,7 @@ def test_what_planning_a_delete_takes_is_judged_by_itself_and_said_where_it_diff
     low, high = ratios["qr100"].joint or (0.0, 0.0)
     joint = f"[{low:.2f}, {high:.2f}]"
     assert found.answer[0].text.startswith(begin) and f" x as long in qr100 {joint}" in found.answer[0].text
-    (table,) = (each for each in tables.sections(found, Notes()) if each.title.startswith("Planning a DELETE"))
+    (table,) = (each for each in drawn(tables.sections(found), Notes()) if each.title.startswith("Planning a DELETE"))
     assert [row[3:] for row, _ in table.rows][-1] == (
         "▼4.178",
         "-".join(f"{bound:.3f}" for bound in ratios["qr100"].bounds or ()),

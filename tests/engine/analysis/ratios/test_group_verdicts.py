@@ -17,9 +17,9 @@ from engine.analysis.statistics.inference import estimate, paired_interval
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render, tables
-from engine.report.tables.section import Notes
 from engine.results.comparison import Comparison
 from engine.results.ratio import StepGroup
+from engine.results.section import Notes, drawn
 from tests.support.journal import make_run
 
 
@@ -61,7 +61,7 @@ def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
     assert ratio.verdict == "slower" and {each.verdict for each in steps if each} == {"no faster"}
     first, second = comparison.answer_for("17.0")[:2]
     assert first == f"17.0 against 16.3, write (2 steps) {ratio.effect}: slower" and second.startswith("17.0 is ")
-    section = next(each for each in tables.sections(comparison, Notes()) if each.title.startswith("Groups"))
+    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Groups"))
     low, high = ratio.bounds or (0, 0)
     assert section.rows[0][0] == ("write", "2", f"▼{ratio.ratio:.3f}", f"{low:.3f}-{high:.3f}", "slower")
 
@@ -89,7 +89,7 @@ def test_a_step_without_a_verdict_is_in_no_group_and_neither_is_a_step_alone(tmp
 
 def test_several_subjects_stand_below_their_group(tmp_path: Path) -> None:
     comparison = compared(tmp_path / "r", builds=("16.3", "17.0", "18.0"))
-    section = next(each for each in tables.sections(comparison, Notes()) if each.title.startswith("Groups"))
+    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Groups"))
     assert [cells[0] for cells, _ in section.rows] == ["write", "  17.0", "  18.0"]
 
 

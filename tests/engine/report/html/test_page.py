@@ -25,7 +25,8 @@ from engine.journal.totals import StepTotals
 from engine.report import flame, tables
 from engine.report.html import flames, page, series
 from engine.report.journals import steps_of
-from engine.report.tables.section import Notes, bounds, number
+from engine.results import section
+from engine.results.section import Notes, bounds_text, number, of_ratio
 from engine.tracing import stacks
 from engine.view.step_series import StepSeries
 from tests.support.browser import Browser
@@ -108,7 +109,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> Non
             (shown,) = [each for each in data["ratios"] if each["subject"] == other.name]
             assert (shown["ratio"], shown["pairs"]) == (ratio.ratio, ratio.pairs)
             assert (shown["low"], shown["high"]) == (ratio.bounds or (None, None))
-            assert f"<strong>{ratio.ratio:.3f}</strong>" in text and bounds(ratio) in text
+            assert f"<strong>{ratio.ratio:.3f}</strong>" in text and bounds_text(of_ratio(ratio)) in text
         for cause in data["causes"]:
             found = known.ratio(cause["subject"], step, cause["metric"])
             assert found is not None and (found.ratio, *(found.bounds or (None, None))) == tuple(
@@ -135,7 +136,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> Non
         wal = [reader.differences(step.id)["wal"][""]["wal_bytes"] for cell, step in steps_of(reader)
                if step.name == "l.i1" and "-main-" in cell]  # fmt: skip
     assert number(median(wal)) in text and "wal wal_bytes" in text
-    cells = [cell for section in tables.sections(known, Notes()) for row, _ in section.rows for cell in row]
+    cells = [cell for table in section.drawn(tables.sections(known), Notes()) for row, _ in table.rows for cell in row]
     plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
     assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
     assert all(line in plain for line in known.answer[0].lines)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.analysis.answer.compare import compare
-from engine.report.tables.section import Notes
 from engine.report.tables.settings import differences
 from engine.results.setting_difference import SettingDifference
 from tests.support.journal import make_run
@@ -29,8 +28,8 @@ def test_values_are_of_builds_or_of_configs_and_unimportant_new_settings_share_a
         *(SettingDifference(name, "version", new, {"17.0/a": "default", "17.0/b": "default"}) for name in ("x", "y")),
     )
     comparison = replace(comparison, settings=settings)
-    (section,) = differences(comparison, Notes())
-    assert [row for row, _ in section.rows] == [
+    (section,) = differences(comparison)
+    assert [(row.name, *row.values) for row in section.rows] == [
         ("jit", "other default", "1 (16.3), 2 (17.0)"),
         ("work_mem", "config", "1 (a), 2 (b)"),
         ("geqo", "config", "1 (16.3/a, 17.0/a, 16.3/b), 2 (17.0/b)"),
