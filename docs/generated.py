@@ -22,7 +22,7 @@ from engine.cli.main import main
 from engine.cli.run import SHORT
 from engine.cli.schema import RECORDS
 from engine.cli.settings import ENVIRONMENT, Settings
-from engine.plan.request import Request
+from engine.plan.request import request_options
 from engine.postgres import configs
 from probes.table import PROBES
 from tui.glossary import FIGURES, VOCABULARY
@@ -62,7 +62,7 @@ def options() -> str:
         "All options of `bench run`, in the order of its `--help-all`. A plan file uses their keys.\n",
         "## Options of every workload\n",
     ]
-    parts.append(_options(options_of(Request)))
+    parts.append(_options(request_options()))
     for workload in workloads():
         parts += [f"## Workload {workload.name}\n", _options(options_of(workload.options))]
     return "\n".join(parts)

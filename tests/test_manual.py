@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.cli.commands import COMMANDS, EXIT_CODES
-from engine.plan.request import Request
+from engine.plan.request import request_options
 from tests.test_documented_commands import BLOCK, GENERATED, bench
-from workloads.api.options import options_of
 
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"
@@ -39,7 +38,7 @@ def test_the_man_page_has_every_command_option_and_exit_code() -> None:
     assert {line.split(" ")[0] for line in text.splitlines() if line.startswith((".", "'"))} == MACROS
     shown = text.replace(r"\-", "-")
     assert [name for name in COMMANDS if f".SS bench {name} " not in shown] == []
-    assert [own.flag for own in options_of(Request) if f"\\fB{own.flag}" not in shown] == []
+    assert [own.flag for own in request_options() if f"\\fB{own.flag}" not in shown] == []
     assert all(meaning in shown for _, meaning in EXIT_CODES)
 
 

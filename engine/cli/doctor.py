@@ -16,8 +16,8 @@ from rich.text import Text
 
 from engine.builds import client_programs
 from engine.cli.options import JSON, OUT, console
+from engine.features import features
 from engine.host.doctor import Check, Need, Status, examine, judged
-from engine.plan import counter_check
 from engine.report.console import echo_json
 from engine.tracing import selection
 from probes import bpftrace, helper, requirements
@@ -115,9 +115,8 @@ def _program(name: str) -> Need:
     return check
 
 
-def _counters(_: Path) -> Check:
-    state, reason, remedy = counter_check.here()
-    return judged("counters", state, not reason, reason, remedy)
-
-
-NEEDS: tuple[Need, ...] = (_servers, _counters, *(_program(name) for name in client_programs.KNOWN))
+NEEDS: tuple[Need, ...] = (
+    _servers,
+    *(need for feature in features() for need in feature.needs),
+    *(_program(name) for name in client_programs.KNOWN),
+)

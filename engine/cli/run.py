@@ -1,7 +1,7 @@
 """The command `bench run`, which is also `bench --pg …`: make a plan and start it.
 
-Its options derive from the fields of `Request` and of every workload's options class. An option that is not given has
-the value None: then a plan file's entry holds, or else the default.
+Its options derive from the fields of `Request`, and of the options class of every feature and workload. An option
+that is not given has the value None: then a plan file's entry holds, or else the default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, agree, console
 from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
-from engine.plan.request import Request, workload_argument
+from engine.plan.request import Request, request_options, workload_argument
 from engine.report.console import PlainConsole, echo, echo_json
 from engine.system.account import own_folder
 from workloads import of_preset, workload, workloads
@@ -62,7 +62,7 @@ class RunCommand(GroupedCommand):
             brief="Another option of the workload (--help-all).", shell_complete=completion.rare_options,
         )  # fmt: skip
         self.params = [
-            *map(_parameter, options_of(Request)), plan, *map(_parameter, workload_options()), named, *self.params,
+            *map(_parameter, request_options()), plan, *map(_parameter, workload_options()), named, *self.params,
         ]  # fmt: skip
         for own in self.params:
             if isinstance(own, Grouped) and own.name in refused:
@@ -120,7 +120,7 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
     """Move a command's values into a request, over a plan file's entries, which `read` reads. Raises UserError."""
     plan: Path | None = values.pop("plan", None)
     named: Sequence[str] = values.pop("named", ())
-    names = {own.name for own in (*options_of(Request), *workload_options())}
+    names = {own.name for own in (*request_options(), *workload_options())}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     request = read(plan) if plan else Request()
     argument: dict[str, Any] = {}

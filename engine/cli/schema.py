@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -25,6 +26,7 @@ def schema(record: str) -> None:
     manifest    a run's manifest.json
     """
     from engine.core.model import Manifest
+    from engine.features import features
     from engine.plan.request import Request
     from engine.results.comparison import Comparison
     from engine.results.flame import FlameGraph
@@ -39,12 +41,19 @@ def schema(record: str) -> None:
         "manifest": Manifest,
     }
     document = msgspec.json.schema(types[record])
-    if record == "plan":  # where a workload's options stand among the other entries
-        request = document["$defs"]["Request"]
-        request["description"] = "What to run, and the options of its workload."
-        del request["properties"]["options"]
-        for options in (each.options for each in workloads()):
-            request["properties"] |= msgspec.json.schema(options)["$defs"][options.__name__]["properties"]
+    # The fields of features and workloads stand among the others.
+    flat: dict[str, tuple[tuple[str, ...], Sequence[type[msgspec.Struct]]]] = {
+        "plan": (("options", "features"), [*(f.options for f in features()), *(load.options for load in workloads())]),
+        "manifest": (("parts",), [feature.part for feature in features()]),
+    }
+    names, classes = flat.get(record, ((), ()))
+    properties = document["$defs"][types[record].__name__]["properties"]
+    for name in names:
+        del properties[name]
+    for cls in classes:
+        properties |= msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
+    if record == "plan":
+        document["$defs"]["Request"]["description"] = "What to run, and the options of its workload."
     for definition in document["$defs"].values():
         if "description" in definition:
             definition["description"] = inspect.cleandoc(definition["description"])

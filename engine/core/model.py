@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from engine.core.kernel import HOST, GuestMachine, Kernel
-from engine.core.perf_events import Counters
 from engine.core.route import SOCKET, Route
 
 LEVEL = 0.05  # error rate of a family of verdicts
@@ -196,8 +195,6 @@ class Manifest:
     allow_concurrent: bool = False  # other runs may measure on this machine at the same time
     observers: tuple[str, ...] = ()  # probes as requested: see engine.tracing.selection
     allow_slow_probes: bool = False
-    counters: Counters = "off"
-    perf: dict[str, str] = field(default_factory=dict)  # path and version of perf; empty without it
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # unless it was requested
     slice_ms: float = 50.0  # length of each slice; by default that of runs that do not record one
@@ -212,9 +209,13 @@ class Manifest:
     tolerated: dict[str, float] = field(default_factory=dict)  # slowdowns that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as in a plan file, without connection strings
     revision: str = ""  # of the flake that measured; empty without one, or if modified
+    parts: dict[str, Any] = field(default_factory=dict)  # of features: in the JSON form, their fields are among these
 
     def record(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **msgspec.to_builtins(self)}
+        record = msgspec.to_builtins(self)
+        for part in record.pop("parts").values():
+            record |= part
+        return {"schema": SCHEMA, **record}
 
     @property
     def subjects(self) -> tuple[Subject, ...]:

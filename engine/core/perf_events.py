@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-# Count nothing, whatever the machine has, or only with a PMU.
-Counters = Literal["off", "auto", "hardware"]
-
-OBSERVER = "counters"  # listed among the observers of steps with counts
 OTHERS = "server"  # role of server processes without a connection
 
 

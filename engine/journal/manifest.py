@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from engine.core.kernel import HOST
 from engine.core.model import LEVEL, MOST_MINUTES, SLICE_MS, Manifest, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
+from engine.features import features
 from engine.journal import signature
 from engine.journal.database import refuse_schema
 from engine.system.files import read_plain
@@ -65,6 +66,8 @@ def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
 def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     path = run / "manifest.json"
     manifest = converted(record, Manifest, str(path))
+    parts = {feature.name: converted(record, feature.part, str(path)) for feature in features()}
+    manifest = replace(manifest, parts=parts)
     converted(manifest.workload, _Workload, f"{path}: workload")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
     for look in manifest.interim_analyses:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 
-from engine.plan.request import Request
+from engine.plan.request import Request, request_options
 from workloads import workload
 from workloads.api.options import options_of
 
 
 def arguments(request: Request) -> tuple[str, ...]:
     words: list[str] = []
-    for option in options_of(Request):
-        value = getattr(request, option.name)
+    for option in request_options():
+        value = request.value(option)
         if value != option.default or option.name == "builds":
             words += option.arguments(value)
         if option.name == "workload" and request.options:

@@ -23,7 +23,7 @@ from engine.core.record import converted, parsed_toml
 from engine.guest import command_lines
 from engine.journal.manifest import read_manifest
 from engine.plan import presets
-from engine.plan.request import Request, request_of
+from engine.plan.request import Request, request_of, request_options
 from engine.postgres import configs
 from engine.system.files import read_text
 from workloads import workload, workloads
@@ -116,7 +116,7 @@ def _not_its_option(name: str, request: Request, names: set[str]) -> UserError:
     for option in (option for known in workloads() for option in options_of(known.options)):
         if option.name == name:
             return UserError(f"workload {request.workload} has no option {option.flag or name}")
-    return unknown("option", name, names | {option.name for option in options_of(Request)})
+    return unknown("option", name, names | {option.name for option in request_options()})
 
 
 def refused(error: UnknownName | ValueError) -> UserError:

@@ -21,13 +21,13 @@ from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest
 from engine.core.version import revision, version
+from engine.features import with_options
 from engine.guest import kernels
 from engine.host import block_device, disk, environment
 from engine.journal import housekeeping
 from engine.journal.runs import free_name
 from engine.observe.stalls import StallRule
 from engine.plan import (
-    counter_check,
     external_servers,
     guests,
     interleaving,
@@ -61,6 +61,7 @@ class Prospect:
 def estimate(request: Request, out: Path) -> dict[str, Any]:
     """Cells, time, space, steps and smallest detectable effect as JSON. Builds and runs nothing. Raises UserError."""
     check_names(request)
+    _check_features(request)
     guests.check(request)
     asked = request
     request, design, reason = decide(asked, out)
@@ -115,6 +116,7 @@ class Draft:
 def _check(draft: Draft) -> Iterator[str]:
     draft.labels = dict(zip(draft.request.builds, check_names(draft.request), strict=True))
     yield from block_device.restore_left()  # before the machine is looked at
+    _check_features(draft.request)
     draft.parts["tunables"] = tuple(guests.check(draft.request))
     routes.check_reachable(draft.request)
 
@@ -182,9 +184,15 @@ def _boot(draft: Draft) -> Iterator[str]:
     yield from notices
 
 
-def _try_counters(draft: Draft) -> Iterable[str]:
-    draft.parts["perf"], notices = counter_check.prepare(draft.request, draft.progress, draft.roots)
-    return notices
+def _add_features(draft: Draft) -> Iterator[str]:
+    parts = draft.parts["parts"] = {}
+    for feature, options in with_options(draft.request.features):
+        parts[feature.name] = yield from feature.prepare(draft, options)
+
+
+def _check_features(request: Request) -> None:
+    for feature, options in with_options(request.features):
+        feature.check(request, options)
 
 
 def _plan_workload(draft: Draft) -> Iterator[str]:
@@ -222,7 +230,7 @@ PREPARATIONS: tuple[Callable[[Draft], Iterable[str]], ...] = (
     _check_probes,
     _apply_settings,
     _boot,
-    _try_counters,
+    _add_features,
     _plan_workload,
 )
 
@@ -252,7 +260,6 @@ def _manifest(draft: Draft) -> Manifest:
         allow_concurrent=request.allow_concurrent,
         observers=design.probes.names,
         allow_slow_probes=request.allow_slow_probes,
-        counters=request.counters,
         revision=revision(),
         request={
             **msgspec.structs.replace(request, repeats=draft.asked.repeats).entries(),

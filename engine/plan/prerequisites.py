@@ -7,8 +7,8 @@ from pathlib import Path
 from engine.builds import nix
 from engine.builds.nix import Progress
 from engine.core.kernel import HOST
+from engine.features import with_options
 from engine.guest import tools
-from engine.host import perf
 from engine.plan.request import Request
 from engine.system import packages
 from engine.tracing import selection
@@ -26,8 +26,8 @@ def provide(request: Request, probes: Selection, progress: Progress, roots: Path
         selection.admit(probes, (), selection.in_guest())
         tools.provide(progress)
         tools.find(progress, roots)
-    if request.counters == "hardware" and not perf.find():
-        packages.install({"perf": "linux-perf"}, progress)
+    for feature, options in with_options(request.features):
+        feature.provide(options, progress)
 
 
 def _provide_bpftrace(progress: Progress, roots: Path) -> None:

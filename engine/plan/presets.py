@@ -12,7 +12,7 @@ from engine.builds import catalog, resolve
 from engine.builds.label import is_external, name_of
 from engine.builds.nix import Progress
 from engine.core.errors import UserError
-from engine.plan.request import Request
+from engine.plan.request import Request, request_options
 from workloads import workload
 from workloads.api.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
@@ -35,7 +35,8 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
     else:
         filled = chosen.entries(scale)
-    options = {each.name: each for cls in (Request, workload(chosen.workload).options) for each in options_of(cls)}
+    own = options_of(workload(chosen.workload).options)
+    options = {each.name: each for each in (*request_options(), *own)}
     for given_name, value in entries.items():
         if value is not None and given_name in options:
             for other in _excluded(given_name, options):

@@ -1,11 +1,12 @@
 """The request: what to compare and how, as the command line, a plan file or the Launch screen gives it.
 
-The options of the command line, the entries of a plan file and their bounds derive from the fields of `Request`; those
-of `Request.options` derive from the workload's options class: see `workloads.api.options`.
+The options of the command line, the entries of a plan file and their bounds derive from the fields of `Request` and of
+each feature's options; those of `Request.options` from the workload's options class: see `workloads.api.options`.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -15,8 +16,8 @@ from msgspec import Meta
 from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import MOST_MINUTES, PAIRS, SLICE_MS
-from engine.core.perf_events import Counters
 from engine.core.route import LEAST_PORT, MOST_PORT
+from engine.features import features
 from workloads import of_preset
 from workloads import workload as known_workload
 from workloads.api.options import (
@@ -27,6 +28,8 @@ from workloads.api.options import (
     OUTPUT,
     SURENESS,
     WHERE,
+    Option,
+    S,
     about,
     checked,
     given,
@@ -42,7 +45,10 @@ DEFAULT = "insert"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. `options` holds the workload's options that differ from their defaults, by name."""
+    """What to run. `options` holds the workload's options that differ from their defaults, by name.
+
+    `features` holds the options of each feature where they differ from their defaults.
+    """
 
     builds: Annotated[
         tuple[str, ...],
@@ -118,6 +124,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = DEFAULT
     options: dict[str, Any] = {}
+    features: dict[str, Any] = {}
     repeats: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_REPEATS)] | None,
         about(
@@ -217,14 +224,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     allow_slow_probes: Annotated[bool, about("Attach probes even where each hit costs about 10 us.", group=CAUSES)] = (
         False
     )
-    counters: Annotated[
-        Counters,
-        about(
-            "Count events of the server's processes with perf stat, such as instructions per operation. Without "
-            "hardware counters, auto counts nothing, and hardware refuses to start.",
-            group=CAUSES,
-        ),
-    ] = "off"
     client_host: Annotated[
         str | None,
         about(
@@ -366,19 +365,41 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def entries(self) -> dict[str, Any]:
         """The JSON form, as in a plan file: the builds, and all that differs from the defaults."""
-        return {"builds": list(self.builds), **given(self), **self.options}
+        of_features = (given(options) for options in self.features.values())
+        return {"builds": list(self.builds), **given(self), **ChainMap(*of_features), **self.options}
+
+    def value(self, option: Option) -> Any:
+        """The value of an option of `request_options`."""
+        values = ChainMap(*map(msgspec.structs.asdict, (self, *self.features.values())))
+        return values.get(option.name, option.default)
 
 
 def request_of(entries: Mapping[str, Any]) -> Request:
     """Make a request from its JSON form; other entries are workload options. Raises UnknownName or ValueError."""
-    names = {option.name for option in options_of(Request)}
-    options = {name: value for name, value in entries.items() if name not in names}
-    request = checked(Request, {name: value for name, value in entries.items() if name in names})
+    request, known = _taken(Request, entries)
+    of_features = {}
+    for feature in features():
+        chosen, names = _taken(feature.options, entries)
+        known |= names
+        if chosen != feature.options():
+            of_features[feature.name] = chosen
+    options = {name: value for name, value in entries.items() if name not in known}
     workload, preset = entries.get("workload"), options.get("preset")
     if workload is None and isinstance(preset, str):
         workload = of_preset(preset)
     name, argument = workload_argument(workload or DEFAULT)
-    return msgspec.structs.replace(request, workload=name, options={**options, **argument})
+    return msgspec.structs.replace(request, workload=name, options={**options, **argument}, features=of_features)
+
+
+def _taken(cls: type[S], entries: Mapping[str, Any]) -> tuple[S, set[str]]:
+    """An instance of a class of options, of those entries that it has; and the names of all that it has."""
+    names = {option.name for option in options_of(cls)}
+    return checked(cls, {name: value for name, value in entries.items() if name in names}), names
+
+
+def request_options() -> tuple[Option, ...]:
+    """All options of a request but those of its workload: its own, and those of all features."""
+    return (*options_of(Request), *(option for feature in features() for option in options_of(feature.options)))
 
 
 def workload_argument(text: str) -> tuple[str, dict[str, Any]]:

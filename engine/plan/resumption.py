@@ -12,12 +12,13 @@ from engine.builds.source_tree import Source
 from engine.core.errors import UserError
 from engine.core.model import Build, Manifest, config_key
 from engine.core.record import converted
+from engine.features import with_parts
 from engine.guest import kernels as known_kernels
-from engine.host import perf, scheduler
+from engine.host import scheduler
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.plan import allocation, counter_check, interleaving
+from engine.plan import allocation, interleaving
 from engine.plan.request import Request, request_of
 from engine.plan.workload_plans import load_of
 from engine.postgres import configs, external_server, setting_kinds
@@ -51,9 +52,8 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
             _check_build(build, texts.get(build.label, build.label), run.parent, progress)
     _check_configs(manifest, request)
     _check_programs(manifest, run.parent, progress)
-    recorded = manifest.perf.get("path")
-    if recorded is not None and recorded != counter_check.find(progress, run.parent / ".builds"):
-        raise UserError(f"perf is not {recorded} any more; name that in {perf.VARIABLE}, or start a new run")
+    for feature, part in with_parts(manifest.parts):
+        feature.check_resumed(part, progress, run.parent / ".builds")
     _check_kernels(manifest, request, run.parent, progress)
     return connections
 

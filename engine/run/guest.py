@@ -30,6 +30,7 @@ from engine.core.errors import UserError
 from engine.core.kernel import BOOT
 from engine.core.lines import LineError, decoded
 from engine.core.model import Cell, Manifest
+from engine.features import with_parts
 from engine.guest import kernels, store_image, tools
 from engine.guest.clock_check import GuestClock
 from engine.guest.machine import DISK, Guest, Job, blank_disk
@@ -291,8 +292,8 @@ class GuestAttempt:
         bpftrace = self._builds / "bpftrace"  # named by the probe helper, which does not depend on it
         if self._manifest.observers and bpftrace.exists():
             yield bpftrace.resolve()
-        if self._manifest.perf.get("path"):
-            yield Path(self._manifest.perf["path"]).resolve().parent
+        for feature, part in with_parts(self._manifest.parts):
+            yield from feature.programs(part)
         for build in self._manifest.builds:  # of all cells, so that they share one image
             yield Path(build.prefix)
         for program in (self._manifest.workload.get("programs") or {}).values():

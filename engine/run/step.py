@@ -12,13 +12,12 @@ from typing import Any, Self
 
 from engine.core.clock import Anchor, patient
 from engine.core.model import PROBED, Cell, Manifest
-from engine.core.perf_events import OBSERVER
 from engine.core.record import converted
+from engine.features import MeasuredStep, with_parts
 from engine.host.machine_counters import Host, device_of
 from engine.observe.sampler import StepSampler
 from engine.observe.sources import Sources
 from engine.observe.stalls import StallRule
-from engine.observe.step_counters import StepCounters
 from engine.postgres import pgstat, setting_kinds
 from engine.postgres.activity import Activity
 from engine.postgres.cellserver import CellServer
@@ -76,7 +75,6 @@ class StepRunner:
         self.workload = workload(self.planned["name"])
         self.steps = cell_steps(self.planned, self.server.build.label, self.cell.repeat, self.seconds)
         self._report: dict[str, Any] = {}  # of the last step with clients
-        self._counters = StepCounters()  # of the step that runs
         self.step = 0  # the journal's, while one runs
         self.sliced: tuple[Step, Side] | None = None  # the last that may be sliced, and this server in it
         self.slices: SliceRecord | None = None  # of the step with clients that runs
@@ -165,7 +163,9 @@ class StepRunner:
             if work.cold:
                 forget_cached(self.server.cell_dir)
             self._statements.start_background(work)
-            sampler = yield from self._load(ordinal, step, work) if step.roles else self._maintain(ordinal, step, work)
+            with ExitStack() as self._hooks:  # of features around the step
+                run = self._load if step.roles else self._maintain
+                sampler = yield from run(ordinal, step, work)
             with self._patient_monitor() as monitor:
                 pgstat.settle(monitor)
                 differences = pgstat.difference(self._before, pgstat.snapshot(monitor, self._views))
@@ -175,9 +175,7 @@ class StepRunner:
                     counted = planstats.record(differences[planstats.PROBE].values(), sampler.seconds)
                     probed[planstats.ROLE] = {planstats.PROBE: counted}
                     observers = tuple(sorted((*observers, planstats.PROBE)))
-                events = self._counters.counted
-                if events.roles:
-                    observers = tuple(sorted((*observers, OBSERVER)))
+                observers = tuple(sorted((*observers, *self._measured.observers)))
                 sizes = pgstat.sizes(self.monitor)
                 self.journal.add_sizes(sampler.step, sizes)
                 totals = replace(
@@ -188,8 +186,7 @@ class StepRunner:
                     probes=probed,
                     report=self._report,
                     spill_over_ns=self._spill_over_ns,
-                    counters=events.roles,
-                    counters_note=events.note,
+                    **self._measured.totals,
                     **reads_of(differences, self.server.build.major),
                 )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)
@@ -197,7 +194,6 @@ class StepRunner:
             self.running_cell.step = None
             if self._sampler is not None:
                 self._sampler.close()
-            self._counters.close()
         if work.after:
             yield Phase.TOGETHER
             self._statements.do(work.after)
@@ -206,9 +202,10 @@ class StepRunner:
     def _begin(self, ordinal: int, step: Step, work: Maintenance, page: Page | None = None) -> StepSampler:
         """Take the first snapshots, with all clients connected and idle, then record the step. The clock runs."""
         with self._patient_monitor() as monitor:
-            if inside := self.server.inside:
-                monitor_pid = self.monitor.backend_pid
-                self._counters = StepCounters.of_step(self.manifest, step, page, inside.pid, monitor_pid)
+            inside, monitor_pid = self.server.inside, monitor.backend_pid
+            self._measured = MeasuredStep(step, page, inside.pid if inside else 0, monitor_pid)
+            for feature, part in with_parts(self.manifest.parts):
+                self._hooks.enter_context(feature.around_step(part, self._measured))
             self._before = pgstat.snapshot(monitor, self._views)
             self._wal_first = pgstat.wal_lsn(monitor)
         try:
@@ -218,7 +215,6 @@ class StepRunner:
             raise StepFailed("a client or server process ended before the step began") from error
         primary = asdict(step.primary_metric) if step.primary_metric else None
         plan = {**step.record, "group": step.group, "primary_metric": primary, "vacuumed": work.vacuums}
-        self._counters.start()
         self._spill_over_ns = used_ns(self.idle_servers, 0)
         sampler.begin(ordinal, step.name, step.kind, step.work, plan, self._wal_first)
         self.running_cell.step = self.step = sampler.step
@@ -234,7 +230,7 @@ class StepRunner:
 
     def _finish(self, sampler: StepSampler, ended_ns: int) -> None:
         """Take the last samples with the clients still connected: disconnecting is not part of the step."""
-        self._counters.finish()
+        self._hooks.close()
         sampler.finish(ended_ns)
         with self._patient_monitor() as monitor:
             self._wal_last = pgstat.wal_lsn(monitor)

@@ -13,14 +13,13 @@ from functools import cache
 from typing import Self
 
 from engine.core.errors import UserError
-from engine.core.model import Manifest
 from engine.core.perf_events import EVENTS, OTHERS, EventCount
-from engine.host import perf
-from engine.host.perf import Counting
+from engine.features.counters import perf
+from engine.features.counters.perf import Counting
+from engine.features.feature import MeasuredStep
 from engine.host.procfs import children
 from engine.system.account import Account
-from workloads.api.base import Step
-from workloads.client.counter_page import Page, Word
+from workloads.client.counter_page import Word
 
 ATTEMPTS = 3  # attaching fails if a process ends meanwhile
 USER_ONLY = "counted outside the kernel only: others than root may see no more"
@@ -37,14 +36,17 @@ class Counted:
     note: str = ""
 
 
+def engine_account() -> Account:
+    return Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
+
+
 @cache
 def lacking(program: str) -> str:
     """Why this perf counts no hardware events on this machine; empty if it does. Tried once."""
     if not program:
         return "there is no perf"
-    own = Account(str(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
     try:
-        there = perf.trial(program, own)
+        there = perf.trial(program, engine_account())
     except UserError as error:
         return str(error)
     return "" if there & {event.name for event in EVENTS if event.hardware} else NO_PMU
@@ -84,13 +86,11 @@ def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, d
 class StepCounters:
     """Counts over the processes of one step. Never raises: if nothing can be counted, the note says why."""
 
-    def __init__(self, program: str = "", roles: Callable[[], Mapping[int, str]] | None = None, lack: str = "") -> None:
-        """Without `roles`, or with a `lack`, count nothing. Roles by pid may change while perf attaches."""
+    def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
+        """With a `lack`, count nothing. Roles by pid may change while perf attaches."""
         self._counting: Counting | None = None
         self._roles: Mapping[int, str] = {}
         self.counted = Counted()
-        if roles is None:
-            return
         if lack:
             self.counted.note = not_here(lack)
             return
@@ -104,14 +104,11 @@ class StepCounters:
                 self.counted.note = f"no counters: {error}"
 
     @classmethod
-    def of_step(cls, manifest: Manifest, step: Step, page: Page | None, postmaster: int, monitor: int) -> Self:
-        """Counters of a step's server processes, if the run counts; a page names the roles of their backends."""
-        if manifest.counters == "off" or step.apart:
-            return cls()
-        pids = [page.word(place, Word.BACKEND_PID) for place in range(len(step.roles))] if page else []
-        backends = {pid: role.name for pid, role in zip(pids, step.roles, strict=False)}
-        program = manifest.perf.get("path", "")
-        return cls(program, lambda: server_roles(postmaster, backends, monitor), lacking(program))
+    def of_step(cls, program: str, of: MeasuredStep) -> Self:
+        """Counters of a step's server processes; its page names the roles of their backends."""
+        pids = [of.page.word(place, Word.BACKEND_PID) for place in range(len(of.step.roles))] if of.page else []
+        backends = {pid: role.name for pid, role in zip(pids, of.step.roles, strict=False)}
+        return cls(program, lambda: server_roles(of.postmaster, backends, of.monitor), lacking(program))
 
     def start(self) -> None:
         self._try(lambda counting: counting.start())

@@ -15,11 +15,11 @@ import pytest
 from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import Build, Cell
-from engine.core.perf_events import IPC, OBSERVER, EventCount
-from engine.host import perf
+from engine.core.perf_events import IPC, EventCount
+from engine.features.counters import FEATURE, Options, perf
+from engine.features.counters.step_counters import lacking
 from engine.journal.totals import StepTotals, ops
-from engine.observe.step_counters import lacking
-from engine.plan import counter_check
+from engine.plan.prepare import Draft
 from engine.plan.request import request_of
 from engine.report.tables.counters import counters as counter_table
 from engine.results.ratio import INSTRUCTIONS
@@ -41,7 +41,7 @@ def with_pmu(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     own = {name: EventCount(per_op * count, 2000, 1000) for name, per_op in
            (("instructions", 40_000.0 * more), ("cycles", 20_000.0), ("task-clock", 9000.0))}  # fmt: skip
     others = {"instructions": EventCount(10_000.0 * count, 10, 10), "minor-faults": EventCount(0.5 * count, 10, 10)}
-    return replace(totals, counters={first: own, "server": others}, observers=(OBSERVER,))
+    return replace(totals, counters={first: own, "server": others}, observers=("counters",))
 
 
 def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path) -> None:
@@ -75,17 +75,14 @@ def test_a_run_without_perf_says_so_and_goes_on(
 ) -> None:
     monkeypatch.delenv(perf.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    request = request_of({"builds": [label], "counters": "auto"})
-    lack = "no perf on PATH: install it (Debian: linux-perf), or set perf in config.toml"
-    assert counter_check.prepare(request, print, tmp_path) == ({}, (f"no hardware counters here: {lack}",))
-    for wanted, why in (
-        ({"counters": "hardware"}, "no perf on PATH"),
-        ({"counters": "hardware", "kernels": ["6.12"]}, "not with --kernel"),
-        ({"counters": "hardware", "builds": ["a=host=/x"]}, "not for external servers"),
-    ):
-        with pytest.raises(UserError, match=f"--counters hardware: {why}"):
-            counter_check.prepare(request_of({"builds": [label], **wanted}), print, tmp_path)
-    assert counter_check.prepare(request_of({"builds": [label]}), print, tmp_path) == ({}, ())
+    draft = Draft(request_of({"builds": [label]}), tmp_path, print)
+    (notice,) = FEATURE.prepare(draft, Options(counters="auto"))
+    assert notice.startswith("no hardware counters here: no perf on PATH: install it (Debian: linux-perf), or set perf")
+    with pytest.raises(UserError, match="--counters hardware: no perf on PATH"):
+        next(FEATURE.prepare(draft, Options(counters="hardware")))
+    for entries, why in (({"kernels": ["6.12"]}, "with --kernel"), ({"builds": ["a=host=/x"]}, "for external servers")):
+        with pytest.raises(UserError, match=f"--counters hardware: not {why}"):
+            FEATURE.check(request_of(entries), Options(counters="hardware"))
 
 
 @pytest.fixture
@@ -120,7 +117,7 @@ def test_a_run_in_slices_counts_what_each_server_does_in_its_own(
         known = cell.roles["query"]["cpu_us_per_op"]
         assert known is not None and 0.5 < of_roles["query"] / known < 1.5
         assert cell.counters["query"]["context_switches"] > 0
-        assert cell.counters_notes == () and OBSERVER in cell.observers
+        assert cell.counters_notes == () and "counters" in cell.observers
         assert (cell.instructions_per_op is not None) == ("instructions" in cell.counters["query"])
     assert "Counted per operation" in bench("compare", "--all").stdout
     with closing(sqlite3.connect(bench.run / "journal.db")) as journal:
@@ -135,7 +132,7 @@ def test_a_run_without_hardware_counters_is_compared_and_says_so(bench: Bench, l
                  "qr100", "--repeats", "1", "--counters", "auto")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     cell = next(cell for cell in compare([bench.run]).cells if cell.step == "qr100")
-    assert not cell.counters and OBSERVER not in cell.observers
+    assert not cell.counters and "counters" not in cell.observers
     assert cell.counters_notes == ("no hardware counters here: there is no perf",)
     assert "no hardware counters here" in bench("compare", "--all").stdout
 

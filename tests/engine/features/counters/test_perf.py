@@ -15,8 +15,8 @@ import pytest
 
 from engine.core.errors import UserError
 from engine.core.perf_events import IPC, EventCount, per_op
-from engine.host import perf
-from engine.observe.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
+from engine.features.counters import perf
+from engine.features.counters.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
 from engine.postgres.server import Server
 from engine.system.account import Account
 from tests.support.benchcall import wait_for
@@ -190,7 +190,7 @@ def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
 
 ENGINE = """
 import sys, time
-from engine.host.perf import Counting
+from engine.features.counters.perf import Counting
 counting = Counting(sys.argv[1], [int(sys.argv[2])])
 counting.start()
 print(counting._process.pid, flush=True)
@@ -207,7 +207,7 @@ def sleeper() -> Iterator[int]:
 
 @pytest.mark.outside
 def test_perf_goes_with_the_engine_and_says_so_when_it_was_killed(program: str, sleeper: int) -> None:
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[4]
     with subprocess.Popen(
         [sys.executable, "-c", ENGINE, program, str(sleeper)], stdout=subprocess.PIPE, cwd=root
     ) as engine:

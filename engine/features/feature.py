@@ -1,0 +1,73 @@
+"""What a feature may do: the hooks that the rest of the engine calls, each of which a feature may leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from engine.builds.nix import Progress
+    from engine.host.doctor import Need
+    from engine.plan.prepare import Draft
+    from engine.plan.request import Request
+    from workloads.api.base import Step
+    from workloads.client.counter_page import Page
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """Neither options nor a part of the manifest."""
+
+
+@dataclass(slots=True)
+class MeasuredStep:
+    """A step about to be measured, with its clients connected and idle; hooks around it add to its totals."""
+
+    step: Step
+    page: Page | None  # None for a step without clients
+    postmaster: int  # 0 for an external server
+    monitor: int  # backend of the engine's own connection
+    totals: dict[str, Any] = field(default_factory=dict)  # fields of `StepTotals`
+    observers: set[str] = field(default_factory=set)
+
+
+class Feature:
+    """A feature: its options in requests, its part of manifests, and its hooks.
+
+    The fields of `options` are options of the command line and entries of plan files, those of `part` are keys of
+    manifest.json: no two features share one. Hooks import late whatever is only needed when they act.
+    """
+
+    name: str
+    options: type[msgspec.Struct] = Nothing
+    part: type[msgspec.Struct] = Nothing  # whose defaults are those of a run without the feature
+    needs: Sequence[Need] = ()  # checks of the machine, for `bench doctor`
+
+    def check(self, request: Request, options: Any) -> None:
+        """Raise UserError for options that make no sense; fetches and starts nothing."""
+
+    def provide(self, options: Any, progress: Progress) -> None:
+        """Fetch or install whatever is needed regardless of the builds. Raises UserError if that is impossible."""
+
+    def prepare(self, draft: Draft, options: Any) -> Generator[str, None, Any]:
+        """Yield notices on the plan; return the feature's part of the manifest. Raises UserError."""
+        yield from ()
+        return self.part()
+
+    def check_resumed(self, part: Any, progress: Progress, roots: Path) -> None:
+        """Raise UserError if a run cannot be continued as it began."""
+
+    def programs(self, part: Any) -> Iterable[Path]:
+        """Folders of programs that guests need."""
+        return ()
+
+    def around_step(self, part: Any, measured: MeasuredStep) -> AbstractContextManager[None]:
+        """A context entered before a step's clock starts and left after its clients are done, still connected.
+
+        It is left with the exception if the step fails. Must not raise one itself.
+        """
+        return nullcontext()
