@@ -1,4 +1,4 @@
-"""How small an effect a number of pairs can show on this machine, by the scatter of its last run of the same design.
+"""How small an effect a number of pairs can show on this machine, by the scatter of its last run of the same steps.
 
 Whole cells: the last A/A run, whose ratios have the truth 1. Slices: the last interleaved run, of any builds, as only
 the scatter of its ratios is used, between pairs and within a pair.
@@ -61,12 +61,16 @@ def smallest_effects(
 ) -> Noise | None:
     """Effects from the newest A/A run of this host below `out`; None without one, or if `pairs` give no verdict.
 
-    Only for `steps`, unless the A/A run has none of them; their verdicts will be one family with those of all
+    Only for `steps` and from a run that has any of them; their verdicts will be one family with those of all
     `subjects`, at the level of a run to which nobody has added another. The statistics are loaded only if such a run
     exists; `unread` gets why a run could not be read.
     """
     share = _share(steps, subjects)
-    return _newest(out, "cells", pairs, lambda folder: _of_cells(folder, pairs, steps, _level(pairs, share)), unread)
+
+    def read(folder: Path) -> Noise | None:
+        return _of_cells(folder, pairs, steps, _level(pairs, share))
+
+    return _newest(out, "cells", pairs, steps, read, unread)
 
 
 def smallest_in_slices(
@@ -84,7 +88,7 @@ def smallest_in_slices(
     def read(folder: Path) -> Noise | None:
         return _of_slices(folder, pairs, steps, _level(pairs, share, interim, sliced=True))
 
-    return _newest(out, "slices", pairs, read, unread)
+    return _newest(out, "slices", pairs, steps, read, unread)
 
 
 def _share(steps: Collection[str], subjects: int) -> float:
@@ -102,12 +106,13 @@ def _newest(
     out: Path,
     design: Interleave,
     pairs: int,
+    steps: Collection[str],
     read: Callable[[Path], Noise | None],
     unread: Callable[[UserError], None],
 ) -> Noise | None:
     for folder in runs_in(out) if pairs >= MIN_PAIRS else ():
         try:
-            if _is_ours(read_manifest(folder), design) and (found := read(folder)) is not None:
+            if _is_ours(read_manifest(folder), design, steps) and (found := read(folder)) is not None:
                 return found
         except UserError as error:  # a run before it may do
             unread(error)
@@ -120,9 +125,9 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
     if pairs < MIN_PAIRS:
         return f"{pairs} repeat{'s give' if pairs > 1 else ' gives'} no verdict: at least {MIN_PAIRS} pairs are needed"
     if noise is None:
-        why = "no A/A run on this machine yet (--aa --interleave cells)"
+        why = "no A/A run of these steps on this machine yet (--aa --interleave cells)"
         if design == "slices":
-            why = f"it takes a first run of {MIN_PAIRS} pairs in slices on this machine"
+            why = f"it takes a first run of {MIN_PAIRS} pairs of these steps in slices on this machine"
         return f"the smallest effect that {pairs} pairs can detect is unknown: {why}"
     by_size = sorted(noise.steps.items(), key=lambda step: step[1])
     large = ", ".join(step for step, effect in by_size if effect > LARGE)
@@ -139,7 +144,7 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
     return text
 
 
-def _is_ours(manifest: Manifest, design: Interleave) -> bool:
+def _is_ours(manifest: Manifest, design: Interleave, steps: Collection[str]) -> bool:
     environment = manifest.environment
     host, cpu = environment.get("host"), environment.get("cpu")
     if not isinstance(host, dict) or not isinstance(cpu, dict):
@@ -147,6 +152,8 @@ def _is_ours(manifest: Manifest, design: Interleave) -> bool:
     if (host.get("name"), cpu.get("threads")) != (platform.node(), os.cpu_count()):
         return False
     if manifest.external is not None:  # the noise of other servers
+        return False
+    if not any(step["name"] in steps for step in manifest.workload["steps"]):
         return False
     return manifest.interleave == design and (manifest.aa or design == "slices")
 
@@ -161,8 +168,7 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) ->
     for double, found in _pairs(run):
         for step in _steps(found) if double.control == "aa" else ():
             ratios.setdefault((step, double.config), []).extend(_quotients(steady(found, step), step))
-    known = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS}
-    wanted = {key: values for key, values in known.items() if key[0] in steps} or known
+    wanted = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS and key[0] in steps}
     effects: dict[str, float] = {}
     for (step, *_), values in wanted.items():
         effect = inference.smallest_visible_effect(inference.estimate(values), pairs, level)
@@ -183,7 +189,7 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
     best: list[float] = []
     several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
     for found in several:
-        names = [step for step in _steps(found) if step in steps] or _steps(found)
+        names = [step for step in _steps(found) if step in steps]
         steady_pairs = {step: steady(found, step) for step in names}
         quotients = {step: _quotients(own, step) for step, own in steady_pairs.items()}
         # A pause, among others, has no figure to compare.
