@@ -37,7 +37,7 @@ PAUSE = "pause"  # the kind of steps without clients
 ROUGH_ROWS_PER_S = 200_000.0
 ROW_BYTES, CLUSTER_BYTES = 280, 64 << 20
 WRITTEN = 1.5  # growth of tables whose rows are replaced
-SLICED_SECONDS = 3  # of each server, by default
+SLICED_SECONDS = 2  # of each server, by default
 SCAN_TIMES = 3  # as long as the others: a scan fills a slice or more, and intervals need twenty pairs of slices
 CHECKPOINT = "CHECKPOINT"
 
