@@ -209,7 +209,7 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, interleaved in {comparison.design}: not pooled with runs of whole cells")
-    lines += [f"? {text}" for text in comparison.result_differences]
+    lines += [text for section in comparison.sections for text in section.findings]
     lines += [f"plan changed: {change.text}{_subject(comparison, change.subject)}"
               for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
     if (more := len(comparison.plan_changes) - MOST_CHANGES) > 0:
@@ -276,7 +276,7 @@ def _counted(comparison: Comparison) -> str:
     words |= dict.fromkeys(LATENCIES, "response times")
     return "".join(
         dict.fromkeys(f", {text}" for metric, text in words.items() if metric in judged)
-    ) + ", groups of steps" * bool(comparison.groups)
+    ) + ", groups of steps" * bool(comparison.section("groups"))
 
 
 def _spelled(text: str, plain: bool) -> str:

@@ -15,10 +15,9 @@ from engine.core.model import Build, Subject, baseline
 from engine.results.averages import mean
 from engine.results.cell_step import CellStep
 from engine.results.function_cost import FunctionCosts
-from engine.results.plan_change import PlanChange, PlanningRatio
-from engine.results.published import PublishedTable
-from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio, StepGroup
-from engine.results.setting_difference import SettingDifference
+from engine.results.plan_change import PlanChange
+from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio
+from engine.results.section import Section
 from engine.results.sweep import Sweep
 from engine.results.time_parts import Attribution
 
@@ -128,10 +127,11 @@ class Comparison:
     `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
-    is how clients connect; `published` are tables of the preset's publication. `attributions` explain each rate that
-    differs. For statements, `result_differences` are sentences about those that fail or return something else on one
-    build, `plan_changes` those with another plan, `planning` their planning times. `functions` says of
-    each step and subject that was sampled which functions cost significantly more or less.
+    is how clients connect. `attributions` explain each rate that differs, `plan_changes` are statements with another
+    plan. `functions` says of each step and subject that was sampled which functions cost significantly more or less.
+    `sections` hold what else was found, each with a key: `results` (sentences about statements that fail or return
+    something else on one build), `groups` (of steps), `published` (ratios beside published ones), `settings` (that
+    differ), `planning` (times of statements).
     """
 
     base: str
@@ -156,14 +156,10 @@ class Comparison:
     design: str = "cells"
     route: str = "the Unix socket"
     sweeps: tuple[Sweep, ...] = ()
-    published: tuple[PublishedTable, ...] = ()
     attributions: tuple[Attribution, ...] = ()
-    settings: tuple[SettingDifference, ...] = ()
-    result_differences: tuple[str, ...] = ()
     plan_changes: tuple[PlanChange, ...] = ()
-    planning: tuple[PlanningRatio, ...] = ()
     functions: tuple[FunctionCosts, ...] = ()
-    groups: tuple[StepGroup, ...] = ()
+    sections: tuple[Section, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,6 +170,10 @@ class Comparison:
         """Subjects compared with the base, controls last."""
         rest = [subject for subject in self.subjects if subject.name != self.base]
         return tuple(sorted(rest, key=lambda subject: subject.control != ""))
+
+    def section(self, key: str) -> tuple[Section, ...]:
+        """The parts of a section that was found when the runs were compared."""
+        return tuple(section for section in self.sections if section.key == key)
 
     def subject(self, name: str) -> ComparedSubject:
         return next(subject for subject in self.subjects if subject.name == name)

@@ -56,19 +56,6 @@ class PlanChange:
     lines: tuple[PlanLine, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True)
-class PlanningRatio:
-    """Planning times of a statement, medians of cells in ms, and the ratio of the subject's to the base's."""
-
-    statement: str
-    subject: str
-    base_ms: float
-    ms: float
-    ratio: float | None
-    low: float | None
-    high: float | None
-
-
 def pairs(left: PlanNode, right: PlanNode, depth: int = 0) -> Iterator[NodePair]:
     """Two plans' nodes in order, those that read the same relations beside each other."""
     if left.label != right.label:

@@ -135,11 +135,3 @@ class Ratio:
             sign: Verdict = "faster" if self.better else "slower"
             more = f", a little {words.get(sign, sign)}"
         return f"{words.get(self.verdict, self.verdict)}{among}{more}"
-
-
-@dataclass(frozen=True, slots=True)
-class StepGroup:
-    """Steps of one kind and their common ratio, whose `step` is the kind: see `analysis.ratios.group_verdicts`."""
-
-    steps: tuple[str, ...]
-    ratio: Ratio

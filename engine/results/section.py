@@ -150,6 +150,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "share": percent,
     "percent": lambda value: f"{value:.0%}",
     "some": lambda value: "-" if value <= 0 else "<1%" if value < 0.01 else f"{value:.0%}",  # a share, or nothing
+    "beside": lambda value: f"{value:.{3 if value < 100 else 1}f}",  # with its interval, and then its sign
     "ratio": lambda value: f"{value:.{3 if value < 100 else 0}f}",
     "fixed": "{:.3f}".format,
     "change": lambda value: change(value, None),
@@ -168,6 +169,9 @@ def text(value: Value, unit: str = "") -> str:
         return cell.value
     if unit == "change":
         return change(cell.value, cell.bounds)
+    if unit == "beside":
+        bounds = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.bounds else ""
+        return f"{UNITS[unit](cell.value)}{bounds}{' ' * bool(cell.sign)}{cell.sign}"
     return ARROWS.get(cell.sign, cell.sign) + UNITS[unit](cell.value)
 
 

@@ -45,20 +45,10 @@ class RateChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedSweep:
-    """Published ratios of `names` to `base`, by the sweep's number as text; `source` is when, and which machine."""
-
-    source: str
-    base: str
-    names: tuple[str, ...]
-    ratios: dict[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True, slots=True)
 class Sweep:
     """The steps of a sweep by their number `name`, rising; `text` sums up the result in a sentence.
 
-    `changes` are steps of single cells whose rate changed as they ran; `published` is set for named plans.
+    `changes` are steps of single cells whose rate changed as they ran.
     """
 
     name: str
@@ -67,4 +57,3 @@ class Sweep:
     peaks: tuple[Peak, ...] = ()
     text: str = ""
     changes: tuple[RateChange, ...] = ()
-    published: PublishedSweep | None = None

@@ -11,6 +11,7 @@ from statistics import median
 
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.checks import external_servers
+from engine.analysis.ratios.group_verdicts import StepGroup
 from engine.core.model import PAIRS, Subject
 from engine.results.comparison import Answer
 from engine.results.ratio import (
@@ -22,7 +23,6 @@ from engine.results.ratio import (
     PRIMARY_METRICS,
     TIME,
     Ratio,
-    StepGroup,
     Verdict,
 )
 

@@ -13,13 +13,13 @@ from engine.analysis.causes.sweeps import sweeps
 from engine.analysis.cells import publication
 from engine.analysis.cells.compared_cells import METRICS, ComparedCells
 from engine.analysis.cells.run_results import CellResult, RunResult, load
-from engine.analysis.checks import comparability
-from engine.analysis.checks.setting_differences import differences
+from engine.analysis.checks import comparability, setting_differences
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject, subject_names
 from engine.core.record import converted
 from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
+from engine.results.section import Section
 
 
 def compare(
@@ -61,7 +61,6 @@ def compare(
         metrics=METRICS,
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
-        groups=groups,
         left_out=tuple(_left_out(cells)),
         findings=(
             *findings(cells, ratios, spreads),
@@ -81,14 +80,18 @@ def compare(
         units=units,
         sweeps=swept,
         attributions=attributions,
-        settings=differences(cells),
-        result_differences=different,
         plan_changes=statement_plans.plan_changes(cells, ratios),
-        planning=statement_plans.planning(cells),
         functions=function_costs.function_costs(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
-    return replace(comparison, published=publication.tables(comparison, cells.runs[0].manifest))
+    sections = (
+        Section("results", "Results that differ", (), findings=tuple(f"? {text}" for text in different)),
+        group_verdicts.section(groups),
+        *publication.tables(comparison, cells.runs[0].manifest),
+        setting_differences.section(cells, setting_differences.differences(cells)),
+        *statement_plans.planning(cells),
+    )
+    return replace(comparison, sections=tuple(each for each in sections if each.rows or each.findings))
 
 
 def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:

@@ -15,8 +15,9 @@ from engine.core.model import Subject
 from engine.core.record import converted
 from engine.results import plan_change
 from engine.results.comparison import Answer
-from engine.results.plan_change import PlanChange, PlanningRatio
+from engine.results.plan_change import PlanChange
 from engine.results.ratio import CHANGED, CPU, PRIMARY_METRICS, TIME, Ratio
+from engine.results.section import Column, Figure, Section, columns, row
 from engine.results.slice_ratio import ratio_of
 from workloads.api.plan_tree import StatementPlan, StatementResult
 
@@ -125,32 +126,30 @@ def planner_differences(cells: ComparedCells) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def planning(cells: ComparedCells) -> tuple[PlanningRatio, ...]:
-    """Planning times by statement of a run that only plans, those that grew most first."""
+def planning(cells: ComparedCells) -> Iterator[Section]:
+    """Planning times by statement of a run that only plans, those that grew most first: a table for each subject."""
     from engine.analysis.statistics import inference
 
-    found = []
     for subject in _judged(cells):
         pairs = [
             (times(first.steps[step]), times(second.steps[step]))
             for step in cells.steps
             for first, second in cells.pairs(subject, step)
         ]
-        names = dict.fromkeys(name for base, other in pairs for name in base if name in other)
-        for name in names:
+        found = []
+        for name in dict.fromkeys(name for base, other in pairs for name in base if name in other):
             both = [(base[name], other[name]) for base, other in pairs if base.get(name) and other.get(name)]
-            if not both:
-                continue
-            logs = [math.log(after / before) for before, after in both]
-            low, high = inference.mean_interval(logs)
-            found.append(
-                PlanningRatio(
-                    name, cells.names[subject], median(before for before, _ in both), median(a for _, a in both),
-                    math.exp(fmean(logs)),
-                    None if low is None else ratio_of(low), None if high is None else ratio_of(high),
-                )
-            )  # fmt: skip
-    return tuple(sorted(found, key=lambda each: -(each.ratio or 1.0)))
+            if both:
+                logs = [math.log(after / before) for before, after in both]
+                low, high = (None if bound is None else ratio_of(bound) for bound in inference.mean_interval(logs))
+                sign = "" if low is None or high is None else "worse" if low > 1 else "better" if high < 1 else ""
+                ratio = Figure(math.exp(fmean(logs)), low, high, sign)
+                of_both = (median(each) for each in zip(*both, strict=True))
+                found.append((fmean(logs), row(name, *of_both, ratio, subject=cells.names[subject])))
+        names = (f"{cells.names[each]}\nms" for each in (cells.baseline_of(subject), subject))
+        headings = columns("statement", *names, Column("ratio", "ratio", "less", bounds="95%"))
+        title = "Planning time by statement (medians of cells; each interval on its own)"
+        yield Section("planning", title, headings, tuple(each for _, each in sorted(found, key=lambda each: -each[0])))
 
 
 def plans(result: StepResult) -> tuple[StatementPlan, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from engine.analysis.cells import publication
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.statistics import change_points
 from engine.core.model import Subject
@@ -13,7 +12,7 @@ from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.results.averages import mean
 from engine.results.ratio import ANSWERS, KNOWN, RATE, Ratio, Verdict
-from engine.results.sweep import Peak, Point, PublishedSweep, RateChange, Sweep
+from engine.results.sweep import Peak, Point, RateChange, Sweep
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are listed
@@ -35,20 +34,6 @@ def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, st
     )
 
 
-def _published(cells: ComparedCells, points: Sequence[Point]) -> PublishedSweep | None:
-    found = publication.named(cells.runs[0].manifest)
-    values = {point.step: f"{point.value:g}" for point in points}
-    for table in found.published if found is not None else ():
-        ratios = {
-            values[line.step]: tuple(value / line.values[0] for value in line.values[1:])
-            for line in table.lines
-            if line.step in values and line.figure is None
-        }
-        if ratios and found is not None:
-            return PublishedSweep(found.source, table.subjects[0], table.subjects[1:], ratios)
-    return None
-
-
 def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, points: Sequence[Point]) -> Sweep:
     peaks = _peaks(cells, ratios, points)
     named = {peak.subject: peak for peak in peaks}
@@ -60,9 +45,7 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
         verdicts = _verdicts([ratio for ratio in ratios if ratio.subject == peak.subject], points)
         parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
     text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
-    return Sweep(
-        what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)), _published(cells, points)
-    )
+    return Sweep(what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)))
 
 
 def _rate(per_s: float) -> str:

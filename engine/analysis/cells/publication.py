@@ -1,8 +1,8 @@
-"""What was published for the preset that a run is of, next to what was measured: see `engine.results.published`."""
+"""What was published for the preset of a run, next to ours: ratios only, as those figures are of another machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from statistics import median
 from typing import Any, Literal
@@ -10,12 +10,17 @@ from typing import Any, Literal
 from engine.core.model import Manifest
 from engine.core.record import converted
 from engine.results.comparison import Comparison
-from engine.results.published import PublishedColumn, PublishedLine, PublishedRatio, PublishedTable
+from engine.results.section import Column as SectionColumn
+from engine.results.section import Figure, Section, Value, row
 from workloads.api.names import UnknownName
 from workloads.presets import Line, Preset, Table, preset
 
 GIB = 1 << 30
 Against = Literal["subject", "line"]
+Column = tuple[str, str]  # a subject of ours, and a published one; either may be empty
+ACROSS = 2  # subjects of a table with intervals in 80 columns
+ACROSS_PLAIN = 6
+OUTSIDE = "*"
 MOST_UNMATCHED = 4  # published subjects, beside the base, that are shown although we have none of them
 
 
@@ -29,17 +34,18 @@ def named(manifest: Manifest) -> Preset | None:
     return found if found is not None and found.workload == manifest.workload.get("name") else None
 
 
-def tables(comparison: Comparison, manifest: Manifest) -> tuple[PublishedTable, ...]:
-    """The tables of the publication next to ours; none without a preset. `manifest` is the first run's."""
+def tables(comparison: Comparison, manifest: Manifest) -> Iterator[Section]:
+    """The tables of the publication next to ours; none without a preset. `manifest` is the first run's.
+
+    Ratios by "subject" are to that of a base, by "line" to the first line of the same subject.
+    """
     found = named(manifest)
     if found is None:
-        return ()
-    made = (
-        _table(comparison, found, table, against, tuple(_differences(comparison, manifest, found, table)))
-        for table in found.published
-        for against in table.against
-    )
-    return tuple(table for table in made if table is not None)
+        return
+    for table in found.published:
+        differs = tuple(_differences(comparison, manifest, found, table))
+        for against in table.against:
+            yield from _sections(comparison, found, table, against, differs)
 
 
 def _options(manifest: Manifest) -> dict[str, Any]:
@@ -47,10 +53,10 @@ def _options(manifest: Manifest) -> dict[str, Any]:
     return converted(record, dict[str, Any], "manifest.json: workload: options")
 
 
-def _table(
+def _sections(
     comparison: Comparison, found: Preset, table: Table, against: Against, differs: tuple[str, ...]
-) -> PublishedTable | None:
-    """None if no published subject matches ours."""
+) -> Iterator[Section]:
+    """The table in as many parts as its columns need; none if no published subject matches ours."""
     matched = dict(_matched(comparison, found, table))
     if against == "subject":
         base = next((subject for subject in table.subjects if subject in matched), table.subjects[0])
@@ -65,17 +71,53 @@ def _table(
     if table.among == "build" and (base not in matched or any(subject in matched for subject in shown)):
         others = []  # nothing was published of other builds: ours stand there if no name matches
     elif len({getattr(each, table.among) for each in comparison.subjects}) == 1 and against == "subject":
-        return None
-    columns = [PublishedColumn(matched.get(subject, ""), subject) for subject in shown]
-    columns = [PublishedColumn(name, "") for name in others if name != our_base] + columns
-    there = [line for line in table.lines if line.step in comparison.steps]
-    lines = [_line(comparison, table, against, (base, our_base), there[0], columns, line) for line in there]
-    if not any(ratio.ours is not None for line in lines for ratio in line.ratios):
-        return None
-    return PublishedTable(
-        found.name, table.title, found.source, against, base, our_base, tuple(columns), tuple(lines), differs,
-        tuple(filter(None, (table.remark, *found.remarks))),
-    )  # fmt: skip
+        return
+    every = [(name, "") for name in others if name != our_base] + [(matched.get(name, ""), name) for name in shown]
+    lines = [line for line in table.lines if line.step in comparison.steps]
+    several = len({line.figure or table.figure for line in lines}) > 1
+    names = [_name(table, line) if several else line.step for line in lines]
+    cells = [
+        [_ratio(comparison, table, against, (base, our_base), lines[0], column, line) for column in every]
+        for line in lines
+    ]
+    if not any(ours.value is not None for of_line in cells for ours, _ in of_line):
+        return
+    if against == "line":
+        to = names[0]
+    else:
+        to = base if base == our_base.replace("-prebuilt", "") else f"{our_base} (published: {base})"
+    reasons = (f"published: {found.source}", *differs)
+    reasons += tuple(f"also: {remark}" for remark in (table.remark, *found.remarks) if remark)
+    across = ACROSS if any(ours.bounds for of_line in cells for ours, _ in of_line) else ACROSS_PLAIN
+    for start in range(0, len(every), across):
+        part = slice(start, start + across)
+        outside = any(published.sign for of_line in cells for _, published in of_line[part])
+        yield Section(
+            "published",
+            f"{table.title}, ratio to {to}, next to published ratios",
+            (SectionColumn("step"), *_headings(every[part])),
+            tuple(row(name, *_values(every[part], of_line[part])) for name, of_line in zip(names, cells, strict=True)),
+            remarks=reasons + (f"{OUTSIDE} outside our 95% interval",) * outside,
+        )
+
+
+def _name(table: Table, line: Line) -> str:
+    """`qr100 delete cpu_s`: the step, and the figure without the prefix that all share."""
+    figure = line.figure or table.figure
+    return f"{line.step} {figure.removeprefix('roles.').removeprefix('transactions.').replace('.', ' ')}"
+
+
+def _headings(shown: Sequence[Column]) -> Iterator[SectionColumn]:
+    for ours, published in shown:
+        if ours:
+            yield SectionColumn(f"{ours}\nours", "beside")
+        if published:
+            yield SectionColumn(f"{published}\npublished", "beside")
+
+
+def _values(shown: Sequence[Column], ratios: Sequence[tuple[Figure, Figure]]) -> Iterator[Value]:
+    for names, figures in zip(shown, ratios, strict=True):
+        yield from (figure for name, figure in zip(names, figures, strict=True) if name)
 
 
 def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tuple[str, str]]:
@@ -92,34 +134,31 @@ def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tu
             yield subject, name
 
 
-def _line(
+def _ratio(
     comparison: Comparison,
     table: Table,
     against: Against,
     bases: tuple[str, str],
     first: Line,
-    columns: Sequence[PublishedColumn],
+    column: Column,
     line: Line,
-) -> PublishedLine:
-    (base, our_base), figure = bases, line.figure or table.figure
-    theirs = dict(zip(table.subjects, line.values, strict=True))
-    anchors = dict(zip(table.subjects, first.values, strict=True))
-
-    def ratio(column: PublishedColumn) -> PublishedRatio:
-        published = None
-        if column.published:
-            published = theirs[column.published] / (theirs[base] if against == "subject" else anchors[column.published])
-        ours = _value(comparison, column.ours, line.step, figure)
-        of = _value(comparison, our_base, line.step, figure)
-        if against == "line":
-            of = _value(comparison, column.ours, first.step, first.figure or table.figure)
-        quotient = ours / of if ours is not None and of else None
-        found = comparison.ratio(column.ours, line.step, figure)
-        if against == "line" or our_base != comparison.base or found is None or found.ratio is None:
-            return PublishedRatio(quotient, published=published)
-        return PublishedRatio(found.ratio, found.low, found.high, published)
-
-    return PublishedLine(line.step, figure, tuple(map(ratio, columns)))
+) -> tuple[Figure, Figure]:
+    """Our ratio in a column of a line, and the published one, which is marked if it lies outside our interval."""
+    (base, our_base), (our_name, their_name), figure = bases, column, line.figure or table.figure
+    theirs, anchors = (dict(zip(table.subjects, each.values, strict=True)) for each in (line, first))
+    published = None
+    if their_name:
+        published = theirs[their_name] / (theirs[base] if against == "subject" else anchors[their_name])
+    ours = _value(comparison, our_name, line.step, figure)
+    of = _value(comparison, our_base, line.step, figure)
+    if against == "line":
+        of = _value(comparison, our_name, first.step, first.figure or table.figure)
+    found = comparison.ratio(our_name, line.step, figure)
+    if against == "line" or our_base != comparison.base or found is None or found.ratio is None:
+        return Figure(ours / of if ours is not None and of else None), Figure(published)
+    known = published is not None and found.low is not None and found.high is not None
+    outside = known and not (found.low or 0.0) <= (published or 0.0) <= (found.high or 0.0)
+    return Figure(found.ratio, found.low, found.high), Figure(published, sign=OUTSIDE * outside)
 
 
 def _value(comparison: Comparison, subject: str, step: str, figure: str) -> float | None:

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.cells.run_results import CellResult, Environment, RunResult, StepResult
 from engine.analysis.checks import kernel_differences
-from engine.analysis.checks.setting_differences import IMPORTANT, differences
+from engine.analysis.checks.setting_differences import IMPORTANT, differences, value_text
 from engine.core.errors import UserError
 from engine.core.model import PROBED, Subject, config_key
 from engine.core.record import converted
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from engine.journal.totals import RoleTotals
 from engine.results.comparison import Check
-from engine.results.setting_difference import value_text
 
 # Gauges move all the time: they are compared between the cells of a pair, not between runs of different days.
 PASSING = {"cpu": ("mhz", "probe_us")}  # as all of `state`

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import ServerSettings
 from engine.core.model import Subject, config_key
-from engine.results.setting_difference import REASONS, UNRECORDED, Reason, SettingDifference
+from engine.results.section import WORDS, Column, Section, columns, row
 
+Reason = Literal["config", "default", "version", "initdb", "server"]
+REASONS: dict[Reason, str] = {  # in the order in which they are shown
+    "config": "config",
+    "default": "other default",
+    "version": "not in all versions",
+    "initdb": "initdb's choice",
+    "server": "server's choice",
+}
+UNRECORDED = "default"  # a value of a run that recorded no defaults
 UNSET = "as it was"  # the device, where a config does not set it
 _ALL: tuple[str, ...] = ()
 _READS = ("query", "point", "range", "aggregate", "scan")
@@ -76,6 +87,60 @@ LEFT_OUT = frozenset({
     "server_version", "server_version_num", "shared_memory_size", "shared_memory_size_in_huge_pages",
     "num_os_semaphores", "unix_socket_directories", "unix_socket_permissions",
 })  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDifference:
+    """A setting that two subjects have different values of, by subject; null where a server does not know it.
+
+    `sources` are pg_settings.source. `matters` are the kinds of steps in this comparison for which it is known to
+    matter.
+    """
+
+    name: str
+    reason: Reason
+    values: dict[str, str | None]
+    sources: dict[str, str]
+    matters: tuple[str, ...] = ()
+
+    def text(self, names: Mapping[str, str]) -> str:
+        """`64MB (a), 1GB (b, c)`; `names` are those of the subjects, of which several may have one."""
+        owners: dict[str | None, dict[str, None]] = {}
+        for subject, value in self.values.items():
+            owners.setdefault(value, {})[names[subject]] = None
+        return ", ".join(f"{value_text(value)} ({', '.join(own)})" for value, own in owners.items())
+
+
+def value_text(value: str | None) -> str:
+    return "unknown" if value is None else value or "''"
+
+
+def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Section:
+    """A row each, but settings that some servers do not know, and others leave alone, share one."""
+    rows = []
+    gathered: dict[str, list[str]] = {}  # by the servers that do not know it
+    for each in settings:
+        names = _owners(cells, each)
+        if each.reason == "version" and not each.matters and set(each.sources.values()) == {"default"}:
+            without = dict.fromkeys(names[subject] for subject, value in each.values.items() if value is None)
+            gathered.setdefault(", ".join(without), []).append(each.name)
+        else:
+            rows.append(row(each.name, REASONS[each.reason], each.text(names)))
+    for servers, more in gathered.items():
+        unknown = f"unknown to {servers}: {', '.join(more)}"
+        rows.append(row(f"{len(more)} more", REASONS["version"], unknown))
+    return Section("settings", "Settings that differ", columns("setting", "by", Column("where", WORDS)), tuple(rows))
+
+
+def _owners(cells: ComparedCells, difference: SettingDifference) -> Mapping[str, str]:
+    """By subject: the name of its build, or of its config, if the value depends on that alone."""
+    own = {name: subject for subject, name in cells.names.items() if name in difference.values}
+    for part in ("build", "config"):
+        names = {name: str(getattr(subject, part)) for name, subject in own.items()}
+        values = {(names[subject], value) for subject, value in difference.values.items()}
+        if len(values) == len(set(names.values())):
+            return names
+    return {name: name for name in difference.values}
 
 
 def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:

@@ -12,7 +12,7 @@ That is the F test of steps in a table of steps and pairs, with degrees of freed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,36 @@ from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.ratios import measured_ratios, verdicts
 from engine.analysis.ratios.measured_ratios import MeasuredRatio
 from engine.analysis.statistics.inference import ALPHA, f_tail
-from engine.results.ratio import PRIMARY_METRICS, Ratio, StepGroup
+from engine.results.ratio import PRIMARY_METRICS, Ratio
+from engine.results.section import WORDS, Column, Figure, Section, columns, of_ratio, row
 from engine.results.slice_ratio import ratio_of
 
 LEAST_RESIDUAL = 1e-18  # of log ratios, squared: steps that repeat themselves exactly
 
 Table = npt.NDArray[np.float64]  # log ratios, (steps, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Steps of one kind and their common ratio, whose `step` is the kind."""
+
+    steps: tuple[str, ...]
+    ratio: Ratio
+
+
+def section(groups: Sequence[StepGroup]) -> Section:
+    """A line for each group; under its kind if there are several subjects."""
+    several = len({group.ratio.subject for group in groups}) > 1
+    kinds = list(dict.fromkeys(group.ratio.step for group in groups))
+    rows = []
+    for group in sorted(groups, key=lambda group: kinds.index(group.ratio.step)):
+        ratio = group.ratio
+        values = (len(group.steps), of_ratio(ratio), Figure(ratio.verdict_text, remarks=ratio.remarks))
+        name, step = (ratio.subject, ratio.step) if several else (ratio.step, "")
+        rows.append(row(name, *values, step=step, subject=ratio.subject, mark=ratio.sign))
+    title = "Groups of steps (mean of their ratios within each pair)"
+    judged = (Column("ratio", "ratio", bounds="95%"), Column("verdict", WORDS))
+    return Section("groups", title, columns("group", Column("steps", "count"), *judged), tuple(rows))
 
 
 def groups(cells: ComparedCells, measured: Sequence[MeasuredRatio], ratios: Sequence[Ratio]) -> tuple[StepGroup, ...]:

@@ -1,6 +1,7 @@
 """The tables of a comparison, in reading order: one registry for terminal, Markdown and page.
 
-A table is a function of a comparison; it yields sections, of which those without rows are not shown.
+A table is a function of a comparison that yields sections, or the key of a section that the comparison has; its other
+sections come last. Those without rows are not shown.
 """
 
 from __future__ import annotations
@@ -10,11 +11,9 @@ from collections.abc import Callable, Iterable
 from engine.report.tables import (
     counters,
     functions,
-    groups,
     performance,
     published,
     response_times,
-    settings,
     statements,
     time_parts,
     transactions,
@@ -24,9 +23,9 @@ from engine.results.section import Section
 
 TableFunction = Callable[[Comparison], Iterable[Section]]
 
-TABLES: tuple[TableFunction, ...] = (
+TABLES: tuple[TableFunction | str, ...] = (
     performance.sweeps,
-    groups.step_groups,
+    "groups",
     performance.THROUGHPUT,
     performance.TIMES,
     performance.PLANNING,
@@ -42,7 +41,7 @@ TABLES: tuple[TableFunction, ...] = (
     performance.SIZES,
     published.figures,
     counters.probed,
-    published.ratios,
+    "published",
     time_parts.attribution,
     functions.tested,
     time_parts.waits,
@@ -53,28 +52,33 @@ TABLES: tuple[TableFunction, ...] = (
     transactions.SCRIPT_TIMES,
     transactions.outcomes,
     transactions.statements,
-    settings.differences,
+    "settings",
     statements.executions,
-    statements.planning,
+    "planning",
     statements.plan_changes,
 )
-BRIEF: tuple[TableFunction, ...] = (  # the verdicts, and figures that were asked for
+BRIEF: tuple[TableFunction | str, ...] = (  # the verdicts, and figures that were asked for
     performance.sweep_figures,
-    groups.step_groups,
+    "groups",
     performance.THROUGHPUT,
     performance.TIMES,
     performance.PLANNING,
     published.figures,
-    published.ratios,
+    "published",
 )
 
 
 def sections(comparison: Comparison, *, with_published: bool = False, brief: bool = False) -> list[Section]:
     """The tables that have rows; `with_published` adds the reference client's own figures, `brief` leaves most out."""
+    tables = (
+        BRIEF
+        if brief
+        else (*TABLES, *dict.fromkeys(each.key for each in comparison.sections if each.key not in TABLES))
+    )
     return [
         section
-        for table in (BRIEF if brief else TABLES)
+        for table in tables
         if with_published or table is not published.figures
-        for section in table(comparison)
+        for section in (comparison.section(table) if isinstance(table, str) else table(comparison))
         if section.rows
     ]

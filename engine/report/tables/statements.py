@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from engine.results.averages import middle
 from engine.results.comparison import Comparison
 from engine.results.plan_change import PlanChange
-from engine.results.section import WORDS, Column, Figure, Row, Section, columns, row
+from engine.results.section import WORDS, Column, Row, Section, columns, row
 
 COUNTED = {"EXPLAIN": "one", "pg_stat_statements": "all"}
 MOST_PLANS = 20  # side by side
@@ -37,25 +37,6 @@ def _execution(comparison: Comparison, name: str, step: str, statement: str, by:
         yield row(name, *values, chosen, COUNTED[by], step=statement, subject=name)
 
 
-def planning(comparison: Comparison) -> Iterable[Section]:
-    for subject in comparison.others:
-        rows = (
-            row(
-                each.statement,
-                each.base_ms,
-                each.ms,
-                Figure(each.ratio, each.low, each.high, _sign(each.low, each.high)),
-            )
-            for each in comparison.planning
-            if each.subject == subject.name
-        )
-        base = comparison.baseline_of(subject.name)
-        ratio = Column("ratio", "ratio", "less", bounds="95%")
-        headings = columns("statement", f"{base}\nms", f"{subject.name}\nms", ratio)
-        title = "Planning time by statement (medians of cells; each interval on its own)"
-        yield Section("planning", title, headings, tuple(rows))
-
-
 def plan_changes(comparison: Comparison) -> Iterable[Section]:
     for change in comparison.plan_changes[:MOST_PLANS]:
         yield side_by_side(change, comparison.baseline_of(change.subject))
@@ -66,9 +47,3 @@ def side_by_side(change: PlanChange, base: str) -> Section:
     title = f"Plans of {change.statement} (rows estimated→actual; ≠ differs, + only there)"
     rows = (row(line.mark, line.base, line.other, mark="strong" if line.mark else "") for line in change.lines)
     return Section("plans", title, tuple(Column(name, WORDS) for name in ("", base, change.subject)), tuple(rows))
-
-
-def _sign(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return ""
-    return "worse" if low > 1 else "better" if high < 1 else ""

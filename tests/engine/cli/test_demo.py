@@ -60,7 +60,8 @@ def test_the_first_is_a_run_of_two_builds_in_slices_with_two_incidents(unpacked:
 def test_the_second_has_plans_of_forty_statements_of_which_some_changed(unpacked: Path) -> None:
     _, run = recorded(unpacked)
     compared = json.loads(Bench(unpacked)("compare", str(run), "--json").stdout)
-    assert len(compared["planning"]) == 40 and not compared["result_differences"]
+    sections = {section["key"]: section for section in compared["sections"]}
+    assert len(sections["planning"]["rows"]) == 40 and "results" not in sections
     assert any(line["mark"] for change in compared["plan_changes"] for line in change["lines"])
 
 

@@ -15,6 +15,7 @@ from engine.core.errors import UserError
 from engine.core.model import LEVEL, Cell, Subject
 from engine.results.comparison import Answer
 from engine.results.ratio import Ratio, Verdict
+from engine.results.section import Figure, text
 from tests.support.totals import made_totals
 
 BASE, NEW = Subject("16", "c"), Subject("17", "c")
@@ -125,13 +126,16 @@ def test_settings_and_statistics_targets_that_differ_for_the_planner() -> None:
 
 def test_planning_times_by_statement_with_an_interval_over_pairs() -> None:
     compared = cells([{"planning": {"a": 1.0, "b": 2.0}}] * 3, [{"planning": {"a": 2.0, "b": 2.0}}] * 3)
-    first, second = statement_plans.planning(compared)
-    assert (first.statement, first.base_ms, first.ms) == ("a", 1.0, 2.0)
-    assert (first.ratio, first.low, first.high) == pytest.approx((2.0, 2.0, 2.0))
-    assert second.statement == "b" and second.ratio == pytest.approx(1.0)
+    (section,) = statement_plans.planning(compared)
+    first, second = section.rows
+    *times_ms, ratio = first.values
+    assert (first.name, times_ms) == ("a", [1.0, 2.0])
+    assert isinstance(ratio, Figure) and (ratio.value, ratio.low, ratio.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert ratio.sign == "worse" and second.name == "b" and text(second.values[-1]) == "1.00"
 
 
 def test_times_of_planning_that_are_none_are_left_out() -> None:
     good = {"planning": {"a": 1.0, "b": 2.0, "c": 1e-308}}
     bad = {"planning": {"a": 2.0, "b": -1.0, "c": 1e308}}
-    assert [each.statement for each in statement_plans.planning(cells([good] * 3, [bad] * 3))] == ["a"]
+    (section,) = statement_plans.planning(cells([good] * 3, [bad] * 3))
+    assert [row.name for row in section.rows] == ["a"]

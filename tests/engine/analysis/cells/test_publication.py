@@ -16,11 +16,15 @@ from engine.journal.manifest import read_manifest
 from engine.report import render
 from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import Comparison
-from engine.results.published import PublishedTable
+from engine.results.section import Figure, Section
 from tests.support.journal import make_run
 from workloads import presets
 
 BUILDS = ("16.3-prebuilt", "17.0-prebuilt", "17beta1-builtin")
+
+
+def headings(table: Section) -> list[str]:
+    return [column.name.replace("\n", " ") for column in table.columns[1:]]
 
 
 def of_preset(path: Path, preset: str = "insert-2024-05", builds: tuple[str, ...] = BUILDS) -> Comparison:
@@ -38,18 +42,16 @@ def of_preset(path: Path, preset: str = "insert-2024-05", builds: tuple[str, ...
 
 def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> None:
     comparison = of_preset(tmp_path / "run")
-    (table,) = comparison.published
-    assert (table.base, table.our_base) == ("16.3", "16.3-prebuilt")
-    assert [(each.ours, each.published) for each in table.columns] == [
-        ("17.0-prebuilt", "17beta1"), ("17beta1-builtin", "17beta1-builtin"),
-    ]  # fmt: skip
-    assert [line.step for line in table.lines] == ["l.i0", "l.i1", "qr100"], "of the steps that were done"
-    near, far = table.lines[1].ratios
-    assert near.ours == pytest.approx(0.89, abs=0.01) and near.published == pytest.approx(1.99 / 2.23)
-    assert (near.within, far.within) == (True, False)
-    said = " ".join(table.differs)
+    (table,) = comparison.section("published")
+    assert headings(table) == ["17.0-prebuilt ours", "17beta1 published",
+                               "17beta1-builtin ours", "17beta1-builtin published"]  # fmt: skip
+    assert [row.name for row in table.rows] == ["l.i0", "l.i1", "qr100"], "of the steps that were done"
+    ours, published, _, far = (value for value in table.rows[1].values if isinstance(value, Figure))
+    assert ours.value == pytest.approx(0.89, abs=0.01) and published.value == pytest.approx(1.99 / 2.23)
+    assert (published.sign, far.sign) == ("", "*"), "within our interval, and outside"
+    said = " ".join(table.remarks)
     assert "machine: Test, 8 CPUs, 16 GiB here, 8 cores, 32 GB there" in said and "17.0 in place of 17beta1" in said
-    assert any("50M rows" in each for each in table.differs)
+    assert "50M rows" in said
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     lines = console.export_text().splitlines()
@@ -58,9 +60,8 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
     row = next(line for line in lines[start:] if line.startswith("l.i1"))
     assert row.split()[1].startswith("0.89") and row.split()[4] == "0.892" and row.rstrip().endswith("1.027 *")
     assert "2.23" not in row, "no figure of another machine"
-    assert json.loads(render.to_json(comparison))["published"][0]["preset"] == "insert-2024-05"
     assert "next to published ratios (1)" in render.to_markdown(comparison)
-    assert f"(1) published: {table.source}; " in render.to_markdown(comparison), "where they are from, and what differs"
+    assert f"(1) {table.remarks[0]}; " in render.to_markdown(comparison), "where they are from, and what differs"
 
 
 def test_of_many_published_builds_only_those_that_we_have_are_shown(
@@ -71,14 +72,17 @@ def test_of_many_published_builds_only_those_that_we_have_are_shown(
     lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)
     longer = replace_struct(table, subjects=(*table.subjects, "18.0", "18.1", "18.2"), lines=lines)
     monkeypatch.setattr(publication, "preset", lambda _: replace_struct(found, published=(longer,)))
-    (shown,) = of_preset(tmp_path / "run").published
-    assert [each.published for each in shown.columns] == ["17beta1", "17beta1-builtin"]
+    (shown,) = of_preset(tmp_path / "run").section("published")
+    assert [name for name in headings(shown) if "published" in name] == [
+        "17beta1 published",
+        "17beta1-builtin published",
+    ]
 
 
 def test_without_its_base_the_next_published_build_is_the_base(tmp_path: Path) -> None:
-    (table,) = of_preset(tmp_path / "run", builds=("17.0-prebuilt", "17beta1-builtin")).published
-    assert (table.base, table.our_base) == ("17beta1", "17.0-prebuilt") and "16.3 is missing here" in table.differs
-    assert [each.ours for each in table.columns] == ["", "17beta1-builtin"]
+    (table,) = of_preset(tmp_path / "run", builds=("17.0-prebuilt", "17beta1-builtin")).section("published")
+    assert "ratio to 17.0-prebuilt (published: 17beta1)" in table.title and "16.3 is missing here" in table.remarks
+    assert headings(table) == ["16.3 published", "17beta1-builtin ours", "17beta1-builtin published"]
 
 
 def test_other_runs_have_none(tmp_path: Path) -> None:
@@ -91,10 +95,10 @@ def test_other_runs_have_none(tmp_path: Path) -> None:
             ("insert-2024-05", ("12.11", "14.10")),
         )
     ):
-        assert of_preset(tmp_path / str(number), preset, builds).published == ()
+        assert of_preset(tmp_path / str(number), preset, builds).section("published") == ()
 
 
-def of_copies(path: Path, builds: tuple[str, ...]) -> tuple[PublishedTable, ...]:
+def of_copies(path: Path, builds: tuple[str, ...]) -> list[Section]:
     """The tables of copy-ring, where each further build's transactions take a tenth less than the one's before."""
     found, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
     cells = tuple(
@@ -106,22 +110,24 @@ def of_copies(path: Path, builds: tuple[str, ...]) -> tuple[PublishedTable, ...]
         for part in [0.9 ** found.names.index(cell.subject)]
     )  # fmt: skip
     workload = dict(manifest.workload) | {"name": "pgbench", "options": {"preset": "copy-ring"}}
-    return publication.tables(replace(found, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
+    return list(
+        publication.tables(replace(found, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
+    )
 
 
 @pytest.mark.parametrize(
     ("builds", "columns"),
     [
-        (("master", "patched"), [("patched", "patched")]),
-        (("16.3", "18.6"), [("18.6", ""), ("", "patched")]),  # no release has the patch
+        (("master", "patched"), ["patched ours", "patched published"]),
+        (("16.3", "18.6"), ["18.6 ours", "patched published"]),  # no release has the patch
     ],
 )
 def test_times_of_copies_are_those_of_a_build_to_the_base(
-    tmp_path: Path, builds: tuple[str, str], columns: list[tuple[str, str]]
+    tmp_path: Path, builds: tuple[str, str], columns: list[str]
 ) -> None:
     (table,) = of_copies(tmp_path / "run", builds)
-    assert (table.against, table.base, table.our_base) == ("subject", "master", builds[0])
-    assert [(each.ours, each.published) for each in table.columns] == columns
-    shown = {line.figure: (line.ratios[0].ours, line.ratios[-1].published) for line in table.lines}
-    assert shown["transactions.mean_ms"] == (pytest.approx(0.9), pytest.approx(4316 / 5015))
-    assert shown["transactions.stddev_ms"] == (pytest.approx(0.9**10), pytest.approx(101 / 314))
+    assert "ratio to master" in table.title or "ratio to 16.3 (published: master)" in table.title
+    assert headings(table) == columns
+    ratios = {row.name: [value.value for value in row.values if isinstance(value, Figure)] for row in table.rows}
+    assert ratios["script.c1 mean_ms"] == pytest.approx([0.9, 4316 / 5015])
+    assert ratios["script.c1 stddev_ms"] == pytest.approx([0.9**10, 101 / 314])

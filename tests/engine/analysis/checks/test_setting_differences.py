@@ -11,8 +11,7 @@ from engine.analysis.answer.compare import compared_cells
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import ServerSettings
 from engine.analysis.checks.comparability import checks
-from engine.analysis.checks.setting_differences import differences
-from engine.results.setting_difference import SettingDifference
+from engine.analysis.checks.setting_differences import SettingDifference, differences, section
 from tests.support.journal import make_run
 
 DEFAULTS = {
@@ -35,6 +34,8 @@ NEW = ServerSettings(
     {"shared_buffers": "configuration file", "wal_buffers": "override", "lc_time": "configuration file"},
     LATER,
 )
+FOUR = ("16.3/a", "17.0/a", "16.3/b", "17.0/b")
+DEFAULT = dict.fromkeys(FOUR, "default")
 
 
 def cells_of(folder: Path, old: ServerSettings, new: ServerSettings) -> ComparedCells:
@@ -119,3 +120,24 @@ def test_what_a_config_sets_of_the_device_is_listed_too(tmp_path: Path) -> None:
     first = differences(replace(cells, runs=(limited,)))[0]
     assert (first.name, first.reason) == ("device read_ahead_kb", "config")
     assert first.values == {"16.3": "as it was", "17.0": "100"} and "query" in first.matters
+
+
+def test_values_are_of_builds_or_of_configs_and_unimportant_new_settings_share_a_row(tmp_path: Path) -> None:
+    cells = compared_cells([make_run(tmp_path / "r", configs=("a", "b"), repeats=1)])
+    assert set(cells.names.values()) == set(FOUR)
+    by_build, by_config, by_both = (
+        dict[str, str | None](zip(FOUR, text, strict=True)) for text in ("1212", "1122", "1112")
+    )
+    new = {name: None if name.startswith("16") else "on" for name in FOUR}
+    settings = (
+        SettingDifference("jit", "default", by_build, DEFAULT, ("query",)),
+        SettingDifference("work_mem", "config", by_config, DEFAULT),
+        SettingDifference("geqo", "config", by_both, DEFAULT),
+        *(SettingDifference(name, "version", new, {"17.0/a": "default", "17.0/b": "default"}) for name in ("x", "y")),
+    )
+    assert [(row.name, *row.values) for row in section(cells, settings).rows] == [
+        ("jit", "other default", "1 (16.3), 2 (17.0)"),
+        ("work_mem", "config", "1 (a), 2 (b)"),
+        ("geqo", "config", "1 (16.3/a, 17.0/a, 16.3/b), 2 (17.0/b)"),
+        ("2 more", "not in all versions", "unknown to 16.3: x, y"),
+    ]

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.analysis.answer.compare import compare
-from engine.analysis.ratios.group_verdicts import _disagreement
+from engine.analysis.answer.compare import compare, compared_cells
+from engine.analysis.ratios import measured_ratios, verdicts
+from engine.analysis.ratios.group_verdicts import _disagreement, groups
 from engine.analysis.statistics.inference import estimate, paired_interval
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.report import render, tables
 from engine.results.comparison import Comparison
-from engine.results.ratio import StepGroup
-from engine.results.section import Notes, drawn
+from engine.results.ratio import Ratio
+from engine.results.section import Figure, Notes, drawn
 from tests.support.journal import make_run
 
 
@@ -31,10 +32,12 @@ def compared(path: Path, **how: Any) -> Comparison:
     return compare([run])
 
 
-def group_of(comparison: Comparison) -> StepGroup:
-    (group,) = comparison.groups
+def ratio_of(run: Path) -> Ratio:
+    cells = compared_cells([run])
+    measured = measured_ratios.measured(cells)
+    (group,) = groups(cells, measured, verdicts.ratios(cells, measured))
     assert group.steps == ("l.x", "l.i1") and group.ratio.step == "write"
-    return group
+    return group.ratio
 
 
 def clusters(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -45,8 +48,8 @@ def clusters(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 
 
 def test_a_group_has_the_mean_of_its_steps_within_each_pair_and_what_clusters_add_to_all(tmp_path: Path) -> None:
-    comparison = compared(tmp_path / "r", repeats=5, noise=0, change=clusters)
-    ratio = group_of(comparison).ratio
+    compared(tmp_path / "r", repeats=5, noise=0, change=clusters)
+    ratio = ratio_of(tmp_path / "r")
     expected = paired_interval(estimate([0.97 * by for by in (1.03, 0.97, 1.0, 1.02, 0.98)]))
     assert (ratio.pairs, ratio.ratio, ratio.low) == (5, pytest.approx(expected.ratio), pytest.approx(expected.low))
     assert ratio.verdict == "no faster", "two steps of the same clusters say no more than one"
@@ -56,7 +59,7 @@ def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
     """Two steps of 2% noise are a family of one group, and four steps."""
     effects = {("17.0", step): 0.97 for step in ("l.x", "l.i1")}
     comparison = compared(tmp_path / "r", repeats=6, effects=effects, noise=0.012, seed=3)
-    ratio = group_of(comparison).ratio
+    ratio = ratio_of(tmp_path / "r")
     steps = [comparison.ratio("17.0", step, "rate_per_s") for step in ("l.x", "l.i1")]
     assert ratio.verdict == "slower" and {each.verdict for each in steps if each} == {"no faster"}
     first, second = comparison.answer_for("17.0")[:2]
@@ -69,7 +72,7 @@ def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
 def test_steps_that_differ_by_more_than_chance_have_no_common_verdict(tmp_path: Path) -> None:
     effects = {("17.0", "l.x"): 0.9, ("17.0", "l.i1"): 1.1}
     comparison = compared(tmp_path / "r", repeats=5, effects=effects)
-    ratio = group_of(comparison).ratio
+    ratio = ratio_of(tmp_path / "r")
     why = "its steps differ by more than chance, from l.x -"
     assert ratio.verdict == "withheld" and ratio.reasons[0].startswith(why) and " to l.i1 +" in ratio.reasons[0]
     assert comparison.answer_for("17.0")[0].startswith(f"17.0 against 16.3, write (2 steps): {why}")
@@ -81,10 +84,13 @@ def test_a_step_without_a_verdict_is_in_no_group_and_neither_is_a_step_alone(tmp
         idle = step == "l.i1" and cell.subject.build == "17.0"
         return replace(totals, roles={k: replace(v, rows=0) for k, v in totals.roles.items()}) if idle else totals
 
-    assert compared(tmp_path / "idle", change=idle).groups == ()
-    assert compare([make_run(tmp_path / "usual")]).groups == ()
-    (group,) = compared(tmp_path / "one", repeats=1).groups
-    assert group.ratio.verdict == "none" and "write" not in compared(tmp_path / "two", repeats=1).answer_for("17.0")[0]
+    assert compared(tmp_path / "idle", change=idle).section("groups") == ()
+    assert compare([make_run(tmp_path / "usual")]).section("groups") == ()
+    (section,) = compared(tmp_path / "one", repeats=1).section("groups")
+    assert (
+        section.rows[0].values[-1] == Figure("")
+        and "write" not in compared(tmp_path / "two", repeats=1).answer_for("17.0")[0]
+    )
 
 
 def test_several_subjects_stand_below_their_group(tmp_path: Path) -> None:
