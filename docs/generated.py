@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -170,9 +171,26 @@ def records() -> str:
         for title, part in schema["$defs"].items():
             if properties := part.get("properties"):
                 text = " ".join(part.get("description", "").split())
-                parts += [f"**{title}.** {text}\n", ", ".join(f"`{key}`" for key in properties) + "\n"]
+                rows = ((code(key), _type(value)) for key, value in properties.items())
+                parts += [f"**{title}.** {text}\n", table(("key", "value"), rows)]
     schema, views = ((ROOT / "engine/journal" / name).read_text() for name in ("schema.sql", "views.sql"))
     return "\n".join((*parts, "## journal.db\n", f"```sql\n{schema}\n{views}```\n"))
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """The values that a part of a schema allows, in words."""
+    if reference := schema.get("$ref"):
+        return str(reference).rpartition("/")[2]
+    if choices := schema.get("anyOf"):
+        return " or ".join(map(_type, choices))
+    if values := schema.get("enum"):
+        return ", ".join(code(str(value)) for value in values)
+    if schema.get("type") == "array":
+        items = schema.get("items") or next(iter(schema.get("prefixItems", ())), {})
+        return f"list of {_type(items)}"
+    if isinstance(values := schema.get("additionalProperties"), dict):
+        return f"object, of each key: {_type(values)}"
+    return str(schema.get("type", "any"))
 
 
 def glossary() -> str:

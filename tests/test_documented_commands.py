@@ -71,14 +71,12 @@ NOT_PLANNED = {
     "--kernel": "needs these kernels: tests/engine/run boots one in a guest",
     "--client-host": "these hosts are made up: tests/engine/run has one",
     "--probes sched": "needs root: tests/probes has these probes",
-    "--probes stacks": "needs root: tests/probes has it",
     "--preset planner-delete": "needs root: tests/probes has its probe",
     "postgresql://": "these servers are made up: tests/engine/run has some",
     "host=db1": "these servers are made up: tests/engine/run has some",
 }
 OTHER_PROGRAMS = {
     "./check": "runs this test",
-    "taskset -c 2-5 ./bench --pg 16.3,18.6": "needs four CPUs; what it binds is run",
     "tar -czf run.tar.gz -C ~/.local/state/pgbed RUN": "packs a folder",
     "python3 -m venv ~/pgbed": "a wheel is installed by tests/engine/test_wheel.py",
     "~/pgbed/bin/pip install .": "a wheel is installed by tests/engine/test_wheel.py",
@@ -97,7 +95,7 @@ STANDS_FOR = {
     "FILE": "file",
     "FILE.html": "file.html",
     "STEP": "l.i1",
-    "WORD…": "word",
+    "WORD,…": "word",
     "NAME": "patch",
     "COMMAND": "compare",
     "17.11": "patch",
