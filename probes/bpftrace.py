@@ -1,4 +1,4 @@
-"""Which bpftrace runs: fixed where the helper is installed, never by its caller.
+"""The bpftrace that runs: fixed where the helper is installed, never by its caller.
 
 An installation may pin one (see nix/package.nix and nix/module.nix). Without a pin, or if the pinned one is missing, it
 is the first of SYSTEM_PATHS that only root can change.
@@ -22,7 +22,7 @@ from pathlib import Path
 from probes.errors import ProbeError, visible
 
 SYSTEM_PATHS = ("/usr/bin/bpftrace", "/usr/local/bin/bpftrace", "/run/current-system/sw/bin/bpftrace")
-NIX_STORE = Path("/nix/store")  # sticky: others may add to it, but not change what it holds
+NIX_STORE = Path("/nix/store")  # sticky: others may add to it, but not change its contents
 LINKS_MAX = 40
 OUTPUT_BYTES = 64 * 1024
 TIMEOUT_S = 20.0
@@ -49,8 +49,8 @@ def find(pinned: str = "") -> Path:
 def changeable(path: Path, *, sticky: bool = False) -> Path | None:
     """The first file, folder or link on the way to `path` that users other than root could change or replace, if any.
 
-    With `sticky`, sticky folders such as /tmp pass: nobody can replace root's files there. Raises OSError if `path`
-    does not exist.
+    With `sticky`, sticky folders such as /tmp pass: no other user can replace root's files there. Raises OSError if
+    `path` does not exist.
     """
     at, links = Path("/"), 0
     left = list(reversed(path.absolute().parts))

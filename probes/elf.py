@@ -85,7 +85,7 @@ def read(path: Path) -> Elf:
 @lru_cache(maxsize=KEPT)
 def _read(path: Path, _identity: tuple[int, ...]) -> Elf:
     with path.open("rb") as file:
-        # Mapped, since debugging information may be hundreds of megabytes that nobody reads.
+        # Mapped, since debugging information may be hundreds of megabytes that are never read.
         data: Data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     if data[:4] != b"\x7fELF":
         found = "a wrapper script was found" if data[:2] == b"#!" else "something else was found"

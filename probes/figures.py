@@ -142,7 +142,7 @@ def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: fl
 
 
 def planning(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord | None:
-    """How often and how long a role planned, by the best probe that counted it and represents the whole step.
+    """The number and time of a role's plannings, by the best probe that counted it and represents the whole step.
 
     `step_us` is for the whole step. If no probe represents it, the best one's figures stand for themselves, and
     `withheld` says why.
@@ -171,13 +171,13 @@ def coverage(record: ProbeRecord, seconds: float) -> float:
 
 
 def covered(record: ProbeRecord, seconds: float) -> float:
-    """Divisor that extrapolates to the whole step: 1 if (nearly) all of it is covered, or nothing is known."""
+    """Divisor that extrapolates to the whole step: 1 if (nearly) all of it is covered, or the coverage is unknown."""
     share = coverage(record, seconds)
     return share if 0 < share < COVERED else 1.0
 
 
 def not_the_step(probe: str, record: ProbeRecord, seconds: float) -> str:
-    """Why a probe's counts do not represent the whole step; empty if they do."""
+    """The reason why a probe's counts do not represent the whole step; empty if they do."""
     mode, share = record.get("mode", ""), coverage(record, seconds)
     if mode == "stalls":
         return f"{probe} was attached around stalls only"

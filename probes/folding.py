@@ -1,6 +1,6 @@
-"""From sampled addresses to names: folded lines for flame graphs, and the share of each phase of a statement.
+"""Names for sampled addresses: folded lines for flame graphs, and the share of each phase of a statement.
 
-Backends are forked from the postmaster and share its mappings, so that even exited ones can be named. Binaries
+Backends are forked from the postmaster and share its mappings, so that even exited ones get their names. Binaries
 without frame pointers give only the innermost function; the frames above it are discarded.
 """
 

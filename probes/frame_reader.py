@@ -1,4 +1,4 @@
-"""From bpftrace's JSON lines to frames. Pure: bytes in, frames out; reads the output of 0.17, 0.23 and 0.27.
+"""Frames from bpftrace's JSON lines. Pure: bytes in, frames out; reads the output of 0.17, 0.23 and 0.27.
 
 The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
 threads some seconds after their end, and so does the reader; to drop their buckets, it occasionally empties its
@@ -293,7 +293,7 @@ def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
 
 
 def _counts(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
-    """Cumulative counts of a field, including intervals still open at the tick; those of a part by thread alone."""
+    """Cumulative counts of a field, including intervals still open at the tick; of a part by thread alone."""
     counts = _keyed(maps, field.source)
     parts = {tid: part for (tid, _), part in _keyed(maps, field.since_part).items()}
     for (tid, _), began in _keyed(maps, field.since).items():

@@ -27,7 +27,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-if __name__ == "__main__":  # started by its path, so that no environment decides what is imported
+if __name__ == "__main__":  # started by its path, so that no environment decides on imports
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from probes import attach_points, bpftrace, elf, processes, script_text
@@ -81,7 +81,7 @@ def main(argv: list[str], pinned: str = "") -> int:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse and check the arguments. Raises ProbeError for what the helper refuses."""
+    """Parse and check the arguments. Raises ProbeError for arguments that the helper refuses."""
     parser = _Parser(prog="helper", description="Runs one probe for its caller.", allow_abbrev=False)
     parser.add_argument("probe")
     parser.add_argument("--binary", type=Path, required=True)
@@ -130,7 +130,7 @@ def server_binary(path: Path, server: int) -> Path:
         status, running = whole.stat(), Path(f"/proc/{server}/exe").stat()
         same = (running.st_dev, running.st_ino) == (status.st_dev, status.st_ino)
     except OSError:
-        same = False  # without the reason, which would reveal what is in folders that the caller cannot read
+        same = False  # without the reason, which would reveal the contents of folders that the caller cannot read
     if not same:
         raise ProbeError(
             f"probes: the running server (pid {server}) was started from another file than {path}; "

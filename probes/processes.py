@@ -1,4 +1,4 @@
-"""Threads to watch: those of a server, its clients, and the programs that start clients."""
+"""Threads to watch: a server's, its clients', and those of the programs that start clients."""
 
 from __future__ import annotations
 

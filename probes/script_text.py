@@ -1,4 +1,4 @@
-"""From a probe's script to bpftrace's input: attach points, the watched processes, the stack rule."""
+"""The input of bpftrace from a probe's script: attach points, the watched processes, the stack rule."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where one process hangs at this moment, from `/proc` at once, and its user stack a little later.
+"""The place where one process hangs at this moment, from `/proc` at once, and its user stack a little later.
 
-Reading `/proc` disturbs nobody. For a user stack, a tool must attach to the process and stop it for some milliseconds;
-so it is taken only where that is harmless (`reason_not_to_attach`), by a separate process that nobody waits for: see
-`UserStack`. Nothing here raises for a process that vanished or a file that may not be read.
+Reading `/proc` disturbs no process. For a user stack, a tool must attach to the process and stop it for some
+milliseconds; so it is taken only where that is harmless (`reason_not_to_attach`), by a separate process that no other
+waits for: see `UserStack`. Nothing here raises for a process that vanished or a file that may not be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from probes import processes
 from probes.errors import visible
 
 STACK_TOOL = "eu-stack"
-STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # its path; otherwise it is looked up on PATH
+STACK_TOOL_VARIABLE = "PGBED_STACK_TOOL"  # its path; otherwise found on PATH
 STACK_TIMEOUT_S = 1.0
 OUTPUT_BYTES = 65536
 MOST_FRAMES = 64
@@ -148,7 +148,7 @@ def parse_user_stack(text: str) -> tuple[str, ...]:
 
 
 def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
-    """Why a process must not be attached to ('' if it may): a stopped or uninterruptible one would be stopped later."""
+    """The reason not to attach to a process ('' if none): a stopped or uninterruptible one would be stopped later."""
     if not snapshot.state:
         return "the process has exited"
     if snapshot.state in STOPPED_STATES:

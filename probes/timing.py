@@ -1,4 +1,4 @@
-"""How often stacks are sampled, and when a probe is attached that is not there all the time. Pure."""
+"""Times for probes: the sampling rate of stacks, and when a probe is attached that is not there all the time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AFTER_STALL_NS = 5_000_000_000
 
 
 def leaf_hz(cpus: int) -> int:
-    """How often the function that runs on a CPU is sampled: what is printed and read each second must not grow on."""
+    """The sampling rate of the function that runs on a CPU: the output of each second must not grow on."""
     return STACKS_HZ * (LEAVES_PER_STACK if cpus <= FEW_CPUS else 1)
 
 

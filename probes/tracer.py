@@ -119,11 +119,11 @@ def helper_command() -> tuple[str, ...]:
 
 
 def direct_command() -> tuple[str, ...]:
-    """The helper itself, without arguments: what a sudo rule must permit."""
+    """The helper itself, without arguments: the command that a sudo rule must permit."""
     installed = os.environ.get(HELPER)
     if installed:
         return (installed,)
-    # -I: neither environment nor user folder decides what a privileged process imports. -B: no bytecode files.
+    # -I: neither environment nor user folder decides on the imports of a privileged process. -B: no bytecode files.
     return (sys.executable, "-I", "-B", str(Path(helper.__file__).resolve()))
 
 

@@ -15,7 +15,7 @@ NICENESS = 10  # while loading: on a busy CPU, a tenth of the time that others g
 
 
 def _load(run: Path | None) -> None:
-    """Import what the first paint needs, which is nearly the whole cost of starting, at low priority during a run.
+    """Import the modules of the first paint, which is nearly the whole cost of starting, at low priority during a run.
 
     This happens in a thread: on Linux niceness is per thread, so whatever is started later keeps the usual one.
     """

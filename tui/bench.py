@@ -1,4 +1,4 @@
-"""Calls of `bench` for what a screen may not do itself: plans, comparisons, probes on and off, stopping a run.
+"""Calls of `bench` for tasks that a screen may not do itself: plans, comparisons, probes on and off, stopping a run.
 
 Each call is a process of its own, the same command that a person would type with `--json`, so that a screen never
 loads the statistics and never talks to a server, and a slow answer never delays a paint.

@@ -1,4 +1,4 @@
-"""Keys: bindings with ids, those of all screens, and how keys are shown."""
+"""Keys: bindings with ids, the bindings of all screens, and how keys are shown."""
 
 from typing import Any
 

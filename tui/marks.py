@@ -1,8 +1,8 @@
-"""Marks: what a piece of text means, and how each theme shows that.
+"""Marks: the meanings of pieces of text, and how each theme shows them.
 
-The colours of two themes are those of Okabe and Ito, which colour-blind people can tell apart; the third has none.
+The colours of two themes are Okabe and Ito's, which colour-blind people can tell apart; the third has none.
 
-Text on a screen is lines of spans: a string and the name of a mark. No mark is known by its colour alone: `stall` is
+Text on a screen is lines of spans: a string and the name of a mark. No mark relies on its colour alone: `stall` is
 reversed and comes with `!`, `better` and `worse` come with their arrows.
 """
 

@@ -123,7 +123,7 @@ def parsed(name: str, text: str, folder: str = "") -> Preset:
     """Parse a preset file. Raises ValueError with name and place."""
     try:
         found = msgspec.convert({**tomllib.loads(text), "name": name, "folder": folder}, Preset)
-    except (ValueError, RecursionError) as error:  # those of tomllib and msgspec are ValueErrors
+    except (ValueError, RecursionError) as error:  # the errors of tomllib and msgspec are ValueErrors
         raise ValueError(f"preset {name}: {error}") from None
     return found
 

@@ -1,4 +1,4 @@
-"""In which step the bad end of a search is slower than the good one."""
+"""The step in which the bad end of a search is slower than the good one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def slowest(comparison: Comparison, named: str | None, *, last: bool, where: str
 
 
 def unlike_both(comparison: Comparison, step: str) -> str:
-    """Why the commit that is tried cannot be judged; "" if it can."""
+    """The reason why the commit that is tried cannot be judged; "" if it can."""
     if lost := faults.lost(comparison, TRIED):
         return f"does not run: {lost[0].text}"
     ratio = comparison.ratio(TRIED, step, comparison.primary_metric(step))

@@ -49,7 +49,7 @@ class _Log(io.TextIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a search builds, runs and reports. `start` runs a prepared run to its end and returns the exit code."""
+    """The environment of a search. `start` runs a prepared run to its end and returns the exit code."""
 
     repository: Path
     folder: Path

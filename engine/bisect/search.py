@@ -174,13 +174,13 @@ class _Bisection:
         )
 
     def _pass_over(self, commit: Commit, why: str) -> None:
-        """Skip a commit: it cannot be told from the next one that can be judged."""
+        """Skip a commit: it cannot be distinguished from the next one that can be judged."""
         self.place.say(f"  {why}")
         self.state.broken[commit.hash] = visible(why)  # it may name a file that JSON cannot name
         self._write()
 
     def _measure_ends(self) -> None:
-        """Measure both ends until they are told apart, in interim analyses of all pairs that together keep 5%."""
+        """Measure both ends until they are distinguished, in interim analyses of all pairs that together keep 5%."""
         state, end_commits = self.state, {GOOD: self.commits[0], BAD: self.commits[-1]}
         while True:
             if not state.measured:
@@ -269,7 +269,7 @@ class _Bisection:
         return names[: names.index(last) + 1] if last and "steps" in options else []
 
     def _weighed(self) -> list[tuple[int, float]]:
-        """For each judgement the commit's place, and the weight of evidence for the bad end."""
+        """The commit's place in each judgement, and the weight of evidence for the bad end."""
         return bisection.weighed(Ends(self.state.ends), self._judgements())
 
     def _judgements(self) -> list[Judgement]:
@@ -287,7 +287,7 @@ def _step_names(request: Request) -> list[str]:
 
 
 def _pairs(run: Path, comparison: Comparison, step: str) -> Iterable[tuple[float, float]]:
-    """For each repeat the log ratios to the good end: of the commit under test, and of the bad end."""
+    """The log ratios of each repeat to the good end: of the commit under test, and of the bad end."""
     tried, bad = (_log_ratios(run, comparison, name, step) for name in (TRIED, BAD))
     return [(tried[repeat], bad[repeat]) for repeat in tried if repeat in bad]
 

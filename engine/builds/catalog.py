@@ -149,7 +149,7 @@ def unknown_label(label: str) -> UserError:
     return unknown("build", label, labels)
 
 
-# -- what can be had on this machine -------------------------------------------------------------------------------
+# -- builds available on this machine -------------------------------------------------------------------------------
 
 
 def available(label: str) -> str | None:

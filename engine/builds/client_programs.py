@@ -56,7 +56,7 @@ def seek(
 
 
 def place(name: str) -> str:
-    """Where a program would come from without a run's builds, or ""."""
+    """The place from which a program would come without a run's builds, or ""."""
     pinned = os.environ.get(variable(name))
     if pinned:
         return "fetched or built by Nix on demand" if pinned.endswith(".drv") else pinned

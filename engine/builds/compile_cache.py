@@ -18,7 +18,7 @@ BUILDERS = "nixbld"
 
 
 def folder() -> Path | None:
-    """Where they are, or None.
+    """The folder of compilation caches, or None.
 
     A user without a Nix daemon compiles as himself. Root's builds run as Nix's build users, for whom a folder is made;
     other users' do too, but there only an administrator can make it. A build that cannot write there does without.

@@ -14,7 +14,7 @@ class Variant:
     """Additions to the recipe's CFLAGS and to configure's arguments.
 
     `packages` are a distribution's, by a program of each, of the tools that the usual recipe does not have; `tools` is
-    their name in nix/postgres/default.nix, if they are added to it, `system` that of another recipe, which has them.
+    their name in nix/postgres/default.nix, if they are added to it, `system` is for another recipe, which has them.
     """
 
     cflags: tuple[str, ...] = ()

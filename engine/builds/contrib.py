@@ -37,7 +37,7 @@ CONTRIB: Mapping[str, tuple[int, int]] = {  # the first and the last major versi
 
 
 def lacks(name: str, major: int) -> str:
-    """Why a major version has no such contrib extension; "" if it has."""
+    """The reason why a major version has no such contrib extension; "" if it has."""
     first, last = CONTRIB[name]
     if major < first:
         return f"{name} came with PostgreSQL {first}"

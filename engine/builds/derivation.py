@@ -110,7 +110,7 @@ class _Tools:
 
 @dataclass(frozen=True, slots=True)
 class _Variants:
-    """What variants need besides the recipe: see nix/postgres/default.nix."""
+    """Requirements of variants besides the recipe: see nix/postgres/default.nix."""
 
     jit: _Tools | None  # the package set may have no LLVM that every server knows
     layout: str

@@ -101,7 +101,7 @@ def is_contrib(word: str) -> bool:
 def added(
     build: str, words: Sequence[str], server: Derived, compiled: Derived, title: str
 ) -> tuple[Derived, tuple[Extension, ...]]:
-    """The server with what is not of contrib, still to be built, and what that is.
+    """The server with its extensions outside contrib, still to be built, and those extensions.
 
     `compiled` is the server that was compiled, of which `server` may be a layout; `title` names the derivation.
     Raises UserError.

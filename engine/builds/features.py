@@ -1,4 +1,4 @@
-"""What a build may lack that a step needs: a locale provider, by its version or by how it was compiled."""
+"""Features that a step needs and a build may lack: a locale provider, by its version or by how it was compiled."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from engine.system.account import Account, confined, may_read_all, unprivileged
 from engine.system.files import read_plain
 
 LINKED = ("objects", "refs", "packed-refs", "reftable", "logs", "shallow", "index", "sharedindex.*", "*_HEAD")
-# The settings of the user and of the repository that are taken over: what its format is, and which files have changed.
+# The user's and the repository's settings that are taken over: its format, and which files have changed.
 TAKEN = re.compile(
     r"(core)\.(autocrlf|checkstat|eol|excludesfile|filemode|ignorecase|repositoryformatversion|symlinks|trustctime)"
     r"|(extensions)\.(compatobjectformat|objectformat|refstorage)"
@@ -35,7 +35,7 @@ NOWHERE = "/nonexistent"
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """`top` is the folder of the working tree, None without one; `common` is what its worktrees share."""
+    """`top` is the folder of the working tree, None without one; `common` is the part that its worktrees share."""
 
     top: Path | None
     folder: Path
@@ -43,7 +43,7 @@ class Repository:
 
     @property
     def account(self) -> Account:
-        """Who runs git: this user, or instead of root the owner, or instead of both an unprivileged account."""
+        """The user who runs git: this one, or instead of root the owner, or instead of both an unprivileged account."""
         owner = (self.top or self.folder).stat()
         if os.geteuid() != 0 or owner.st_uid == 0:
             return unprivileged()
@@ -130,7 +130,7 @@ def _lent(account: Account) -> bool:
 
 
 def _settings(repository: Repository, account: Account) -> dict[tuple[str, str], str]:
-    """What is taken over of the configuration, which is read as a file: no repository is opened."""
+    """The part of the configuration that is taken over, read as a file: no repository is opened."""
     environ = {"HOME": NOWHERE}
     if not account.switch:
         environ = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}

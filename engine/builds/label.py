@@ -1,4 +1,4 @@
-"""The grammar of `--pg`: how a build is named, and what it is called.
+"""The grammar of `--pg`: labels of builds, and the names given to them.
 
 16.3                       a label of `bench list builds`
 16.3+fix.patch             that version with a patch file, called 16.3-fix
@@ -120,7 +120,7 @@ def parsed(text: str) -> Label:
 
 
 def joined(texts: Sequence[str]) -> tuple[str, ...]:
-    """Put back together what a comma has parted: it also stands between the hosts of a connection string."""
+    """Rejoin items that a comma has split: it also stands between the hosts of a connection string."""
     whole: list[str] = []
     for text in texts:
         begun = whole[-1].partition("=")[2].strip() if whole and is_external(whole[-1]) else ""

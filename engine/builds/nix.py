@@ -1,6 +1,6 @@
 """The Nix commands that builds need, for Nix 2.8 and later: put a file into the store, realise a derivation.
 
-Nothing is evaluated, so what is in the store already needs neither the network nor the flake.
+Nothing is evaluated, so anything in the store already needs neither the network nor the flake.
 
 Environment, set by the `bench` wrapper:
     PGBED_PACKAGE_SET       what derivations are made of: `nixpkgs`, or `hostpkgs` (the machine's own tools)

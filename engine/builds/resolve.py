@@ -1,4 +1,4 @@
-"""From the labels that a user types to servers on this machine: checked, then built or fetched where they are missing.
+"""Resolution of the labels that a user types to servers on this machine: checked, then built or fetched if missing.
 
 A source that does not compile raises `nix.BuildFailed`; any other failure is a plain UserError.
 

@@ -54,7 +54,7 @@ class Source:
 
 
 def title(commit: str, changes: str) -> str:
-    """For records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
+    """The text for records: `commit 1a2b3c4d5e6f with changes 9f8e7d6c5b4a`."""
     changed = f" with changes {changes[:SHOWN_HEX]}" if changes else ""
     return f"commit {commit[:SHOWN_HEX]}{changed}" if commit else "a tree outside git"
 
@@ -218,7 +218,7 @@ def _extract(source: Source, folder: Path) -> None:
 
 
 def _rest_of(path: Path) -> str:
-    """How to get the objects that a partial clone lacks, which are not fetched here; empty for a whole repository."""
+    """A hint on getting the objects that a partial clone lacks, which pgbed does not fetch; "" for a whole one."""
     repository = repository_of(path)
     partial = repository is not None and any((repository.common / "objects" / "pack").glob("*.promisor"))
     return "; it is a partial clone: git fetch --refetch --no-filter gets the rest" if partial else ""

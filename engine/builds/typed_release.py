@@ -1,4 +1,4 @@
-"""Releases that are no labels: `16` stands for its newest minor; `v16.3`, `REL_16_3`, `postgres:16.3`, `master` and
+"""Releases that are not labels: `16` stands for its newest minor; `v16.3`, `REL_16_3`, `postgres:16.3`, `master` and
 `latest` get the one hint that helps.
 """
 
@@ -24,7 +24,7 @@ _TYPED = re.compile(
     r"(?:-(?:(?:alpine|bookworm|bullseye|trixie|slim)|\d+[.+~])[\w.+~-]*|\s+(?:on\s|\().*)?",
     re.I | re.ASCII,
 )
-# A bare major version, alone or after NAME=, and what is added to it: a patch, an extension, a variant.
+# A bare major version, alone or after NAME=, and additions to it: a patch, an extension, a variant.
 _MAJOR = re.compile(r"(?P<name>[^=/]*=)?(?P<major>\d{2})(?P<added>[+:].*)?", re.DOTALL)
 _MINOR = re.compile(r"(?:[^=/]*=)?((?:1[2-9]|[2-9]\d)\.\d{1,2})(?:[+:].*)?", re.DOTALL)
 
@@ -44,7 +44,7 @@ def with_minor(text: str) -> str:
 
 
 def hint(text: str, entries: Sequence[CatalogEntry]) -> str:
-    """What to type instead, as one line; empty if the text does not look like a release or is the label of one.
+    """The label to type instead, as one line; empty if the text does not look like a release or is the label of one.
 
     The text may have patches, extensions and variants after it.
     """

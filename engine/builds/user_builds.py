@@ -9,7 +9,7 @@
     cflags = ["-O3"]
     configure_flags = ["--enable-cassert"]
 
-It is read strictly: what it holds is compiled and run.
+It is read strictly, since its builds are compiled and run.
 """
 
 from __future__ import annotations

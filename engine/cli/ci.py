@@ -167,7 +167,7 @@ def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
 def _measure(
     sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path, console: PlainConsole
 ) -> tuple[Path, str]:
-    """The run, and a line on what was left out."""
+    """The run, and a line on steps that were left out."""
     from engine.plan import planfile
 
     entries, left_out = _fitting(sides, steps, minutes, folder)
@@ -189,7 +189,7 @@ def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder:
     from engine.plan.prepare import estimate
 
     minutes = max(minutes, 0.1)  # builds may have taken all of it
-    # By others, as the builds make it 1; at most twice, since what is nice or waits for a disk counts as load, too.
+    # By others, as the builds make it 1; at most twice, since nice processes and waits for a disk count as load, too.
     slowed = min(2.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
     def plan(rows: int, steps: list[str]) -> dict[str, Any]:

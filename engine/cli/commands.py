@@ -69,7 +69,7 @@ GROUPS = {
         "schema": Command("schema:schema", "Print the JSON Schema of a record.", "reference/results"),
     },
 }
-HIDDEN = {"block": "farm:block"}  # what a derivation of a farm runs
+HIDDEN = {"block": "farm:block"}  # run by a derivation of a farm
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 EXIT_CODES = (
     ("0", "Done; with --gate: no build is worse."),

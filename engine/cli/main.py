@@ -111,7 +111,7 @@ class Bench(click.Group):
         return list(items.values())
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In the full help, add the environment variables, the keys of config.toml and the exit codes."""
+        """Add the environment variables, the keys of config.toml and the exit codes to the full help."""
         if FULL in ctx.meta:
             with formatter.section("Environment variables"):
                 formatter.write_dl(settings.ENVIRONMENT)

@@ -65,7 +65,7 @@ def apply() -> None:
     except OSError:
         return
     shown = visible(str(path))
-    text = read_text(path, "settings")  # first, as it refuses what is no regular file
+    text = read_text(path, "settings")  # first, as it refuses anything but a regular file
     if status.st_mode & stat.S_IWOTH:  # it names programs to run
         raise UserError(f"{shown}: anybody can change it, so it is not read: chmod o-w")
     if status.st_uid not in (0, os.geteuid()):

@@ -1,4 +1,4 @@
-"""Standard input, output and error of a command where they are closed, full, or a pipe that nobody reads."""
+"""Standard input, output and error of a command where they are closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotRead(Exception):
 
 
 class _Output(io.FileIO):
-    """A descriptor whose errors name it, like those of other files."""
+    """A descriptor whose errors name it, as other files' errors do."""
 
     def write(self, data: Any, /) -> int:
         try:

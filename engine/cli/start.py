@@ -160,7 +160,7 @@ def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool,
 def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto") -> int:
     """Continue a run that this user began on this machine; return the exit code."""
     run = own_folder(run)
-    own_folder(run.parent)  # which has the links to what is built
+    own_folder(run.parent)  # which has the links to builds
     manifest = planned(run, signed=True)
     until_s = time.monotonic() + CLEARING_TIMEOUT_S
     while is_locked(run):
@@ -292,7 +292,7 @@ def _doing(run: Path, since_ns: int) -> str:
 
 
 def _signal(run: Path, engine: int | None, number: signal.Signals) -> None:
-    """Send a signal to a run's engine; the file that names it may be somebody else's, and the process another one."""
+    """Send a signal to a run's engine; the file that names it may be another user's, and the process another one."""
     with suppress(OSError):
         words = Path(f"/proc/{engine}/cmdline").read_bytes().split(b"\0")
         if engine is not None and b"engine" in words and os.fsencode(run.resolve()) in words:

@@ -1,4 +1,4 @@
-"""What `bench --version` says: the version, the revision, and what servers are built of."""
+"""The text of `bench --version`: the version, the revision, and what servers are built of."""
 
 from __future__ import annotations
 

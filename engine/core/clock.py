@@ -27,7 +27,7 @@ class Anchor:
         return self.wall_ns + monotonic_ns - self.monotonic_ns
 
     def step_ns(self, later: Anchor) -> int:
-        """How far the wall clock was set forward (negative: back) between two anchors."""
+        """Seconds by which the wall clock was set forward (negative: back) between two anchors."""
         return (later.wall_ns - self.wall_ns) - (later.monotonic_ns - self.monotonic_ns)
 
     def suspended_ns(self, later: Anchor) -> int:

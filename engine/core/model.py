@@ -95,7 +95,7 @@ CONTROLS = {"": "", "aa": " A/A", PROBED: " probed"}  # suffixes of controls in 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: one build under one config and kernel.
+    """A subject of comparison: one build under one config and kernel.
 
     `control` is `aa` for the A/A control of the base, `probed` for the control with the probes whose cost is measured.
     """
@@ -134,7 +134,7 @@ class InterimAnalysis:
     level: float
 
 
-# Those on the way spend little, so that only what is beyond doubt ends a step early; the last one, when the time is
+# Those on the way spend little, so that only a clear result ends a step early; the last one, when the time is
 # over or the last pair is done, spends the rest (Haybittle 1971; Peto and others 1976).
 INTERIM_ANALYSES = tuple(InterimAnalysis(pairs, 0.001) for pairs in (3, 4, 5, 6, 8, 12, 20, 40))
 PAIRS = 8  # default for a run in slices
@@ -157,7 +157,7 @@ def subject_names(subjects: Sequence[Subject]) -> dict[Subject, str]:
 
 @dataclass(frozen=True, slots=True)
 class ExternalServers:
-    """How external servers are used.
+    """The use of external servers by a run.
 
     `accept_foreign_load`: give verdicts although others may use them. `scratch_database`: the empty database to work
     in; if not set, each cell creates one. `checkpoint`: the role may checkpoint each of them.
@@ -197,7 +197,7 @@ class Manifest:
     allow_slow_probes: bool = False
     interleave: Interleave = "cells"
     interleave_reason: str = ""  # unless it was requested
-    slice_ms: float = 50.0  # length of each slice; by default that of runs that do not record one
+    slice_ms: float = 50.0  # length of each slice; the default is for runs that do not record one
     interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
@@ -219,7 +219,7 @@ class Manifest:
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
-        """What is compared, in the order of the plan; the baseline is the first."""
+        """The subjects, in the order of the plan; the baseline is the first."""
         found = dict.fromkeys(cell.subject for cell in self.cells)
         return tuple(sorted(found, key=lambda subject: subject.build != self.base or bool(subject.control)))
 
@@ -230,7 +230,7 @@ class Manifest:
 
     @property
     def names(self) -> dict[Subject, str]:
-        """Each subject's shortest name among those of this run."""
+        """Each subject's shortest unique name in this run."""
         return subject_names(self.subjects)
 
     def build(self, label: str) -> Build:

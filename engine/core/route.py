@@ -1,4 +1,4 @@
-"""How clients reach their server: over its Unix socket, or over TCP from this machine or another."""
+"""The route of clients to their server: its Unix socket, or TCP from this machine or another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOST = re.compile(r"(?!-)[\w.@:%/\[\]+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How clients reach their server; by default over its Unix socket.
+    """The route of clients to their server; by default its Unix socket.
 
     Servers also listen on `address` (if not empty), and only `client` may connect. Interleaved servers have consecutive
     ports; `port` 0 means any free one. `host` is the machine of remote clients as ssh names it, `name` its own host
@@ -33,7 +33,7 @@ class Route:
 
     @property
     def words(self) -> str:
-        """How clients connect, in words; runs are comparable only if these are equal."""
+        """The way in which clients connect, in words; runs are comparable only if it is equal."""
         if self.host:
             return f"TCP from {self.name or self.host}"
         if self.tcp:

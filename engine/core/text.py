@@ -20,9 +20,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, kernel, ext
 
 
 def visible(text: Untrusted) -> Visible:
-    """The text on one line: what is not printable becomes its escape.
+    """The text on one line: unprintable characters become their escapes.
 
-    Line breaks, escape sequences, direction overrides and bytes that are no text become `\\n`, `\\x1b`, `\\u202e`,
+    Line breaks, escape sequences, direction overrides and bytes that are not text become `\\n`, `\\x1b`, `\\u202e`,
     `\\udc80`. Markup of rich, HTML or Markdown stays as it is.
     """
     if not text.isprintable():
@@ -55,7 +55,7 @@ def visible_json(value: Any, indent: int | None = None, *, allow_nan: bool = Fal
 
 
 def csv_text(text: Untrusted) -> Visible:
-    """The text as a CSV cell: on one line, with `'` before what a spreadsheet would run as a formula."""
+    """The text as a CSV cell: on one line, with `'` before anything that a spreadsheet would run as a formula."""
     if not text.startswith(FORMULA):
         return visible(text)
     try:

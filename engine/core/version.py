@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def version() -> str:
-    """The version that is installed, or that of this source tree."""
+    """The installed version, or this source tree's."""
     from importlib.metadata import PackageNotFoundError  # here: these load a parser of mails
     from importlib.metadata import version as installed_version
 

@@ -1,4 +1,4 @@
-"""What the build of a block does: it runs the plan over the servers that it was given; the run becomes its output.
+"""The build of a block: it runs the plan over the servers that it was given; the run becomes its output.
 
 Nix gives a build no home, no network, no root and no `nix`; of the environment it has what block.nix names.
 """

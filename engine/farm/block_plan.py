@@ -1,4 +1,4 @@
-"""From a plan file to its blocks: a plan for each, and the servers and programs that it needs.
+"""The blocks of a plan file: a plan for each, and the servers and programs that it needs.
 
 A builder has nothing of the machine that asks. Servers, also of source trees, revisions and patches, are built or
 fetched there, and Nix copies them to the builders. Plans that name other files, folders or servers of that machine are
@@ -46,7 +46,7 @@ NOT_IN_A_BUILD = {
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """What all blocks of a plan share: store paths, and the text of a plan that names no other paths."""
+    """The part that all blocks of a plan share: store paths, and the text of a plan that names no other paths."""
 
     text: str
     servers: dict[str, str]
@@ -102,7 +102,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
 
 
 def check(request: Request) -> None:
-    """Raise UserError for what only the local machine has, or no builder can do."""
+    """Raise UserError for features that only the local machine has, or that no builder can provide."""
     if not request.builds:
         raise UserError("name the plan's builds: builders do not choose any themselves")
     for build in request.builds:

@@ -17,7 +17,7 @@ from engine.system.files import read_text
 
 COLUMNS_OF_FEATURES = (5, 6)  # supported and mandatory ones
 REFUSED = re.compile(r"cannot build on '([^']+)': (?:error: )?(.+)")
-# How Nix says that nobody takes a build, which depends on its version.
+# Nix's message that no builder takes a build, which depends on its version.
 FEATURE = "benchmark"  # which a block's builder offers
 NOBODY = re.compile(r"unable to start any build|with features \{[^}]*\} is required to build", re.I)
 NO_REASON = "unexpected end-of-file"  # Nix's message when ssh gave the reason on the line before
@@ -69,7 +69,7 @@ def unreachable(errors: Sequence[NixError]) -> dict[str, str]:
 
 
 def why_none(errors: Sequence[NixError], builders: Builders) -> str:
-    """Why no builder took a block, or "" if Nix's errors do not say so."""
+    """The reason why no builder took a block, or "" if Nix's errors do not give one."""
     if not any(NOBODY.search(error.text) for error in errors):
         return ""
     if refused := unreachable(errors):

@@ -1,4 +1,4 @@
-"""What runs a guest's instructions: KVM where it works, else emulation.
+"""The accelerator of a guest's instructions: KVM where it works, else emulation.
 
 An openable /dev/kvm proves nothing: some hosts' KVM runs only specially built guests. So a guest is booted, once per
 boot of the host.

@@ -1,4 +1,4 @@
-"""Whether a guest's clock runs as fast as the host's: otherwise rates and times of the guest mean nothing."""
+"""A check that a guest's clock runs as fast as the host's: otherwise rates and times of the guest mean nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LAST = (1000, 0)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """The values of a parameter, and what a kernel needs for it.
+    """The values of a parameter, and its requirements on a kernel.
 
     `option` is one of its configuration, `only` are the series that know a value, from the first to before the second.
     """
@@ -49,7 +49,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 
 def joined(specs: Sequence[str]) -> tuple[str, ...]:
-    """Put back together what a comma has parted: it stands between kernels and between a kernel's parameters."""
+    """Rejoin items that a comma has split: it stands between kernels and between a kernel's parameters."""
     whole: list[str] = []
     for spec in specs:
         if whole and ":" in whole[-1] and spec.partition("=")[0] in PARAMETERS:
@@ -60,7 +60,7 @@ def joined(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def parted(spec: str) -> tuple[str, tuple[str, ...]]:
-    """A kernel as it is named without parameters, and these. Raises UserError for one that is not known."""
+    """A kernel's name without parameters, and the parameters. Raises UserError for an unknown one."""
     place, colon, text = spec.rpartition(":")
     if not colon or ("/" in place and "/" in text):  # of a path with a colon
         return spec, ()

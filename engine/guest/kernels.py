@@ -1,4 +1,4 @@
-"""From the labels of `--kernel` to kernels on this machine. Missing ones are fetched.
+"""Resolution of the labels of `--kernel` to kernels on this machine. Missing ones are fetched.
 
 Environment:
     PGBED_KERNELS   the kernels that the flake knows, a JSON file; set by the `bench` wrapper over nixpkgs

@@ -230,7 +230,7 @@ class Guest:
         self.process.wait()
 
     def ending(self, status: int | None) -> str:
-        """Why the guest ended without reporting; `status`: its program's exit code, if reported."""
+        """The reason why the guest ended without reporting; `status`: its program's exit code, if reported."""
         try:
             code = self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

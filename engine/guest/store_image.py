@@ -1,4 +1,4 @@
-"""What a guest runs from the Nix store, as one read-only image: read like a disk, without a host thread.
+"""The programs of a guest from the Nix store, as one read-only image: read like a disk, without a host thread.
 
 Programs outside the store, such as this machine's own Python over hostpkgs, come by 9p.
 """
@@ -25,7 +25,7 @@ SHELL = Path("/bin/sh")  # used by init.sh and initdb
 
 
 def share() -> Share:
-    """How programs reach a guest with such an image: the image alone suffices if Python itself is in the store."""
+    """The way of programs into a guest with such an image: it alone suffices if Python itself is in the store."""
     return "erofs" if Path(sys.base_prefix).resolve().is_relative_to(STORE) else "erofs+9p"
 
 

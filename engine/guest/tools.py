@@ -58,7 +58,7 @@ def find(progress: Progress, roots: Path) -> Tools:
 
 
 def provide(progress: Progress) -> None:
-    """Have missing programs installed by the machine's package manager, if possible."""
+    """Install missing programs by the machine's package manager, if possible."""
     wanted = {} if os.environ.get("PGBED_GUEST_TOOLS") else PACKAGES | OPTIONAL
     packages.install({name: wanted[name] for name in wanted if shutil.which(name, path=_system()) is None}, progress)
 

@@ -172,7 +172,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def without(environment: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """An environment's record without what a config sets: that is part of the config, and no drift."""
+    """An environment's record without a config's settings: these are part of the config, not drift."""
     found = dict(environment)
     for section, name in (KNOBS[each].record for each, _ in settings):
         found[section] = {**(found.get(section) or {}), name: None}

@@ -23,7 +23,7 @@ _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _FULL = re.compile("No space left on device|Disk quota exceeded|database or disk is full")
 _FULL_BYTES = 1 << 20  # less than that is free
 _PATH = re.compile(r"(?<![\w.])/[^\s'\":;,]+")
-_SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is no path
+_SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is not a path
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -32,7 +32,7 @@ class DiskFull(UserError):
 
 
 def full(path: Path) -> str:
-    """That the disk of a path is full, with the name by which `df` lists it."""
+    """The message that the disk of a path is full, with the name by which `df` lists it."""
     mount = mount_of(existing(path))
     return f"the disk mounted at {mount.point} ({mount.source}) is full" if mount else f"the disk of {path} is full"
 

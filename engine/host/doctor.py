@@ -62,7 +62,7 @@ def examine(out: Path, further: Sequence[Need] = ()) -> tuple[Check, ...]:
 
 
 def judge(record: EnvironmentRecord) -> tuple[Check, ...]:
-    """Checks of an environment record for sources of noise, leaving out what the machine does not report."""
+    """Checks of an environment record for sources of noise, leaving out facts that the machine does not report."""
     return tuple(check for rule in RULES if (check := rule(record)) is not None)
 
 

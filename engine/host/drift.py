@@ -1,4 +1,4 @@
-"""What changed on the machine between two records, with rules for how much change matters."""
+"""Changes of the machine between two records, with rules for how much change matters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 EnvironmentRecord = dict[str, Any]  # see engine.environment
 
-# Settings that change only if somebody changes them: (section, key, name in sentences).
+# Settings that change only if a person changes them: (section, key, name in sentences).
 SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("kernel", "release", "the kernel"),
     ("kernel", "build", "the kernel's build"),

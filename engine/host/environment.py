@@ -1,4 +1,4 @@
-"""What the machine is and how it is set up, as far as it can affect a result.
+"""Facts about the machine and its configuration, as far as they can affect a result.
 
 A record is a JSON object of sections. Whatever the machine does not report is null; reading never fails.
 
@@ -103,7 +103,7 @@ def _adapters() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What configs are scaled to. Memory is what pgbed may use (a cgroup's limit if that is lower)."""
+    """The machine that configs are scaled to. Memory is what pgbed may use (a cgroup's limit if that is lower)."""
 
     memory_bytes: int
     free_disk_bytes: int

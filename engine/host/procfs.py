@@ -97,7 +97,7 @@ def parse_stat(data: bytes) -> Stat:
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for what a process does, see `Task`; empty once it has ended."""
+    """The kernel's letter for a process's state, see `Task`; empty once it has ended."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
@@ -295,7 +295,7 @@ def _scan_children(pid: int) -> list[int]:
 
 
 def read_whole(fd: int) -> bytes:
-    """A proc file of unknown length; one read returns at most what the kernel has buffered."""
+    """A proc file of unknown length; one read returns no more than the kernel has buffered."""
     parts, offset = [], 0
     while chunk := os.pread(fd, 65536, offset):
         parts.append(chunk)

@@ -1,4 +1,4 @@
-"""Tags of runs, their removal, and that of data of runs that never began."""
+"""Tags of runs, and the removal of runs and of data of runs that never began."""
 
 from __future__ import annotations
 

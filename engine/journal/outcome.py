@@ -41,7 +41,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """How the time left is divided after a number of `pairs`: what a further one takes, and its steps."""
+    """The division of the time left after a number of `pairs`: the time of a further one, and its steps."""
 
     pairs: Annotated[int, Meta(ge=0)]
     pair_s: Annotated[float, Meta(ge=0, le=1e9)]
@@ -80,7 +80,7 @@ def finished(manifest: Manifest, attempts: Sequence[Attempt]) -> set[str]:
 
 
 def repeats(manifest: Manifest, decisions: Sequence[EventRow]) -> int:
-    """How many repeats to run, according to the `plan` events so far."""
+    """The number of repeats to run, according to the `plan` events so far."""
     decided = decisions[-1].data.get("repeats") if decisions else None
     return min(decided, manifest.repeats) if isinstance(decided, int) and decided > 0 else manifest.repeats
 

@@ -100,7 +100,7 @@ class RoleRow:
 
 
 class RoleSecond(NamedTuple):
-    """What one connection did in one interval, see table `role_second`."""
+    """The work of one connection in one interval, see table `role_second`."""
 
     role_id: int
     t_ns: int
@@ -124,7 +124,7 @@ class RoleSecond(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WaitSecond:
-    """What a role's server processes were waiting for when sampled, see table `wait_second`."""
+    """Wait events of a role's server processes when sampled, see table `wait_second`."""
 
     step_id: int
     role: str
@@ -148,7 +148,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbeFrame:
-    """What a probe counted of one role in one frame, see table `probe_frame`."""
+    """Counts of a probe for one role in one frame, see table `probe_frame`."""
 
     step_id: int
     t_ns: int

@@ -22,7 +22,7 @@ _CLAIMS: dict[Path, socket.socket] = {}  # names of runs that this process has y
 
 
 def default_out() -> Path:
-    """Where runs are kept without --out: a place that the servers' user can reach."""
+    """The folder of runs without --out: a place that the servers' user can reach."""
     if "PGBED_OUT" in os.environ:
         return Path(os.environ["PGBED_OUT"])
     if os.geteuid() == 0:
@@ -31,7 +31,7 @@ def default_out() -> Path:
 
 
 def reference(run: Path) -> str:
-    """How a printed command line names a run: by name if that finds it, else by folder."""
+    """The name of a run in a printed command line: its own if that finds it, else its folder."""
     return shlex.quote(run.name if run.parent == default_out() else str(run))
 
 
@@ -117,7 +117,7 @@ def _claimed(run: Path) -> bool:
             claim.bind(f"\0pgbed-run-{hashlib.sha256(os.fsencode(run)).hexdigest()}")
         except OSError as error:
             claim.close()
-            return error.errno != errno.EADDRINUSE  # where there are no such sockets, as in some sandboxes
+            return error.errno != errno.EADDRINUSE  # without such sockets, as in some sandboxes
         _CLAIMS[run] = claim
     return True
 

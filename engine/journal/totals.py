@@ -1,4 +1,4 @@
-"""What was counted over a step, by role and in total, and what follows at once: operations, times, the SLA."""
+"""Totals of a step, by role and overall, and what follows at once: operations, times, the SLA."""
 
 from __future__ import annotations
 
@@ -143,18 +143,18 @@ class Counted(Protocol):
 
 
 def role_place(name: str) -> tuple[int, str]:
-    """Sort key of a role in a list: those of `ROLE_ORDER` first, others by name."""
+    """Sort key of a role in a list: `ROLE_ORDER` first, others by name."""
     kind = role_kind(name)
     return ROLE_ORDER.index(kind) if kind in ROLE_ORDER else len(ROLE_ORDER), name
 
 
 def progress(role: str, of: Counted) -> int:
-    """What a role's rate counts: rows, or statements for roles such as query."""
+    """The amount that a role's rate counts: rows, or statements for roles such as query."""
     return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
 
 
 def progress_unit(role: str, unit: str) -> str:
-    """A word for what a role's rate counts, in the plural; `unit` is that of the step's rate."""
+    """A word for the things that a role's rate counts, in the plural; `unit` is the unit of the step's rate."""
     kind = role_kind(role)
     if kind in COUNTED_IN_ROWS or kind == "query":
         return "queries" if kind == "query" else "rows"
@@ -186,7 +186,7 @@ def rows(kind: str, totals: StepTotals) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sla:
-    """Whether a query step kept up its insert rate. Rates are per second, over all clients.
+    """The insert rate of a query step against its target. Rates are per second, over all clients.
 
     `passed`, which verdicts use: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
     Rate limiters lose no second: the last round is due when the nominal time has passed. Where the delete stream may

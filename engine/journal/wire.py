@@ -34,7 +34,7 @@ Change = tuple[str | Row, ...]
 
 
 class Wire:
-    """A guest's rows, gathered and sent by `say` on commit; `found` is what the run had found when the guest began."""
+    """A guest's rows, gathered and sent by `say` on commit; `found` are the run's findings when the guest began."""
 
     def __init__(
         self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int], found: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Wire:
         self._gathered, self._ids = [], dict(self._committed)
 
     def harden(self) -> None:
-        """No-op: durability is the host's job."""
+        """Do nothing: durability is the host's job."""
 
     def close(self) -> None:
         self.commit()
@@ -85,7 +85,7 @@ def last_ids(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 class Receiver:
-    """The host's side for one guest: applies its lines. Meanwhile nobody else may add rows to tables with ids."""
+    """The host's side for one guest: applies its lines. Meanwhile no other process may add rows to tables with ids."""
 
     def __init__(self, connection: sqlite3.Connection, cell: str) -> None:
         self._db, self._cell = connection, cell

@@ -26,7 +26,7 @@ from engine.system.account import make_passable
 
 
 class Rows(Protocol):
-    """Where a writer's rows go. A transaction's rows appear together or not at all."""
+    """The destination of a writer's rows. A transaction's rows appear together or not at all."""
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
         """Add a row; return its id."""
@@ -38,16 +38,16 @@ class Rows(Protocol):
         """Update the rows that match `where`, in which None is NULL."""
 
     def found(self) -> dict[str, Any]:
-        """What the run's first step with findings reported; empty if none has yet."""
+        """The findings reported by the run's first step that has any; empty if none has yet."""
 
     def commit(self) -> None:
-        """Make what was written visible to readers."""
+        """Make written rows visible to readers."""
 
     def rollback(self) -> None:
-        """Discard what was written since the last commit."""
+        """Discard rows written since the last commit."""
 
     def harden(self) -> None:
-        """Make what was committed safe from a power cut."""
+        """Make committed rows safe from a power cut."""
 
     def close(self) -> None:
         """Commit and close."""
@@ -96,7 +96,7 @@ class Database:
             os.fsync(log.fileno())
 
     def close(self) -> None:
-        """Also gives up the lock. Leaves a single file unless a reader holds on to the log."""
+        """Close the database and give up the lock. Leaves a single file unless a reader holds on to the log."""
         try:
             self._close()
         finally:
@@ -156,11 +156,11 @@ class JournalWriter:
         self.rows.close()
 
     def commit(self) -> None:
-        """Make what was written visible to readers, and safe from a crash of the engine."""
+        """Make written rows visible to readers, and safe from a crash of the engine."""
         self.rows.commit()
 
     def recover(self) -> None:
-        """Continue after a failed write (a full disk), without what was not committed of this second."""
+        """Continue after a failed write (a full disk), without the uncommitted rows of this second."""
         self.rows.rollback()
 
     @property
@@ -170,7 +170,7 @@ class JournalWriter:
         return self.rows.connection
 
     def close_orphans(self) -> list[str]:
-        """Mark what a dead engine left `running` as interrupted; return the cells' ids."""
+        """Mark rows that a dead engine left `running` as interrupted; return the cells' ids."""
         cells = [row[0] for row in self.database.execute("SELECT cell FROM attempt WHERE state = 'running'")]
         self._update("step", {"state": "interrupted"}, state="running")
         self._update("attempt", {"state": "interrupted", "reason": "the engine died"}, state="running")

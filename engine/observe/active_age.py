@@ -1,4 +1,4 @@
-"""The age of a statement in active time, which stands still while its server is stopped for another's slice."""
+"""The age of a statement in active time, which stands still while its server is stopped for another server's slice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ActiveAges:
         self._active.append(active_ns)
 
     def of(self, age_ns: int) -> int:
-        """How much of the last `age_ns` was active; at most since the first remembered moment."""
+        """The active part of the last `age_ns`; at most since the first remembered moment."""
         times, active = self._times, self._active
         since_ns = max(times[0], times[-1] - age_ns)
         place = min(bisect_right(times, since_ns), len(times) - 1)

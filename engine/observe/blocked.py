@@ -1,4 +1,4 @@
-"""Backends that are stopped, or wait for a lock, and since when: whatever is usual, they make no progress."""
+"""Backends that are stopped, or wait for a lock, and since when: they make no progress, even if waiting is usual."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Blocked:
     ) -> None:
         """Look at those that have long been in a statement; `ages_ns` are of the statements in flight.
 
-        A wait counts only while the role does nothing else: where connections take turns, it is what they usually do.
+        A wait counts only while the role does nothing else: connections that take turns usually wait.
         `aged` converts an age to active time.
         """
         since_ns, self._sought_ns = self._sought_ns, t_ns
@@ -86,6 +86,6 @@ class Blocked:
         return np.flatnonzero(long).tolist()
 
     def _done_by(self, name: str) -> int:
-        """How many statements a role has executed."""
+        """The number of statements that a role has executed."""
         slots = [slot for slot, each in enumerate(self._names) if each == name]
         return int(self._live[slots, Word.STATEMENTS].sum())

@@ -1,4 +1,4 @@
-"""Why a connection stalled: ranks what overlaps the stall in time. A pure function of `Evidence`.
+"""Causes of a connection's stall: ranks what overlaps it in time. A pure function of `Evidence`.
 
 A score, 0 to 1, is the fraction of the stall that a cause explains. Direct causes are what the backend was seen doing:
 stopped, waiting for a lock, for WAL, for storage, for a CPU, for its client, or running. They score their share of the
@@ -42,7 +42,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What the stalled backend was seen doing, as fractions of the stall."""
+    """The activities of the stalled backend, as fractions of the stall."""
 
     cpu: float
     run_queue: float
@@ -61,7 +61,7 @@ class Shares:
 
     @property
     def own(self) -> float:
-        """What no checkpoint, vacuum or device explains: the backend ran, or was prevented from running."""
+        """Causes other than checkpoint, vacuum or device: the backend ran, or was prevented from running."""
         return min(1.0, self.cpu + self.stopped)
 
 
@@ -263,7 +263,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _most_frequent(waits: Iterable[Wait]) -> str:
-    """The most frequent event, the first among equals; '' if there are no waits."""
+    """The most frequent event, the first among equals; '' without waits."""
     return next((event for event, _ in Counter(wait.event for wait in waits).most_common(1)), "")
 
 

@@ -1,4 +1,4 @@
-"""What happened to the clocks between two ticks: the wall clock was set, or the machine was suspended."""
+"""Jumps of the clocks between two ticks: the wall clock was set, or the machine was suspended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLOCK_STEP_NS = 100_000_000  # a larger jump between two ticks means that the cl
 
 
 def clock_events(before: Anchor, now: Anchor) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What happened between two ticks. A wall clock that advanced during suspension was not set."""
+    """A jump between two ticks. A wall clock that advanced during suspension was not set."""
     suspended_ns = before.suspended_ns(now)
     if suspended_ns >= CLOCK_STEP_NS:
         yield "suspended", {"text": f"the machine was suspended for {suspended_ns / 1e9:.1f} s"}

@@ -83,7 +83,7 @@ class Ticked(NamedTuple):
 
 
 class _Interval(NamedTuple):
-    """What may explain a stall: the columns of `SeenSecond`."""
+    """Possible causes of a stall: the columns of `SeenSecond`."""
 
     t_ns: int
     dt_ns: int
@@ -125,7 +125,7 @@ class Connections:
         self._of_session = step.ages == "session"
         self._ages_ns: Ints = np.zeros(len(roles), dtype=np.int64)  # as reported by the server
         self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
-        self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is told, too
+        self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is recorded, too
         self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
         self._slot_of = {each.backend_pid: each.slot for each in self.all}
         self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
@@ -203,7 +203,7 @@ class Connections:
     def tick(
         self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait], *, halted: bool = False
     ) -> Ticked:
-        """Take the interval that ends now; processes of a server that is `halted` are stopped for another's slice."""
+        """Take the interval that ends now; processes of a server that is `halted` are stopped for another one's slice."""
         now = self._live.copy()
         more, self._known = now - self._known, now
         statements, rows = more[:, Word.STATEMENTS].tolist(), more[:, Word.ROWS].tolist()

@@ -52,7 +52,7 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about one stall. Histories may be longer: only what overlaps the stall is used.
+    """Evidence about one stall. Histories may be longer: only what overlaps the stall is used.
 
     `ended_ns` is now while it lasts (see `Stall.until_ns`). `names` labels pids ("delete role", "autovacuum worker").
     `partners` are other connections of the same client. `vacuums` are running now, `relations` are the stalled role's

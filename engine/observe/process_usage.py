@@ -34,7 +34,7 @@ class Tasks:
         self.states = [task.state if task is not None else "" for task in tasks]
 
     def take(self, tasks: Sequence[Task | None]) -> Used:
-        """Return what each process used since the last reading. One that has exited uses nothing more."""
+        """Return each process's usage since the last reading. One that has exited uses nothing more."""
         there = _there(tasks)
         now = np.where(there[:, None], _counters(tasks), self._last)
         used = np.where(self._seen[:, None], now - self._last, 0)

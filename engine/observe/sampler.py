@@ -100,7 +100,7 @@ class StepSampler:
         self._connections.begin(add, self.sources.rule, self.started_ns)
 
     def watch(self) -> None:
-        """Do what is due: a tick each second, a look at statements in flight about four times as often."""
+        """Do the work that is due: a tick each second, a look at statements in flight about four times as often."""
         t_ns = time.monotonic_ns()
         self._snapshots.poll()
         if t_ns >= self._due_ns:
@@ -129,7 +129,7 @@ class StepSampler:
 
     @property
     def _ages_come_with_waits(self) -> bool:
-        """Not for clients without a gate: their server is stopped so often that a missed look matters."""
+        """Whether ages come with waits: not without a gate, where a server is stopped so often that a miss matters."""
         turns = self._page is not None and self._page.words[Control.TURNS]
         return self._connections.asked and self._waits.least_age_s > 0 and not turns
 
@@ -147,7 +147,7 @@ class StepSampler:
         self.sources.journal.commit()
 
     def close(self) -> None:
-        """Release what is held for the step, finished or not. May be called again."""
+        """Release resources held for the step, finished or not. May be called again."""
         self._snapshots.close()
         self._connections.close()
 
@@ -159,7 +159,7 @@ class StepSampler:
             self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_samples=looks)
 
     def server_totals(self) -> dict[str, int]:
-        """What all server processes did since the start, without the engine's own monitor connection."""
+        """The work of all server processes since the start, without the engine's own monitor connection."""
         return self._of_server(self._server_first, self._server)
 
     def host_totals(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -175,19 +175,19 @@ class StepSampler:
 
     @property
     def _may_ask(self) -> bool:
-        """Not while its backends may be stopped: one stopped in a status update would make the one that asks spin."""
+        """Whether queries may be sent: not while backends are stopped, as one in a status update makes ours spin."""
         if self._page is None or not self._page.words[Control.PAUSED_SINCE_NS]:
             return True
         return not (self._connections.asked or self._page.words[Control.TURNS])
 
     @property
     def _is_halted(self) -> bool:
-        """Whether its processes may be stopped for another's slice: before that, its gate is shut."""
+        """Whether its processes may be stopped for another server's slice: before that, its gate is shut."""
         words = self._page.words if self._page is not None else None
         return words is not None and bool(words[Control.TURNS]) and not words[Control.GATE]
 
     def _is_stopped(self, pid: int) -> bool:
-        """Whether a backend is stopped by somebody else."""
+        """Whether a backend is stopped by another process than ours."""
         if self.sources.processes is None or self._is_halted:
             return False
         return state_of(pid) in STOPPED and not self._is_halted
@@ -240,7 +240,7 @@ class StepSampler:
     def _look(self, t_ns: int) -> None:
         self._looked_ns = t_ns
         if self._page is not None and self._page.words[Control.TURNS]:
-            self._observed = self._observe()  # at the tick, the server may be stopped for another's slice
+            self._observed = self._observe()  # at the tick, the server may be stopped for another one's slice
         elif self._connections.asked and not self._ages_come_with_waits:
             self._observe(self._least_age_s)
         self._find_stalls(t_ns)
@@ -301,7 +301,7 @@ class StepSampler:
         self._connections.seek_blocked(observed, self._is_stopped, self._aged(now_ns), now_ns)
 
     def _aged(self, now_ns: int) -> Callable[[int], int]:
-        """What converts an age to active time."""
+        """The conversion of an age to active time."""
         active_ns = self._active_ns(now_ns)
         self._active_ages.remember(now_ns, active_ns)
         return self._active_ages.of if active_ns != now_ns else int

@@ -18,7 +18,7 @@ UNSEEN_SERVER = ServerSample({}, {}, {})  # for invisible processes
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the steps of a cell are watched through. An external server has no processes, host or log."""
+    """The sources through which the steps of a cell are watched. An external server has no processes, host or log."""
 
     journal: JournalWriter
     processes: ServerProcesses | None

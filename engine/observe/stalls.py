@@ -1,4 +1,4 @@
-"""The stall detector: a pure, online function of what the counters show. No clocks, no I/O.
+"""The stall detector: a pure, online function of the counters. No clocks, no I/O.
 
 A stall is an interval in which one connection makes (nearly) no progress. It begins on one of three signs:
 
@@ -299,7 +299,7 @@ class Detector:
         return (Change("went_on", self.stall),)
 
     def _ending_ns(self) -> int:
-        """When work resumed, but not before the end of the slow statement."""
+        """The time when work resumed, but not before the end of the slow statement."""
         assert self.stall is not None
         return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 

@@ -1,1 +1,1 @@
-"""From a request to a manifest: names checked, builds realised, order, size and time of the cells. Measures nothing."""
+"""The way from a request to a manifest: names, builds, order, size and time of the cells. Measures nothing."""

@@ -1,4 +1,4 @@
-"""How the rest of an adaptive run is divided: the number of pairs to come, and the length of each step in them.
+"""The division of the rest of an adaptive run: the number of pairs to come, and the length of each step in them.
 
 Time goes to the steps that are still undecided. Those whose length is free share it by Neyman's rule: in proportion to
 the standard deviation of their log ratio per root second, as a second costs the same in each (Neyman 1934). More pairs
@@ -107,7 +107,7 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
 
 
 def shrinks(pairs: int, more: int) -> float:
-    """By how much more pairs like those so far narrow an interval, as a factor."""
+    """Factor by which more pairs like those so far narrow an interval."""
     return math.sqrt(pairs / (pairs + more)) if pairs else 1.0
 
 
@@ -129,7 +129,7 @@ def _lengths(steps: Mapping[str, OpenStep], room_s: float) -> dict[str, int]:
 
 
 def _width(step: OpenStep, tau: float, count: int, seconds: float) -> float:
-    """In proportion to half the interval at which a step is judged: fewer pairs cost degrees of freedom, too."""
+    """Half the interval at which a step is judged, up to a factor: fewer pairs cost degrees of freedom, too."""
     error, pairs = _error(step, tau, count, seconds), len(step.lengths_s) + count
     return error * _student(prior_degrees(tau**2, pairs * error**2) + pairs - 1)
 

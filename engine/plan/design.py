@@ -79,7 +79,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What a request comes to before its builds exist. `changes` are settings on top of each config."""
+    """The cells of a request before its builds exist. `changes` are settings on top of each config."""
 
     load: Load
     steps: tuple[Step, ...]
@@ -207,7 +207,7 @@ def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
 
 
 def interim_analyses(asked: Request, decided: Request) -> tuple[InterimAnalysis, ...]:
-    """Those of a run in slices whose number of pairs is left to its time, or to what is known."""
+    """The interim analyses of a run in slices whose number of pairs is left to its time, or to its verdicts."""
     ends = asked.until_known or (asked.minutes and asked.repeats is None)
     return INTERIM_ANALYSES if decided.sliced and ends else ()
 

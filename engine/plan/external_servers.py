@@ -1,4 +1,4 @@
-"""External servers in a plan: the options that they exclude, and what they must provide."""
+"""External servers in a plan: the options that they exclude, and the features that they must provide."""
 
 from __future__ import annotations
 

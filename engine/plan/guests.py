@@ -87,7 +87,7 @@ def memory_mb(request: Request, machine: Machine) -> int:
 
 
 def share(machine: Machine, request: Request) -> Machine:
-    """Memory of each server: that of a guest, even on the host, so that settings agree."""
+    """Memory of each server: a guest's, even on the host, so that settings agree."""
     if not request.in_guests:
         return machine
     return Machine((memory_mb(request, machine) - SYSTEM_MB // 2) * MB, machine.free_disk_bytes)

@@ -5,7 +5,7 @@ scale = "cached"
 placement = "paired"
 repeats = 6
 
-A config is a name or a file below the plan's own folder: a plan may be somebody else's.
+A config is a name or a file below the plan's own folder: a plan may be another user's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_manifest(path: Path) -> Request:
             f"{name}={connections[name]}" if (name := name_of(text)) in connections else text
             for text in converted(manifest.request.get("builds", []), list[str], "request: builds")
         ]
-        # Of slices the length is what was run, whatever the default was then.
+        # The length of slices is the one that was run, whatever the default was then.
         length = {"slice_ms": manifest.slice_ms} if manifest.sliced else {}
         request = _checked({**manifest.request, **length, "builds": builds})
         return msgspec.structs.replace(request, configs=tuple(_config(path.parent, text) for text in request.configs))

@@ -1,4 +1,4 @@
-"""From a request to a manifest: names are checked, builds realised, settings applied, space estimated."""
+"""The way from a request to a manifest: names are checked, builds realised, settings applied, space estimated."""
 
 from __future__ import annotations
 

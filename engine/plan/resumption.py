@@ -123,7 +123,7 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
 
 
 def _check_configs(manifest: Manifest, request: Request) -> None:
-    """Files that can no longer be read are no obstacle: their settings are recorded."""
+    """Pass over files that can no longer be read: their settings are recorded."""
     for config in manifest.configs.values() if manifest.external is None else ():
         for name, value in config.settings:
             if why := setting_kinds.refusal(name, value):

@@ -1,4 +1,4 @@
-"""How much slower a step may be before a gate fails: `3%` for all steps, `l.x=10%` for one."""
+"""The slowdown that a step may show before a gate fails: `3%` for all steps, `l.x=10%` for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's backends wait for, sampled once a second by one cheap query."""
+"""The waits of the server's backends, sampled once a second by one cheap query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_RELATION = re.compile(r"relation (\d+) of database (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a backend waits for at one moment.
+    """The wait of a backend at one moment.
 
     `event` is `type:event` of pg_stat_activity, such as `IO:WALSync` or `Client:ClientRead`; '' while it runs.
     `blocked_by` are the pids holding the heavyweight lock it waits for, empty unless `event` begins with `Lock:`.
@@ -63,7 +63,7 @@ class Looked:
 
 
 class Doing(NamedTuple):
-    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and what is known of its activity."""
+    """A server process: who it is (`nightly report: LOCK TABLE pi1`), and its activity as far as known."""
 
     who: str
     what: str
@@ -80,7 +80,7 @@ class Activity:
             monitor.prepare(statement, question(statement, monitor.version) or "")
 
     def sample(self, least_age_s: float = 0.0) -> Observed:
-        """What backends have done for at least `least_age_s`. Raises MonitorError if there is no answer in time."""
+        """The backends' activities of `least_age_s` or longer. Raises MonitorError without an answer in time."""
         waits: dict[int, Wait] = {}
         ages_ns: dict[int, int] = {}
         vacuums: list[Vacuum] = []
@@ -100,7 +100,7 @@ class Activity:
         return Observed(waits, tuple(vacuums), wal_bytes, ages_ns)
 
     def waits(self, pids: Sequence[int], roles: Sequence[int], least_age_s: float = 0.0) -> Looked:
-        """What connections wait for; `roles` has a role number for each pid. Raises MonitorError after `PATIENCE_S`.
+        """The waits of connections; `roles` has a role number for each pid. Raises MonitorError after `PATIENCE_S`.
 
         With a least age, also those in their state for longer.
         """

@@ -15,7 +15,7 @@ from workloads.api.base import Kit
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What only the server's owner sees, on its machine: the postmaster's pid, its cluster, its log."""
+    """The inside of a server, which only its owner sees on its machine: the postmaster's pid, its cluster, its log."""
 
     pid: int
     data_dir: Path
@@ -33,7 +33,7 @@ class CellServer(Protocol):
 
     @property
     def inside(self) -> Inside | None:
-        """What is visible on the server's machine; None for an external server."""
+        """The part that is visible on the server's machine; None for an external server."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class CellServer(Protocol):
         ...
 
     def kit(self) -> Kit:
-        """What a step needs to make clusters of its own. Raises ServerError for an external server."""
+        """The kit with which a step makes clusters of its own. Raises ServerError for an external server."""
         ...
 
     def client_dsn(self, passfile: str = "") -> str:
@@ -80,5 +80,5 @@ class CellServer(Protocol):
     def connect(self) -> Session: ...
 
     def died_reason(self) -> str | None:
-        """How the server ended, as far as known; None while it is alive."""
+        """The end of the server, as far as known; None while it is alive."""
         ...

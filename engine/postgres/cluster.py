@@ -115,7 +115,7 @@ def end_server(
         if postmaster.poll() is not None:
             return
         what = f"stopping {build.label} ({kind} shutdown)"
-        if waiting.left_s() < math.inf:  # somebody waits for the end of the run
+        if waiting.left_s() < math.inf:  # a user waits for the end of the run
             waiting.progress(what)
         postmaster.send_signal(number)
         continue_processes(data_dir, build.bin)

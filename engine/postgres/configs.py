@@ -268,7 +268,7 @@ def _text(value: Any, name: str, where: str) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a file for the server can hold it: no byte of the command line that is no text, and no null character."""
+    """Whether a file for the server can hold it: all bytes of the command line are text, without null characters."""
     return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 

@@ -252,7 +252,7 @@ class ExternalCell:
                 connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, made.mark))
 
     def _drop(self) -> None:
-        """Drop what was created, else record it in `left`. A server that has gone may come back in a moment."""
+        """Drop created objects, else record them in `left`. A server that has gone may come back in a moment."""
         until_s = time.monotonic() + min(AGAIN_S, self.waiting.left_s() - LAST_S)
         while True:
             try:
@@ -284,7 +284,7 @@ def left_in(run: Path) -> dict[Path, Made]:
 
 
 def clear(cell_dir: Path, conninfo: str, waiting: Waiting = NOBODY) -> str:
-    """Drop what a cell created, if it bears the cell's mark; returns a description or "". Raises LeftBehind."""
+    """Drop an object of a cell, if it bears the cell's mark; returns a description or "". Raises LeftBehind."""
     path = cell_dir / RECORD
     if not path.exists():
         return ""
@@ -355,7 +355,7 @@ def _made(path: Path) -> Made:
 
 
 def _keep(cell_dir: Path, made: Made) -> None:
-    """Record what is about to be created, so that any clean-up knows of it."""
+    """Record an object that is about to be created, so that any clean-up knows of it."""
     path = cell_dir / RECORD
     path.unlink(missing_ok=True)
     with path.open("xb") as file:

@@ -30,7 +30,7 @@ SHOWN = ("host", "hostaddr", "port", "user", "dbname")
 # Otherwise a vanished peer would keep a step waiting for hours.
 KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3",
               "tcp_user_timeout": "60000"}  # fmt: skip
-# libpq quotes what it cannot parse, which may be a password.
+# libpq quotes text that it cannot parse, which may be a password.
 _NAMES_OPTION = re.compile(r'(option|parameter:) "[a-z_]+"$')
 _QUOTED = re.compile(r'".*"')
 _VERSION = re.compile(r"\d[\w.+-]{0,40}", re.ASCII)

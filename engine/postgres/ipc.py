@@ -1,7 +1,7 @@
 """Shared memory that a killed server leaves: its System V segment, and the files of its dynamic segments in /dev/shm.
 
 PostgreSQL removes them at the next start over the same cluster, which a removed cluster never has. The segment's
-header names the cluster's folder by device and inode, so that nobody else's is taken (PGShmemHeader in
+header names the cluster's folder by device and inode, so that no other cluster's is taken (PGShmemHeader in
 storage/pg_shmem.h, dsm_control_header in storage/ipc/dsm.c).
 """
 
@@ -93,7 +93,7 @@ def _path(handle: int) -> Path:
 
 
 def _major(data_dir: Path) -> int:
-    """The version of a cluster, or that of most if its file cannot be read."""
+    """The version of a cluster, or the usual one if its file cannot be read."""
     try:
         return int(read_plain(data_dir / "PG_VERSION", 16))
     except (OSError, ValueError):

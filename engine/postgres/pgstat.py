@@ -1,4 +1,4 @@
-"""What the server counts: statistics views, settings and sizes, asked over one connection that cannot harm a run.
+"""The server's counts: statistics views, settings and sizes, asked over one connection that cannot harm a run.
 
 The questions are files in `engine/sql`, named `TOPIC.VERSION.sql` by the server version from which they hold;
 the newest that is not newer than the server is used, and a topic without one does not exist there. A view's

@@ -176,7 +176,7 @@ class Server:
         return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
 
     def kit(self) -> Kit:
-        """What a step needs to make clusters of its own, in a folder removed with this server's."""
+        """The kit with which a step makes clusters of its own, in a folder removed with this server's."""
         try:
             self.clusters.mkdir(mode=0o700, exist_ok=True)
             self.account.own(self.clusters)
@@ -307,7 +307,7 @@ class Server:
         return self._postmaster is not None and self._postmaster.poll() is None
 
     def died_reason(self) -> str | None:
-        """How the postmaster ended and its last log lines; None before the start and while it is alive."""
+        """The end of the postmaster and its last log lines; None before the start and while it is alive."""
         status = self._postmaster.poll() if self._postmaster is not None else None
         if status is None:
             return None

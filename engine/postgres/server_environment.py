@@ -1,4 +1,4 @@
-"""Environment variables of servers, and those of the engine that libpq would obey."""
+"""Environment variables of servers, and the engine's own that libpq would obey."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def line_prefix(server_major: int) -> str:
 
 
 def log_settings(server_major: int, own: Mapping[str, str], known: Callable[[], Collection[str]]) -> dict[str, str]:
-    """What is set for the log, whatever a version's defaults are; a config's `own` settings are left as they are.
+    """Settings of the log, whatever a version's defaults are; a config's `own` settings are left as they are.
 
     Analyzes have a setting of their own from 19 on: they are logged where vacuums are. Later versions are asked whether
     they still have it (`known`).
@@ -172,7 +172,7 @@ class ServerLog(Closing):
         return whole.decode(errors="replace").split("\n") if newline else []
 
     def _follow(self) -> None:
-        """At the end of the file: check whether it was replaced or truncated."""
+        """Check at the end of the file whether it was replaced or truncated."""
         ours, named = os.fstat(self._fd), self.path.stat()
         if ours.st_ino != named.st_ino or ours.st_dev != named.st_dev:
             replacement = os.open(self.path, os.O_RDONLY)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Session(psycopg.Connection[Any]):
-    """A connection to `server`, whose answers `waiting` is told of while they are awaited; see `connect`."""
+    """A connection to `server`, which reports to `waiting` while an answer is awaited; see `connect`."""
 
     server: ClassVar[str] = ""
     answer_s: ClassVar[float] = ANSWER_S

@@ -1,4 +1,4 @@
-"""Which settings a server takes from a config, by setting_kinds.toml; the others are left out with a line."""
+"""Settings that a server takes from a config, by setting_kinds.toml; the others are left out with a line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_decided(name: str) -> bool:
 
 
 def refusal(name: str, value: str) -> str:
-    """Why a setting is not taken from a config, as words that follow `settings`; empty if it is."""
+    """The reason why a setting is not taken from a config, as words that follow `settings`; empty if it is."""
     table = _table()
     if name in PRELOADS and not all(map(_OWN_LIBRARY.fullmatch, comma_list(value))):
         return table.reaching
@@ -65,7 +65,7 @@ def is_unknown(name: str) -> bool:
 
 
 def why_dropped(name: str) -> str:
-    """Why a config that was applied to a server lacks a setting, as words that follow `settings`."""
+    """The reason why a config that was applied to a server lacks a setting, as words that follow `settings`."""
     if why := _table().reaching if name in PRELOADS else refusal(name, ""):
         return why
     return _NOT_PRELOADED if "." in name else _UNKNOWN

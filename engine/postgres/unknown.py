@@ -1,4 +1,4 @@
-"""What a server has that pgbed does not know, so that a later version is measured, and what is missing is named."""
+"""Parts of a server that pgbed does not know: a later version is measured, and what is missing is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAMILIES = r"^pg_stat_progress_|^pg_stat(io)?(_xact)?_(all|sys|user)_(tables|ind
 
 
 def unknown(monitor: Monitor, dropped: Sequence[str] = ()) -> tuple[str, ...]:
-    """What is missing or new, in words; empty for a version that pgbed knows. Raises MonitorError.
+    """The missing or new parts, in words; empty for a version that pgbed knows. Raises MonitorError.
 
     `dropped` are the settings of the config that the server does not know.
     """

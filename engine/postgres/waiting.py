@@ -15,7 +15,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Who is concerned when something waits.
+    """The parties that are concerned when something waits.
 
     `progress` is called with what takes longer than two seconds; `check` may raise to end a wait; `left_s` is the time
     in which everything must have ended: infinite until the run is asked to stop.

@@ -46,7 +46,7 @@ CLOSE_S = 5.0  # for all to end there
 END_S = 2.0  # then for ssh itself
 MOST_UNREAD = 1 << 20
 ACCEPT_S = 6.0
-GREETING_LINES = 200  # what a login shell may print before
+GREETING_LINES = 200  # that a login shell may print before
 OPTIONS = ("BatchMode=yes",)
 USUAL = ("ClearAllForwardings=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 # One line without single quotes, for any login shell. The folder goes when the agent ends, for whatever reason.

@@ -1,4 +1,4 @@
-"""The clock of another host: how far it is ahead of ours, and how precisely that is known. Times are monotonic, in ns.
+"""The clock of another host: how far it is ahead of ours, and with what error. Times are monotonic, in ns.
 
 Each round trip has three known times: sent and received here, answered in between there. The answer was made at some
 moment of the round trip, so its midpoint is wrong by at most half of it. The shortest is the most precise.
@@ -52,12 +52,12 @@ def best(trips: Sequence[Trip]) -> Offset:
 
 
 def moved_ns(first: Offset, last: Offset) -> int:
-    """How far the clocks have certainly drifted: the change beyond both errors."""
+    """The certain drift of the clocks: the change beyond both errors."""
     return max(0, abs(last.ahead_ns - first.ahead_ns) - first.error_ns - last.error_ns)
 
 
 def unsteady(first: Offset, last: Offset) -> str:
-    """Why times between two measurements cannot be converted, or ""."""
+    """The reason why times between two measurements cannot be converted, or ""."""
     moved, seconds = moved_ns(first, last), max(0, last.at_ns - first.at_ns) / 1e9
     if moved <= SLACK_NS + MOST_RUN * seconds * 1e9:
         return ""
@@ -68,7 +68,7 @@ def unsteady(first: Offset, last: Offset) -> str:
 
 
 def uncertain(offset: Offset) -> str:
-    """Why a clock is not known precisely enough, or ""."""
+    """The reason why a clock is not known precisely enough, or ""."""
     if offset.error_ns <= MOST_ERROR_NS:
         return ""
     return (
@@ -78,7 +78,7 @@ def uncertain(offset: Offset) -> str:
 
 
 def record(first: Offset, last: Offset) -> dict[str, float]:
-    """For the journal: both measurements, and the drift."""
+    """The record for the journal: both measurements, and the drift."""
     seconds = (last.at_ns - first.at_ns) / 1e9
     return {
         "ahead_ms": first.ahead_ns / 1e6,

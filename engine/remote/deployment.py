@@ -1,4 +1,4 @@
-"""What clients on another host need, and how it comes there: the same programs as here, whatever that host has.
+"""Deployment of clients to another host: the same programs as here, whatever that host has.
 
 Where both have Nix, and everything is in its store, `nix copy` brings it. Otherwise an archive goes there: Python with
 its library and packages, the code of the clients, external programs such as pgbench; and of each the shared libraries

@@ -1,4 +1,4 @@
-"""What the clients of a run need on the host that they run on: the modules that start them."""
+"""The modules that start the clients of a run on their host."""
 
 from __future__ import annotations
 

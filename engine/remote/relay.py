@@ -34,7 +34,7 @@ from workloads.client.process import die_with_parent, name_process, stop_on_sign
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 20_000_000  # by which words are fetched before the engine reads them
-AGES_MS = 200  # between polls of what is in flight
+AGES_MS = 200  # between polls of statements in flight
 HERE_S = 0.002  # between checks of the engine's orders, where clients wait for one
 NEWS_MS = 100
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})

@@ -1,4 +1,4 @@
-"""Where commands print. Nothing that is printed is taken for markup, and no character of it acts on the terminal.
+"""The output of commands. Nothing that is printed is taken for markup, and no character of it acts on the terminal.
 
 Everything that `engine.cli` and `engine.report` show goes through here; a test holds them to it.
 """

@@ -64,7 +64,7 @@ class Profile:
 
 
 def labels(run: Path) -> dict[str, Subject]:
-    """The names accepted for a run: those of its comparison, and `16.3`, for the first of that build, or `16.3/cx7`."""
+    """The names accepted for a run: its comparison's, and `16.3`, for the first of that build, or `16.3/cx7`."""
     named: dict[str, Subject] = {}
     for subject, name in read_manifest(run).names.items():
         of_build = subject.name
@@ -120,9 +120,9 @@ def profile(
     *,
     offcpu: bool = False,
 ) -> Profile:
-    """What was sampled on (or seen off) the CPU, over all repeats of a subject or in one cell of it.
+    """The samples on (or off) the CPU, over all repeats of a subject or in one cell of it.
 
-    `known` are the run's results. Raises UserError if there are no samples.
+    `known` are the run's results. Raises UserError without samples.
     """
     probe = stacks.FOLDERS[offcpu]
     by_cell = stacks.read_by_cell(run, subject, step, role, cell, probe)
@@ -255,7 +255,7 @@ def _marked(node: Node, effects: Mapping[str, str]) -> Node:
 
 
 def scale(base: Profile, new: Profile) -> tuple[float, str]:
-    """The factor for the first profile's samples, and what it makes equal."""
+    """The factor for the first profile's samples, and the quantity that it makes equal."""
     if base.statements and new.statements:
         return new.statements / base.statements, "per statement"
     whole = "time off the CPU" if new.offcpu else "samples"

@@ -1,4 +1,4 @@
-"""The state of a run as plain text or JSON: `bench watch --once`, and the lines printed where there is no terminal."""
+"""The state of a run as plain text or JSON: `bench watch --once`, and the lines printed without a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.view.view_state import ViewState
 LOOK_S = 1.0
 LINE_S = 5.0
 LINE_INTERLEAVED_S = 1.0  # a comparison under way is followed more closely
-LINE_LOG_S = 60.0  # where there is no terminal: a line for each step, and a sign of life
+LINE_LOG_S = 60.0  # without a terminal: a line for each step, and a sign of life
 
 
 def once(run: Path, *, as_json: bool) -> Visible:
@@ -154,7 +154,7 @@ def _stalls_now(name: str, found: Sequence[tuple[EventRow, ...]], at_ns: int) ->
 
 
 def _unit(view: ViewState) -> str:
-    """What the step's rate counts; empty while an index build runs, as its rows come in lumps."""
+    """The unit of the step's rate; empty while an index build runs, as its rows come in lumps."""
     primary = view.step.primary_metric if view.step is not None else None
     return primary.unit if primary is not None and primary.live else ""
 

@@ -1,4 +1,4 @@
-"""What a comparison means to CI: passed, or which steps of which build are worse than tolerated, or have no result.
+"""The result of a comparison for CI: passed, or the steps that are worse than tolerated, or have no result.
 
 A step of a build `failed` if its primary metric is slower by more than its tolerance (the step's own, or the one for
 all), if its responses take longer by more than that (p50, p95, p99 or the longest), if it missed its SLA in more pairs
@@ -32,7 +32,7 @@ PASSED = ("faster", "same", "no slower")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was to be measured: the steps, and which of them builds lack by the plan, with the reasons."""
+    """The planned measurements: the steps, and which of them builds lack by the plan, with the reasons."""
 
     steps: tuple[str, ...]
     lacking: missing_steps.Lacking
@@ -172,7 +172,7 @@ def _undecided(judged: tuple[Judged, ...]) -> list[str]:
 
 
 def sentence(judged: tuple[Judged, ...]) -> str:
-    """The result on one line; what holds for several steps of a build is said once."""
+    """The result on one line; a result that holds for several steps of a build appears once."""
     steps: dict[tuple[str, str], list[str]] = {}
     for each in failed(judged):
         steps.setdefault((each.subject, each.text), []).append(each.step)

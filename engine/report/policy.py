@@ -1,4 +1,4 @@
-"""What a browser may do with our pages: run their own scripts, and fetch nothing."""
+"""The permissions of our pages in a browser: run their own scripts, and fetch nothing."""
 
 from __future__ import annotations
 

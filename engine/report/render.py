@@ -221,7 +221,7 @@ def header(comparison: Comparison) -> list[str]:
 
 
 def _subject(comparison: Comparison, name: str) -> str:
-    """Which subject is meant, where there are several."""
+    """The subject's name in brackets, where there are several."""
     return f" ({name})" if len(comparison.others) > 1 else ""
 
 
@@ -244,7 +244,7 @@ def footer(comparison: Comparison) -> list[str]:
 
 
 def _few_pairs(comparison: Comparison) -> list[str]:
-    """Why there is no verdict yet, if there are not enough pairs."""
+    """The reason why there is no verdict yet, if there are not enough pairs."""
     if not comparison.cells:
         return ["no cell has finished yet: nothing to compare"]
     if comparison.pairs == 1:
@@ -255,7 +255,7 @@ def _few_pairs(comparison: Comparison) -> list[str]:
 
 
 def _gathered(findings: Iterable[str]) -> list[str]:
-    """Findings, with those of cells that vary joined into one line at the end."""
+    """Findings, with cells that vary joined into one line at the end."""
     found = [(finding, VARY.fullmatch(finding)) for finding in findings]
     varied: dict[str, list[str]] = {}
     for match in (match for _, match in found if match is not None):

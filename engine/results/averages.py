@@ -6,7 +6,7 @@ from statistics import geometric_mean, median
 
 
 def mean(values: list[float]) -> float | None:
-    """The geometric mean, as ratios are those of logs; with a zero among the values, the median. None without any."""
+    """The geometric mean, as ratios compare logs; with a zero among the values, the median. None without any."""
     return geometric_mean(values) if values and min(values) > 0 else middle(values)
 
 

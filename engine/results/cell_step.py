@@ -53,7 +53,7 @@ class Incident:
 
     @property
     def seconds(self) -> float:
-        """From the beginning of the first to the end of the last."""
+        """Seconds from the beginning of the first to the end of the last."""
         began_ns = min(stall.started_ns for stall in self.stalls)
         return (max(stall.ended_ns for stall in self.stalls) - began_ns) / 1e9
 
@@ -63,7 +63,7 @@ class Incident:
 
     @property
     def where(self) -> tuple[str, ...]:
-        """Where the backend of the most telling stall hung, or else that of another."""
+        """The place where the backend of the most telling stall hung, or else that of another."""
         return self.main.where or next((stall.where for stall in self.stalls if stall.where), ())
 
     @property

@@ -1,7 +1,7 @@
 """A comparison of builds, configs and kernels: the values of `bench compare --json`, and the questions put to them.
 
 `analysis.answer.compare` makes one. Reports print it and the terminal shows it; `bench schema compare` prints its
-JSON Schema. Null stands where there is no value; NaN and infinity never occur.
+JSON Schema. Null stands for a missing value; NaN and infinity never occur.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.results.time_parts import Attribution
 
 @dataclass(frozen=True, slots=True)
 class ComparedSubject:
-    """What is compared: a build under a config and a kernel, by its name in tables.
+    """A subject of comparison: a build under a config and a kernel, by its name in tables.
 
     `control` is `aa` for the base compared with itself, `probed` for the base with the probes whose cost is measured.
     """
@@ -218,7 +218,7 @@ class Comparison:
         return next((answer.lines for answer in self.answer if answer.subject == subject), ())
 
     def attribution(self, subject: str, step: str) -> Attribution | None:
-        """What makes the difference in time per operation, if the rates differ."""
+        """The parts of the difference in time per operation, if the rates differ."""
         return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
 
     def function_costs(self, subject: str, step: str) -> FunctionCosts | None:

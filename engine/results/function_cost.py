@@ -1,4 +1,4 @@
-"""CPU time of functions per operation, of one server against another's: where the difference is certain."""
+"""CPU time of functions per operation, of one server against another: where the difference is certain."""
 
 from __future__ import annotations
 

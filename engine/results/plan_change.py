@@ -12,7 +12,7 @@ PASSING = frozenset(
     {"Hash", "Materialize", "Memoize", "Sort", "Incremental Sort", "Gather", "Gather Merge", "Result", "Parallel Hash",
      "Subquery Scan", "Unique"}
 )  # fmt: skip
-MISTAKEN = 10.0  # an estimate that is wrong by this factor is said
+MISTAKEN = 10.0  # factor from which a wrong estimate is reported
 DIFFERS, ONLY_HERE = "≠", "+"
 
 
@@ -133,7 +133,7 @@ def mistake(node: PlanNode) -> str:
 
 
 def sentence(statement: str, left: PlanNode, right: PlanNode, effect: str = "") -> str:
-    """`effect` is what is known to differ, such as `3.2x slower`."""
+    """`effect` is the certain difference, such as `3.2x slower`."""
     parts = (effect, change(left, right), mistake(right))
     return f"{statement}: {'; '.join(part for part in parts if part)}"
 
@@ -180,7 +180,7 @@ def _mistakes(node: PlanNode) -> Iterator[PlanNode]:
 
 
 def _wrong(node: PlanNode) -> float:
-    """By which factor a node's estimate was wrong; 0 if it was not executed."""
+    """Factor by which a node's estimate was wrong; 0 if it was not executed."""
     if node.actual is None or not node.loops:
         return 0.0
     estimated, actual = max(node.estimated, 1.0), max(node.actual, 1.0)

@@ -44,7 +44,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class UnitEffect:
-    """How machines, or boots of one machine, differ in a ratio whose pairs were measured on several: `unit` says which.
+    """Differences between machines, or boots of one machine, in a ratio with pairs from several: `unit` says which.
 
     `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond that of their pairs; `disagrees`
     names units that differ significantly from the others, by the margin or more.
@@ -105,7 +105,7 @@ class Ratio:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why the verdict was withheld, and which pairs are left out."""
+        """The reason why the verdict was withheld, and which pairs are left out."""
         return (*self.reasons, *self.left_out)
 
     @property
@@ -123,7 +123,7 @@ class Ratio:
 
     @property
     def verdict_text(self) -> str:
-        """In words: `slower`, for a cost `more`; `same, a little slower`; `undecided among 10, +3 pairs`; `flagged`."""
+        """The verdict: `slower`, of a cost `more`; `same, a little slower`; `undecided among 10, +3 pairs`; `flagged`"""
         words = COSTS.get(self.metric, {})
         if self.flagged:
             return "flagged"

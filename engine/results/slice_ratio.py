@@ -54,7 +54,7 @@ def log_ratio(base: Sums, other: Sums) -> LogRatio:
 
 
 def influence(base: Sums, other: Sums) -> list[float]:
-    """How much each block moves the log of the ratio of totals, times the number of blocks; its mean is 0."""
+    """Influence of each block on the log of the ratio of totals, times the number of blocks; its mean is 0."""
     base_x, base_y, other_x, other_y = (len(part) / math.fsum(part) for part in (*base, *other))
     return [
         (x2 * other_x - y2 * other_y) - (x1 * base_x - y1 * base_y)
@@ -71,7 +71,7 @@ def log_of_totals(base: Sums, other: Sums) -> float:
 
 
 def variance_of_mean(values: Sequence[float]) -> float:
-    """Newey and West's variance of the mean of a series with mean 0, never below that of uncorrelated values."""
+    """Newey and West's variance of the mean of a series with mean 0, never below its value without correlation."""
     count = len(values)
 
     def autocovariance(lag: int) -> float:
@@ -95,7 +95,7 @@ def prior_degrees(tau_squared: float, total: float) -> float:
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Of a sample of two or more, in floating point: `statistics.stdev` adds fractions, for forty times as long."""
+    """Standard deviation of two or more, by floating point: `statistics.stdev` adds fractions, 40 times as slowly."""
     mean = fmean(values)
     return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 

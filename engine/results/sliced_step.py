@@ -1,6 +1,6 @@
 """An interleaved step, block by block: the values of `bench compare --slices STEP --json`.
 
-`bench schema slices` prints its JSON Schema. Null stands where there is no value. Times are
+`bench schema slices` prints its JSON Schema. Null stands for a missing value. Times are
 seconds of the machine's clock since the step began, its servers' pauses included.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SlicedSide:
-    """What one server did in its slices of a block. Rates are per second of their counted parts.
+    """The work of one server in its slices of a block. Rates are per second of their counted parts.
 
     `spill_over_share` is the CPU time it used in others' slices, as a share of that in its own.
     """
@@ -56,7 +56,7 @@ class MachineSecond:
 
 @dataclass(frozen=True, slots=True)
 class SlicedPair:
-    """A subject and its base in one repeat: their blocks, and what they come to.
+    """A subject and its base in one repeat: their blocks, and the ratio over these.
 
     `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
     the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index builds do, blocks

@@ -1,4 +1,4 @@
-"""A sweep: steps that differ in one number only, such as that of clients, and what a comparison says of them."""
+"""A sweep: steps that differ in one number only, such as their clients, and its part of a comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Where a subject's median rate peaks; `ratio` is set if the base peaks there too, with a verdict."""
+    """The peak of a subject's median rate; `ratio` is set if the base peaks there too, with a verdict."""
 
     subject: str
     rate_per_s: float

@@ -1,4 +1,4 @@
-"""What makes the difference in time per operation between two sides: parts of the time, and the share of each.
+"""The difference in time per operation between two sides: parts of the time, and the share of each.
 
 `analysis.causes.attribution` finds it; tables, the terminal and reports show it in the words defined here.
 """
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Why an operation of a step takes longer or shorter than with the base.
+    """The reason why an operation of a step takes longer or shorter than with the base.
 
     `base_us` and `us` are the time of one connection of `role` for an operation, means of the cells of `pairs`; their
     ratio lies between `low` and `high` with 95% confidence, unless there is one pair. `parts` add up to either time.

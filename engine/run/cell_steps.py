@@ -12,7 +12,7 @@ from workloads.api.base import Step, lasting
 
 
 def cell_steps(planned: Mapping[str, Any], build: str, repeat: int, seconds: Mapping[str, int]) -> tuple[Step, ...]:
-    """Those of a planned workload's record, without what the build lacks something for.
+    """The steps of a planned workload's record, without those for which the build lacks something.
 
     `seconds` are the lengths of steps that differ from the plan; 0: they are left out.
     """

@@ -62,7 +62,7 @@ class GuestAttempt:
         self.finished = False
         self._folder, self._manifest, self._cell, self._stop, self._commands = folder, manifest, cell, stop, commands
         self._journal = commands.journal
-        self._builds = folder.parents[2] / ".builds"  # links to what was realised for runs
+        self._builds = folder.parents[2] / ".builds"  # links to the builds that were realised for runs
         kernel, machine = manifest.kernel(cell.subject.kernel), manifest.guest
         assert kernel is not None and machine is not None  # as read_manifest sees to
         self._kernel, self._machine = kernel, machine
@@ -169,7 +169,7 @@ class GuestAttempt:
         return f"the guest did not begin the cell within {limit_s:.0f} s" if late else ""
 
     def _hear(self, timeout_s: float) -> None:
-        """Process what has come. An error in it ends the cell, even while a caller waits for an answer."""
+        """Process received lines. An error in them ends the cell, even while a caller waits for an answer."""
         if self._fault is not None:
             return
         try:
@@ -250,7 +250,7 @@ class GuestAttempt:
         journal.end_attempt(attempt, last_ns, "interrupted" if interrupted else "failed", reason or "it never ended")
 
     def _origin(self) -> dict[str, Any]:
-        """Where the cell ran, as the host knows it: a guest is not asked."""
+        """The place where the cell ran, as the host knows it: a guest is not asked."""
         named = ("label", "release", "provenance", "package", "digest", "config_digest")
         return {
             **{name: getattr(self._kernel, name) for name in named},

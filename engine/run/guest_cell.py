@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
     ignore_libpq_variables()
     port, place = os.open(folder / "channel", os.O_RDWR), RUN / "cells" / cell.id
-    host = Lines(port, port)  # nobody else in the guest has it open
+    host = Lines(port, port)  # no other process in the guest has it open
     make_passable(place)
     journal = JournalWriter(RUN, Wire(host.send, job["last_ids"], job["found"]))
     commands, stop = Commands(journal), Stop()

@@ -1,4 +1,4 @@
-"""Where the steps of a cell are; interleaved cells meet there."""
+"""The point that the steps of a cell have reached; interleaved cells meet there."""
 
 from __future__ import annotations
 

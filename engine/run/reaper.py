@@ -1,4 +1,4 @@
-"""A process that outlives the engine: clears what the running cell left when the engine ends without doing so itself.
+"""A process that outlives the engine: clears the running cell's remains when the engine ends without doing so itself.
 
 A signal without a handler, or a fault in a library, can end the engine. The kernel then ends its clients and server
 (`bound_to_engine`); cluster, socket folder, shared memory, control socket, and the database on an external server are
@@ -41,7 +41,7 @@ class Reaper:
         conninfo: str = "",
         tunables: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """Have the cells in `places` (folder, bin) cleared and `tunables` restored if the engine ends within."""
+        """Clear the cells in `places` (folder, bin) and restore `tunables` if the engine ends within."""
         own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
         cells = [{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places]
         self._send({"cells": cells, "tunables": dict(tunables or {})})
@@ -99,7 +99,7 @@ def main() -> None:
                     if cell["conninfo"]:
                         _clear_attached(Path(cell["cell"]), cell["conninfo"])
                 (run / CONTROL).unlink(missing_ok=True)
-            block_device.restore_left()  # what was in use until its server had ended
+            block_device.restore_left()  # in use until its server had ended
             return
         except UserError:
             if time.monotonic() > until_s:

@@ -32,7 +32,7 @@ class StepStatements:
         self._background: list[AsyncStatement] = []
 
     def do(self, groups: Sequence[Sequence[str]]) -> None:
-        """Run statements outside measurement: those of a group at once, groups one after another."""
+        """Run statements outside measurement: a group's at once, groups one after another."""
         for statements in groups:
             with ExitStack() as opened:
                 sent = self._send(statements, opened)

@@ -1,4 +1,4 @@
-"""The totals of a step: what its sampler counted and what the step was planned to do."""
+"""The totals of a step: its sampler's counts and the work that was planned."""
 
 from __future__ import annotations
 

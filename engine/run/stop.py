@@ -1,4 +1,4 @@
-"""How a step ends before its time: it fails, or the run is asked to stop."""
+"""The end of a step before its time: it fails, or the run is asked to stop."""
 
 from __future__ import annotations
 

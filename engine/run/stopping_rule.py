@@ -1,4 +1,4 @@
-"""When a run ends before all its repeats: its time is over, or every step's result is known.
+"""The end of a run before all its repeats: its time is over, or every step's result is known.
 
 Each decision is an event of kind `plan` in the journal: the number of repeats, and why; in an adaptive run also which
 steps the rest is for, and how its time is divided among them (`engine.plan.allocation`). It is made between repeats
@@ -27,7 +27,7 @@ from engine.plan import allocation
 from engine.plan.allocation import Budget, OpenStep, Rest
 from engine.results.ratio import MIN_PAIRS
 
-NAMED = 4  # steps that are named; others are counted
+NAMED = 4  # steps listed by name; others are counted
 
 
 class StoppingRule:

@@ -1,27 +1,27 @@
 """Interleaves servers that are up side by side: one slice each, in blocks of an order and its mirror image.
 
-A process of its own, so that what the engine writes never lengthens a slice. It alone opens and shuts the gates of the
+A process of its own, so that the engine's writing never lengthens a slice. It alone opens and shuts the gates of the
 counters pages (`workloads.client.client_gate`). A slice is over when its time is, or its rounds are made, and no
 statement is in flight; then the counters are read, and background processes that were at work get SIGSTOP until their
 server's next slice. The postmaster never does: it must obey its death signal. Clients that know no gate, such as
-pgbench, get SIGSTOP when the time is over, wherever they are, and so do their backends; what was done in such a slice
-is told later.
+pgbench, get SIGSTOP when the time is over, wherever they are, and so do their backends; the work of such a slice
+is reported later.
 
 By time all slices of a block are of one length: for steps in which it does not matter how much was done. By work each
 role of the primary metric makes as many rounds in all slices of a block, so that tables are of one size at its end:
 for steps that have a fixed amount to do. How many is measured first, and follows when rounds become slower or faster.
 Whole, for statements that last longer than slices: all processes of a server but the postmaster get SIGSTOP when its
 time is over, and its clients see only active time. Such slices are longer: in slices of 20 ms an index build takes a
-third more time, as caches hold what the other server used. They alternate until each server has done its work; one
+third more time, as caches hold the other server's pages. They alternate until each server has done its work; one
 that is done keeps its turns, idle, so that the others run under the same conditions to their end. By time, too,
 statements that may be `cut` are whole if in the first block they last longer than slices.
 
     python -m engine.slices.conductor        `Orders` as JSON on standard input, which stays open while the engine lives
 
 Each slice of a complete block is a line of JSON on standard output, the fields of `Slice`; the first block is not
-recorded, nor is what is left at the end when a role has done its work (whole: every slice is). It ends when a primary
-role has ended (by work: when all roles have; whole: when all primary ones have), when STOP is set, or when the engine
-goes; whatever it stopped continues, and all gates are open.
+recorded, nor is an incomplete one at the end when a role has done its work (whole: every slice is). It ends when a
+primary role has ended (by work: when all roles have; whole: when all primary ones have), when STOP is set, or when the
+engine goes; whatever it stopped continues, and all gates are open.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from workloads.client.counter_page import UNLIMITED, Control, Page, Word
 POLL_S = 50e-6  # between checks whether a server is quiet
 EARLY_NS = 10_000_000  # start of the counted part, which should not be slower than the rest
 END_POLL_S = 0.02  # between checks whether a role has ended, or the step is over
-SLOW_STATEMENT_US = 1000  # with a longer median there is no warm part: the first statement would never count
+SLOW_STATEMENT_US = 1000  # a longer median leaves no warm part: the first statement would never count
 QUIET_PATIENCE_S = 300.0
 LATE_S = 0.01  # between checks for processes that a server that is held has started since
 REMEMBERED = 16  # slices that determine the next ones' rounds

@@ -2,7 +2,7 @@
 
 Their background work would be measured with it: an autovacuum and a checkpoint left by a load last longer than an index
 build. The postmaster keeps running: it must obey its death signal, and kills processes that are stopped five seconds
-after it. So do clients: those of one step are gone before the next, and those that wait for a step sleep or load
+after it. So do clients: one step's are gone before the next, and clients that wait for a step sleep or load
 their modules, or were stopped by their own launcher, which would not have them continued.
 """
 
@@ -35,7 +35,7 @@ def held(postmasters: Sequence[int]) -> Iterator[Callable[[], bool]]:
         return bool(new)
 
     try:
-        while stop_new():  # the postmaster starts what it was asked for before
+        while stop_new():  # the postmaster starts processes requested before
             pass
         yield stop_new
     finally:

@@ -28,7 +28,7 @@ class SliceRecord:
                 self._journal.add_slice(SliceRow(step_id=self._step, **row))
             elif slice_times.begun(self._page) - self._waiting[0].turn < KEPT_TURNS:
                 break
-            self._waiting.popleft()  # its counts will never be known
+            self._waiting.popleft()  # its counts will never arrive
 
     def _counted(self, slice: Slice) -> Slice | None:
         if slice.turn < 0:

@@ -178,14 +178,14 @@ class SlicedServer:
     def hold(self) -> int:
         """Stop all processes but the postmaster, those at work first; return when, or 0 if all had been stopped."""
         held_ns = 0
-        while new := self.processes.pids() - set(self.stopped):  # the postmaster starts what it was asked for before
+        while new := self.processes.pids() - set(self.stopped):  # the postmaster starts processes requested before
             for pid in sorted(new, key=lambda pid: (pid not in self.background, pid), reverse=True):
                 self._stop(pid)
                 held_ns = held_ns or time.monotonic_ns()
         return held_ns
 
     def _when_idle(self, held_ns: int) -> int:
-        """When the last process at work has stopped: one that waits for a device does so only once that has answered.
+        """The time when the last process at work stopped: one that waits for a device stops only after its answer.
 
         Its device would answer while others run, which must not make its time shorter: until then it is its turn.
         """

@@ -111,7 +111,7 @@ def may_read_all() -> bool:
 def confined(account: Account, *, reads_all: bool) -> Callable[[], None]:
     """A `preexec_fn` for a program that starts no other: the child becomes this user, and then can make no process.
 
-    `reads_all`: of root's rights it keeps that of reading every file.
+    `reads_all`: it keeps root's right to read every file.
     """
 
     def confine() -> None:

@@ -30,7 +30,7 @@ def own_address(text: str) -> str:
 
 
 def free_port(address: str, wanted: int = 0) -> int:
-    """A port on which nobody listens: `wanted`, or any. Raises OSError if none is free."""
+    """A free port: `wanted`, or any. Raises OSError if none is free."""
     with _bound(address, wanted) as bound:
         return int(bound.getsockname()[1])
 

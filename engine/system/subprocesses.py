@@ -1,4 +1,4 @@
-"""Short calls of third-party programs, bounded in time, in output, and in what they leave behind."""
+"""Short calls of third-party programs, bounded in time, in output, and in processes left behind."""
 
 from __future__ import annotations
 

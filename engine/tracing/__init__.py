@@ -1,4 +1,4 @@
-"""Probes attached to the running cell: which, for how long, and what they report, by step and role.
+"""Probes attached to the running cell: which, for how long, and their counts by step and role.
 
 Provides a context manager over a server. Uses scripts and their output only through the package `probes`.
 """

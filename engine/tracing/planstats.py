@@ -29,7 +29,7 @@ def settings(changes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def unavailable(build: Build) -> str:
-    """Why a build cannot count planning, as one line; empty if it can."""
+    """The reason why a build cannot count planning, as one line; empty if it can."""
     if question(PROBE, build.major * 10000) is None:
         return (
             f"planstats: PostgreSQL {build.major} cannot track planning time; "

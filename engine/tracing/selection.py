@@ -1,4 +1,4 @@
-"""Which probes a run requests, and whether they are available here.
+"""The probes that a run requests, and whether they are available here.
 
 `--probes` is a list of names, `default` (tiers 0 and 1, as far as available) or `none`. A costly probe (tier 2) is
 requested by name, `NAME:window` (10 s of every 60), or `NAME:stalls` (from a stall's detection until 5 s after it; at
@@ -67,7 +67,7 @@ def choice_of(name: str) -> Choice:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """What `--probes` requests. Raises UserError for unknown names and contradictions."""
+    """The probes that `--probes` requests. Raises UserError for unknown names and contradictions."""
     if "none" in names and len(names) > 1:
         raise UserError("--probes none excludes all others; give either none or the others")
     required = tuple(
@@ -84,7 +84,7 @@ def select(names: Sequence[str]) -> Selection:
 
 
 def facts() -> requirements.Facts:
-    """What this machine offers to the helper, which may have more privileges than the engine."""
+    """The features that this machine offers to the helper, which may have more privileges than the engine."""
     return requirements.facts(sudo=by_sudo())
 
 
@@ -108,7 +108,7 @@ def by_sudo() -> bool:
 
 
 def findings_of(found: requirements.Facts) -> tuple[requirements.Finding, ...]:
-    """What keeps probes from running here: the same for `bench doctor`, the list of probes and a run."""
+    """The obstacles to probes here: the same for `bench doctor`, the list of probes and a run."""
     findings = requirements.check(found)
     # For root the helper mounts it and reports that; for others it changes nothing.
     if found.uid == 0:
@@ -126,13 +126,13 @@ def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
 def attachments(
     probe: str, file: Path, major: int, *, allow_slow: bool
 ) -> dict[str, tuple[attach_points.Attachment, ...]]:
-    """Where a probe's events attach in a server's binary. Raises ProbeError, or OSError without a binary."""
+    """The attach points of a probe's events in a server's binary. Raises ProbeError, or OSError without a binary."""
     binary, kernel = elf.read(file), helper.kernel_version()
     return attach_points.resolve_all(binary, BY_ID[probe].events, major, kernel=kernel, allow_slow=allow_slow)
 
 
 def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
-    """Why a probe cannot attach to a build, or empty."""
+    """The reason why a probe cannot attach to a build, or ""."""
     if probe == planstats.PROBE:
         return planstats.unavailable(build)
     if not BY_ID[probe].events:
@@ -145,7 +145,7 @@ def unattachable(probe: str, build: Build, *, allow_slow: bool = False) -> str:
 
 
 def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
-    """What a guest with that kernel offers, in which root runs bpftrace; without a kernel, one with all features."""
+    """The features of a guest with that kernel, where root runs bpftrace; without a kernel, all features."""
     return replace(
         facts(),
         kernel=version_of(kernel.release) if kernel else NEWEST,

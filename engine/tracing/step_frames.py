@@ -1,4 +1,4 @@
-"""What probes counted in one step: frames split by role for the journal, and summed."""
+"""Counts of probes in one step: frames split by role for the journal, and summed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From points to columns: an envelope keeps the minimum and maximum of each, a tally adds up shares by sort.
+"""Columns made of points: an envelope keeps the minimum and maximum of each, a tally adds up shares by sort.
 
 A mean would hide a stall of six seconds in a step of half an hour, a maximum would hide every stall. Columns without
 data stay empty, so that a gap is drawn as a gap.

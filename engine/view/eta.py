@@ -146,7 +146,7 @@ def _together(piece: Piece, steps_of: StepsOf) -> list[StepTime]:
 
 
 def _until_the_end(finished: Sequence[tuple[int, int, list[StepTime]]]) -> dict[str, tuple[float, float, float]]:
-    """For each step the usual ns to the end of its piece: from its start, from its end, and from the next one's start.
+    """The usual ns to the end of each step's piece: from its start, from its end, and from the next one's start.
 
     Pieces of several workloads have steps of their own: what follows a step is what followed it in its pieces.
     """
@@ -171,7 +171,7 @@ def _rest_ns(
     after: Mapping[str, tuple[float, float, float]],
     eta_ns: float | None,
 ) -> float:
-    """What is left of the piece under way: never less than its steps to come usually take."""
+    """The time left of the piece under way: never less than its steps to come usually take."""
     step = steps[-1] if steps else None
     if step is None or step.name not in after:
         least = next((from_start for from_start, _, _ in after.values()), 0.0) if step is None else 0.0

@@ -57,12 +57,12 @@ def _client(stall: EventRow) -> int:
 
 
 def incidents_of(stalls: Iterable[EventRow]) -> list[tuple[EventRow, ...]]:
-    """Group stalls: those of one client that overlap form an incident."""
+    """Group stalls: overlapping ones of one client form an incident."""
     return incidents(stalls, lambda stall: (_client(stall), stall.started_ns, stall.ended_ns))
 
 
 def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int | None, int]) -> list[int]:
-    """Where to seek for each incident: a while after its end, in its step, at most midway to the next one."""
+    """The position to seek for each incident: a while after its end, in its step, at most midway to the next one."""
     landings = []
     for place, incident in enumerate(incidents):
         end_ns = max(stall.ended_ns or stall.started_ns for stall in incident)

@@ -1,4 +1,4 @@
-"""The ghost: what the base did at the same point of the step, drawn over the time of the one under way.
+"""The ghost: the base's curve up to the same point of the step, drawn over the time of the one under way.
 
 Like the best lap in a racing game: aligned by work done if that is fixed (tables grow, rates fall), else by time
 worked. The future is drawn at the pace kept so far.

@@ -1,4 +1,4 @@
-"""A step of interleaved cells at a moment: what each server has done, and how they compare so far."""
+"""A step of interleaved cells at a moment: each server's work, and their ratios so far."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class InterleavedStep:
 
 
 class InterleavedSteps:
-    """Which cells of a run are interleaved, and what their slices say. A replay keeps everything it read."""
+    """The interleaved cells of a run, and the evidence of their slices. A replay keeps everything it read."""
 
     def __init__(self, reader: JournalReader, *, replay: bool) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""What the engine does while no step runs: booting a kernel, starting a server, waiting."""
+"""Activities of the engine while no step runs: booting a kernel, starting a server, waiting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | N
 
 
 def waiting(reader: JournalReader, between: str, attempt: Attempt, since_ns: int) -> str:
-    """Where between steps the engine is, and what it waits for; an attempt that has ended waits for nothing."""
+    """The engine's place between steps and what it waits for, in words; an attempt that has ended waits for nothing."""
     if attempt.state != "running":
         return f"the cell {ENDED.get(attempt.state, attempt.state)}"
     waits = reader.events(attempt=attempt.id, kinds=("progress",))

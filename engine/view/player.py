@@ -202,7 +202,7 @@ class Player:
         return self._clock.wall_ns() - self._wall(attempt, 0) if in_guest else self._clock.monotonic_ns()
 
     def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, AttemptSteps]:
-        """What to show of the cells that run, or ran last; and the interleaved steps."""
+        """The attempt and step to show of the cells that run, or ran last; and the interleaved steps."""
         attempts = self._interleaved_with(newest)
         begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
         starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
@@ -277,7 +277,7 @@ class Player:
         self.seek(at_ns)
 
     def seek_stall(self, by: int) -> tuple[EventRow, ...] | None:
-        """Seek to where all of the next or previous incident is visible; None if there is no incident."""
+        """Seek to where all of the next or previous incident is visible; None without incidents."""
         with legible(self.run):
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
         ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
@@ -382,7 +382,7 @@ class Player:
         under_way = view.state == "running" and step.state == "running"
         goes_on = under_way or view.state == "replay"
         known_s = (min(until_ns, newest_ns + LATE_NS) - step.started_ns) / 1e9  # no work is done in a longer silence
-        # That a step has ended is known late: a clock that shows the present would go back then.
+        # The end of a step is recorded late: a clock that shows the present would go back then.
         shown_ns = max(newest_ns, until_ns - LATE_NS) if under_way else until_ns
         return replace(
             view,
@@ -416,7 +416,7 @@ class Player:
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:
         events = [event for event in series.events if event.started_ns <= at_ns]
-        if view.state == "died":  # nobody recorded the end of current events
+        if view.state == "died":  # the end of current events was not recorded
             events = [replace(event, ended_ns=event.ended_ns or at_ns) for event in events]
         return events
 

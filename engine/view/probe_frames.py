@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to read: frames after `after_ns`, the state at `at_ns`, and what is new since `newest_step` and `event`."""
+    """The frames to read: those after `after_ns`, the state at `at_ns`, and news since `newest_step` and `event`."""
 
     step: StepRow | None = None
     probe: str = ""
@@ -48,7 +48,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a look found. `places` are all steps of the run, or None if no step is new.
+    """The result of one reading. `places` are all steps of the run, or None if no step is new.
 
     `end_ns` is how far the step has come, `frames` are the wanted ones, `fresh` those of all probes and roles just
     before `at_ns`, `roles` the pairs (probe, role) seen.
@@ -66,7 +66,7 @@ class News:
 
 
 def look(run: Path, wanted: Wanted) -> News:
-    """Read what is new in a run. Raises UserError if it cannot be read."""
+    """Read a run's news. Raises UserError if it cannot be read."""
     with JournalReader(run) as reader:
         attempts = reader.attempts(origins=False)
         latest = [step for attempt in attempts[-2:] if (step := reader.latest_step(attempt.id)) is not None]

@@ -1,4 +1,4 @@
-"""How far a step has come, and whether it keeps up its target rate."""
+"""Progress of a step, and whether it keeps up its target rate."""
 
 from __future__ import annotations
 

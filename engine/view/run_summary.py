@@ -89,7 +89,7 @@ class CellStep:
 
 
 class RunCache:
-    """The runs below a folder, with what was read of them. Another thread may read, one at a time."""
+    """The runs below a folder, as read so far. Another thread may read, one at a time."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

@@ -27,7 +27,7 @@ GROWTH = 1.02  # factor in blocks between points of a ratio's course
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """How a build's rate compares with the base's on one pair of clusters.
+    """A build's rate relative to the base's on one pair of clusters.
 
     `low` and `high` are a confidence sequence: with 95% probability they hold at all moments at once. None while there
     are too few blocks.
@@ -41,7 +41,7 @@ class SoFar:
 
 @dataclass(slots=True)
 class Course:
-    """A ratio over active time in ns; bounds are those of `SoFar`."""
+    """A ratio over active time in ns; bounds as in `SoFar`."""
 
     until: list[int] = field(default_factory=list)
     known: list[SoFar] = field(default_factory=list)

@@ -73,7 +73,7 @@ SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))
 
 
 class StepDetails:
-    """Details of a step recorded so far. Each `read_...` adds what was committed since."""
+    """Details of a step recorded so far. Each `read_...` adds newly committed rows."""
 
     def __init__(self, reader: JournalReader, step: int) -> None:
         self._reader = reader

@@ -83,7 +83,7 @@ def by_statements(points: Series) -> Series:
 
 
 class StepSeries:
-    """A step as recorded so far; `catch_up` adds what was committed since."""
+    """A step as recorded so far; `catch_up` adds newly committed rows."""
 
     def __init__(self, reader: JournalReader, step: StepRow) -> None:
         self._reader = reader
@@ -172,7 +172,7 @@ class StepSeries:
         if self.step.totals is not None and self.step.ended_ns is not None and t_ns >= self.step.ended_ns:
             return self.step.rate_per_s
         done, worked_s = self.done(primary.role, t_ns), self.worked_s(t_ns)
-        if not primary.live and primary.role in self.active:  # what its statement under way has done is not known
+        if not primary.live and primary.role in self.active:  # the work of its statement under way is unknown
             ended = by_statements(self.active[primary.role]).until
             place = bisect_right(ended, round(worked_s * SECOND_NS))
             worked_s = ended[place - 1] / SECOND_NS if place else 0.0

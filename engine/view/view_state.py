@@ -1,4 +1,4 @@
-"""What a screen shows of one moment of a run: an immutable value."""
+"""The state of one moment of a run as a screen shows it: an immutable value."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ViewState:
     stalls: tuple[EventRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     interleaved: InterleavedStep | None = None  # of a sliced step; all else here is of the chosen side
-    external: bool = False  # an external server: only its own statistics are known
+    external: bool = False  # an external server: it has only its own statistics
     stopping: bool = False  # a stop was requested
     speed: int | None = None  # of a replay; None if live
     playing: bool = True

@@ -95,7 +95,7 @@ def further_dots(
     comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
     glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
-    """Every cell's value in other lines of the table, those of the same step first, as far as they fit."""
+    """Every cell's value in other lines of the table, the same step's first, as far as they fit."""
     made: list[Line] = []
     for other in sorted(rows, key=lambda other: other.step != row.step):
         if (

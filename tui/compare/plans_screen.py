@@ -21,7 +21,7 @@ MARK_CELLS = 2
 
 
 class PlansScreen(BenchScreen):
-    """The changed plans of a subject, at first that of the chosen step's statement."""
+    """The changed plans of a subject, the chosen step's statement first."""
 
     TITLE_WORD: ClassVar[str] = "PLANS"
     DEFAULT_CSS = "PlansScreen #plans { height: 1fr; }"

@@ -23,7 +23,7 @@ from tui.widgets.text_lines import Lines
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which stacks to show: of a step in a run, of a build (`base`) against another (`other`), or of one cell."""
+    """The stacks to show: of a step in a run, of a build (`base`) against another (`other`), or of one cell."""
 
     run: Path
     step: str
@@ -77,7 +77,7 @@ class FlameScreen(BenchScreen):
         self._root = self._zoomed = self._chosen = Frame("all")
         self._functions: list[Function] = []
         self._rows: list[list[Box]] = []
-        self._laid: tuple[object, ...] = ()  # what the current layout was computed from
+        self._laid: tuple[object, ...] = ()  # inputs of the current layout
         self._found: list[Frame] = []
         self._top = self._cursor = 0
         self._match = 0  # index of the current search result

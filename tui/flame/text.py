@@ -95,7 +95,7 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
 
 
 def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
-    """Two lines: what is drawn, and the meaning of its signs."""
+    """Two lines: the subject of the drawing, and the meaning of its signs."""
     if graph.other is None:
         all_of_it = counted(graph, graph.base.samples) + ("" if graph.offcpu else " on CPU")
         text = f" {graph.base.name}: {all_of_it}; a frame is as wide as its part of them"

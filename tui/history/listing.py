@@ -71,7 +71,7 @@ class Listing:
         return {run.folder: self._slices[run.folder] for run in self.runs if run.folder in self._slices}
 
     def gather(self) -> None:
-        """Update the rows from what has been read; the cursor follows its row."""
+        """Update the rows from the runs as read; the cursor follows its row."""
         self.runs = row_filter.runs(map(self._marked, self.cache.runs), self._words)
         self.runs.sort(key=lambda run: run.name, reverse=True)
         self.runs.sort(key=RUN_SORTS[self._sorts[False]])  # type: ignore[arg-type]

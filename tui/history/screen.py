@@ -67,7 +67,7 @@ class HistoryScreen(BenchScreen):
         return self._unread
 
     def look(self) -> None:
-        """Read what has changed, in a thread; do nothing while another screen is in front."""
+        """Read changes, in a thread; do nothing while another screen is in front."""
         if not self._reading and self.bench.current_mode == "history":
             self._reading = True
             self.run_worker(self._read(), group="history", exit_on_error=False)
@@ -218,7 +218,7 @@ class HistoryScreen(BenchScreen):
         self.look()
 
     def _run(self) -> RunSummary | None:
-        """The run of the row at the cursor; show a notice if there is no row."""
+        """The run of the row at the cursor; show a notice without a row."""
         run = self.listing.current_run()
         if run is None:
             self.bench.say("there is no run to choose", "warning")

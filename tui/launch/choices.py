@@ -62,7 +62,7 @@ class Choices:
         return tuple(msgspec.convert(row, Option) for row in self.options if row["workload"] == plan.workload)
 
     def values(self, plan: Request, option: Option) -> tuple[str, ...]:
-        """The values of an option: its choices, or those of the workload's named sizes."""
+        """The values of an option: its choices, or the workload's named sizes."""
         if option.choices or option.kind != "str" or option.many:
             return option.choices
         return tuple(dict.fromkeys(str(row[option.name]) for row in self._sizes(plan) if option.name in row))
@@ -279,7 +279,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
         enough = free_bytes >= needed_bytes
         found.append(
             {
-                "name": "free space",  # replaces that of `bench doctor`, which knows no plan
+                "name": "free space",  # replaces the check of `bench doctor`, which knows no plan
                 "status": "ok" if enough else "fail",
                 "found": f"{size(free_bytes)} free, {size(needed_bytes)} needed",
                 "reason": "" if enough else "the run would be refused",

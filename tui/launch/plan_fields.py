@@ -48,7 +48,7 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:
-    """How the run measures; values that the plan leaves open come from the estimate."""
+    """The design of the run; values that the plan leaves open come from the estimate."""
     own = {option.name: option for option in options_of(Request)}
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     interleave = (estimate or {}).get("interleave", plan.interleave)

@@ -93,7 +93,7 @@ class PlanScreen(BenchScreen):
         self.offer = Choices()
         self.estimate: dict[str, Any] | None = None
         self.checks: tuple[dict[str, Any], ...] = ()
-        self.trouble = ""  # what is wrong with the plan
+        self.trouble = ""  # the plan's error, in words
         self.refused = ""  # why it was not started
         self.measuring = ""  # the run that is measuring, if any
         self.doing = ""
@@ -136,7 +136,7 @@ class PlanScreen(BenchScreen):
         return launch_text.small(self.plan, self.estimate, self.trouble, self.check_items(), self.offer)
 
     def on_mount(self) -> None:
-        """Ask for choices, then for the state of the machine; meanwhile show what is known."""
+        """Ask for choices, then for the state of the machine; meanwhile show the results so far."""
         self.offer = Choices(builds=ready_plans.recent(self.context.out))
         self.ask_choices()
 

@@ -28,7 +28,7 @@ class Ready:
     time: str
     words: str
     entries: Mapping[str, Any]
-    patch: bool = False  # one build is the user's own; its path is asked for
+    patch: bool = False  # one build is the user's own; the screen asks for its path
 
     @property
     def title(self) -> str:

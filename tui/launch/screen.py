@@ -107,7 +107,7 @@ class LaunchScreen(PlanScreen):
     # -- looking and keeping
 
     def action_dry_run(self) -> None:
-        """Show the cells in order, building what is missing but starting nothing."""
+        """Show the cells in order; missing builds are made, but nothing starts."""
         if not self.plan.builds:
             self.bench.say("no build is chosen: there is nothing to run", "warning")
             return

@@ -106,7 +106,7 @@ def place_of(form: PanelForm, items: Sequence[Item], grid: Grid, cells: int, x: 
 def head(
     plan: Request, file: str, estimate: dict[str, Any] | None, trouble: str, doing: str, refused: str = ""
 ) -> list[Line]:
-    """Two lines: the plan's size and smallest detectable effect; or what is wrong, or why it did not start."""
+    """Two lines: the plan's size and smallest detectable effect; or the error, or why it did not start."""
     first: list[tuple[str, str]] = [(" LAUNCH ", "title"), (f" plan {file or 'not saved'}", "")]
     if plan.base_build is not None:
         first.append((f"  base {name_of(plan.base_build)}", "base"))

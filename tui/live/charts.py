@@ -207,7 +207,7 @@ class Charts:
 
 
 def fixed_rows(roles: int, *, interleaved: bool, tall: bool, roomy: bool, ample: bool) -> int:
-    """Rows of the axis, the ribbon and all charts but that of the rates, which has the rest."""
+    """Rows of the axis, the ribbon and all charts but the rates', which has the rest."""
     lower = (CLOSING_ROWS if interleaved else TIMES_ROWS)[tall]
     return 2 + lower + (1 + SECOND_ROWS[ample] + roles + 1 if roomy else 0)
 

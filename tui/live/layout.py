@@ -1,4 +1,4 @@
-"""How the Live screen divides a terminal: which parts are shown, how large they are, and which keys have room."""
+"""The division of a terminal by Live: which parts are shown, how large they are, and which keys have room."""
 
 from dataclasses import dataclass
 from functools import partial

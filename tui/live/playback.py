@@ -61,7 +61,7 @@ class Playback:
 
     @property
     def behind_s(self) -> float | None:
-        """How long painting has been paused; None if it is not."""
+        """The time for which painting has been paused; None if it is not."""
         return None if self._held_at_ns is None else (self._clock.monotonic_ns() - self._held_at_ns) / 1e9
 
     def hold(self) -> None:

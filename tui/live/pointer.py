@@ -99,7 +99,7 @@ class Pointer:
             self.zoom(view, start, end)
 
     def follow(self, before: ViewState | None, view: ViewState) -> None:
-        """Drop what belongs to another step than that of `view`."""
+        """Drop state that belongs to another step than `view` shows."""
         if before is None or before.step is None or view.step is None:
             self.forget()
         elif view.step.id != before.step.id:

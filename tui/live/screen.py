@@ -77,7 +77,7 @@ class LiveScreen(BenchScreen):
         self._redraw()
 
     def on_screen_resume(self) -> None:
-        """Show what was selected meanwhile at once; while painting is paused, the same moment again."""
+        """Show a new selection at once; while painting is paused, the same moment again."""
         self._open()
         if self.painter.settled:
             self.call_after_refresh(self._redraw if self.playback.held else self.repaint)
@@ -271,7 +271,7 @@ class LiveScreen(BenchScreen):
             return
         self.app.push_screen(StallScreen(self.player, self.view, stall))
 
-    # Keys: what is shown
+    # Keys that change the display
 
     def action_heat(self) -> None:
         """Toggle between how long operations took and how many there were."""

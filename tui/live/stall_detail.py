@@ -128,7 +128,7 @@ def _strip(
 
 
 def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
-    """Where the backend hung when the stall was detected, innermost frame first."""
+    """The place where the backend hung when the stall was detected, innermost frame first."""
     if not snapshot:
         return []
     state = f"state {snapshot.get('state', '?')}"
@@ -146,6 +146,6 @@ def _snapshot(snapshot: dict[str, Any] | None, cells: int) -> list[Line]:
 
 
 def _holder(blocker: dict[str, Any]) -> str:
-    """The process that holds the lock, and what it was doing."""
+    """The process that holds the lock, and its activity."""
     what = blocker.get("what")
     return f"{blocker.get('pid')}{f' ({what})' if what else ''}"

@@ -116,7 +116,7 @@ def _progress(view: ViewState, glyphs: Glyphs, behind_s: float | None, bar_cells
 
 
 def ends(view: ViewState) -> str:
-    """When the run will end, by the wall clock; with the day unless that is today."""
+    """The expected end of the run by the wall clock; with the day unless that is today."""
     assert view.left_s is not None
     end_s = view.wall_ns / 1e9 + view.left_s
     then, now = time.localtime(end_s), time.localtime(view.wall_ns / 1e9)
@@ -211,7 +211,7 @@ def _of_sides(view: ViewState, kind: str, glyphs: Glyphs, name_cells: int) -> li
 
 
 def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> list[Line]:
-    """How each build compares with the base so far, and the trend; the sentence of the build shown is strong."""
+    """Each build's ratio to the base so far, and the trend; the sentence of the build shown is strong."""
     interleaved = view.interleaved
     if interleaved is None:
         return []
@@ -340,7 +340,7 @@ def states(view: ViewState) -> Line:
 
 
 def event_line(event: EventRow, at_ns: int, wall_ns: int) -> Line:
-    """An event with the wall-clock time at which it began; `wall_ns` is that of `at_ns`."""
+    """An event with the wall-clock time at which it began; `wall_ns` is the wall clock at `at_ns`."""
     began = time.strftime("%H:%M:%S", time.localtime((wall_ns - at_ns + event.started_ns) / 1e9))
     mark = ""
     if event.kind == "stall":

@@ -147,7 +147,7 @@ def cost_words(listed: Mapping[str, Any]) -> str:
 
 
 def _counted(frame: Any) -> float:
-    """How often a probe fired per second for a frame's role, as far as its counts tell."""
+    """Firings of a probe per second for a frame's role, as far as its counts tell."""
     data, seconds = frame.data, frame.dt_ns / 1e9
     counts = [sum(count for _, count in value) for value in data.values() if isinstance(value, list)]
     counts += [

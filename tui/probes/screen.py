@@ -102,7 +102,7 @@ class ProbesScreen(BenchScreen):
 
     async def _read(self, run: Path) -> None:
         try:
-            for _ in range(3):  # read at once what was chosen or appeared meanwhile
+            for _ in range(3):  # a choice or probe that appeared meanwhile is read at once
                 wanted = self._wanted()
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
@@ -172,7 +172,7 @@ class ProbesScreen(BenchScreen):
     def _flame(self, place: Place, role: str) -> Asked:
         return Asked(self._run or Path(), place.step.name, (role,), cell=place.cell.id)
 
-    # -- what is shown
+    # -- the display
 
     def _place(self) -> Place | None:
         """The shown step: the user's choice, the replayed one, or the newest."""

@@ -101,7 +101,7 @@ def stalled_buckets(
 ) -> dict[int, str]:
     """The buckets of a histogram that were mostly filled during a stall, with the time of that stall.
 
-    `frames` are those of the histogram, at least around stalls. `wall_ns` added to monotonic time gives wall-clock
+    `frames` belong to the histogram, at least around stalls. `wall_ns` added to monotonic time gives wall-clock
     time.
     """
     within: Histogram = {}
@@ -222,7 +222,7 @@ def axis_line(axis: tuple[int, int], stalled: set[int], cells: int, glyphs: Glyp
 
 
 def stalled_columns(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow], cells: int) -> set[int]:
-    """The columns with a stall, as far as it was known at a time."""
+    """The columns with a stall, as far as recorded at a time."""
     spans = ((stall.started_ns, min(stall.ended_ns or at_ns, at_ns)) for stall in stalls)
     return {x for from_, until in spans for x in columns_of(*axis, from_, until, cells)}
 

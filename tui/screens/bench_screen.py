@@ -89,7 +89,7 @@ class BenchScreen(NewestSize, Screen[None]):
 
     @property
     def unready(self) -> bool:
-        """Whether the screen is still reading what its keys act on; they wait for it."""
+        """Whether the screen is still reading the rows that its keys act on; they wait for it."""
         return False
 
     def compose(self) -> ComposeResult:
@@ -108,10 +108,10 @@ class BenchScreen(NewestSize, Screen[None]):
         return [line((self.TITLE_WORD, "strong"))]
 
     def look(self) -> None:
-        """Read what has changed, while the screen is open."""
+        """Read changes while the screen is open."""
 
     def draw(self) -> None:
-        """Draw what has been read, for the current size."""
+        """Draw the rows as read, for the current size."""
 
     def on_mount(self) -> None:
         if self.LOOK_S:

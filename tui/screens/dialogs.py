@@ -152,7 +152,7 @@ class PagesScreen(Dialog[None]):
 
 
 class HelpScreen(PagesScreen):
-    """The keys of a screen; on a second page what its figures mean."""
+    """The keys of a screen; on a second page the meaning of its figures."""
 
     DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
     BINDINGS: ClassVar[list[Binding]] = [
@@ -186,7 +186,7 @@ def _key_lines(of: Screen[object]) -> list[Line]:
     rows = keys.holding(of)
 
     def use(id: str) -> int:
-        """Sort keys of the last row first, then movement, then those of all screens."""
+        """Sort the last row's keys first, then movement, then the keys of all screens."""
         active, pressed = rows[id]
         return 3 if id.startswith("app.") else 2 if pressed[0] in MOVES else int(not active.binding.show)
 

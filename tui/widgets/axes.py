@@ -33,7 +33,7 @@ def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
 
 
 def active(servers: InterleavedStep, expected_s: float = 0.0) -> Axis:
-    """Axis of the active time of interleaved servers, from 0; `at` is that of the server shown."""
+    """Axis of the active time of interleaved servers, from 0; `at` is the active time of the server shown."""
     at = servers.lane.active_at(servers.at_ns)
     worked = max(lane.active_ns for lane in servers.slices.lanes)
     if all(side.step.ended_ns is not None for side in servers.sides):

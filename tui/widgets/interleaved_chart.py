@@ -18,7 +18,7 @@ from tui.widgets.raster import BRAILLE, columns_per_cell, level, raster
 
 STEPS = 8  # maximum of round steps from the lowest to the highest line
 LEAST_RANGE = 0.02  # of the greatest value: smaller differences are drawn as none
-ROOM = 1.25  # distance of a ratio chart's edges from 1, as a multiple of that of its bounds
+ROOM = 1.25  # distance of a ratio chart's edges from 1, as a multiple of its bounds' distance
 # A ratio chart whose edges are this far from 1 or farther has a log axis, on which nothing falls by more than it has.
 LINEAR = 0.5
 FACTORS = (2, 5, 10, 20, 50, 100)  # edges of a log axis
@@ -119,7 +119,7 @@ def _edge(last: SoFar) -> float:
 
 
 def _height(ratio: float, edge: float) -> tuple[float, float]:
-    """How far above the lower edge a ratio is, and how far the upper edge is."""
+    """The heights of a ratio and of the upper edge above the lower edge."""
     return (ratio - 1 + edge, 2 * edge) if edge < LINEAR else (log(ratio) + log1p(edge), 2 * log1p(edge))
 
 

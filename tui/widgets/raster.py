@@ -1,4 +1,4 @@
-"""From columns of least and greatest values to rows of characters: braille dots, or bars of blocks or ASCII."""
+"""Rows of characters for columns of least and greatest values: braille dots, or bars of blocks or ASCII."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +22,7 @@ def raster(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs
 
 
 def filled(columns: Sequence[Span | None], top: float, rows: int, glyphs: Glyphs) -> list[str]:
-    """Rows like those of `raster`, solid up to a column's least value, shaded up to its greatest."""
+    """Rows as of `raster`, solid up to a column's least value, shaded up to its greatest."""
     if glyphs.name == "braille":
         return _braille_filled(columns, top, rows)
     return _bars(columns, top, rows, glyphs)

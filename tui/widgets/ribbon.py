@@ -1,4 +1,4 @@
-"""One row for a whole step: its stalls, the current position, what was never recorded."""
+"""One row for a whole step: its stalls, the current position, unrecorded time."""
 
 from collections.abc import Iterable
 

@@ -33,7 +33,7 @@ WITHOUT_EFFECTS = frozenset({"query", "task", "point", "range", "aggregate"})
 
 
 class Role(NamedTuple):
-    """One connection of a step: its client (1, 2, ...) and what it does there."""
+    """One connection of a step: its client (1, 2, ...) and its task."""
 
     client: int
     name: str  # kind, with a number for further workers of one client: query, query2
@@ -175,8 +175,9 @@ class Kit:
     """Tools for a step that is `apart` to make clusters of the build under test, as the engine makes the cell's.
 
     `programs` is the folder of `postgres` and `initdb`, `environment` all that these see. `initdb` are arguments for
-    any cluster, `provider` those of this build's. `conf` goes to the end of postgresql.conf. `folder` lies on the disk
-    of the cell's cluster: each folder in it is a cluster, removed with its server at the end of the cell at the latest.
+    any cluster, `provider` those for clusters of this build. `conf` goes to the end of postgresql.conf. `folder` lies
+    on the disk of the cell's cluster: each folder in it is a cluster, removed with its server at the end of the cell at
+    the latest.
     """
 
     programs: str
@@ -227,7 +228,7 @@ class Launch:
     nothing, which is subtracted where the program only asks for a statement), `server_cpu_s` (of servers other than the
     cell's), as means over several runs except for peak memory;
     `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.
-    `work` are named amounts, which must be equal in compared cells.
+    `work` are amounts by name, which must be equal in compared cells.
     `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.api.plan_tree`, …), `results` what
     these returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner`
     are settings and statistics targets that decide plans.
@@ -269,7 +270,7 @@ class Workload(Protocol):
         ...
 
     def written(self, record: Record) -> Mapping[str, str]:
-        """Scripts by the plan's author that clients execute, by file name: nobody should run another's plan unread."""
+        """Scripts by the plan's author that clients execute, by file name: no user should run a plan unread."""
         ...
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
@@ -309,10 +310,10 @@ class Surveying(Protocol):
     """A workload whose record is completed once its programs are found."""
 
     def survey(self, record: Record, folder: str) -> dict[str, Any]:
-        """The record with what the programs find, files made in `folder` (kept with the runs). Raises ValueError.
+        """The record with the programs' findings, files made in `folder` (kept with the runs). Raises ValueError.
 
-        Before it makes any, it locks the file `UNBEGUN` there until this process ends: what is found unlocked is left
-        over from a process that was killed.
+        Before it makes any, it locks the file `UNBEGUN` there until this process ends: an unlocked one is left over
+        from a process that was killed.
 
         `demands` in it are what every build must have: `extension NAME`, `version MAJOR` at least,
         `collation WHERE: NAME`, `locale WHERE: NAME` or `icu WHERE: NAME`. `notices` in it are lines for the user.

@@ -1,7 +1,7 @@
-"""Files that somebody else may have made or named: opened only if regular, read up to a limit.
+"""Files that another user may have made or named: opened only if regular, read up to a limit.
 
 A symlink would lead to another file, a FIFO would block forever, a device never ends or acts when it is opened, and
-reading a file of the kernel may block, or take from others what is read (/proc/kmsg, trace_pipe).
+reading a file of the kernel may block, or take the data from other readers (/proc/kmsg, trace_pipe).
 """
 
 from __future__ import annotations

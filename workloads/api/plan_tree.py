@@ -1,6 +1,6 @@
 """Plans of statements, from EXPLAIN's JSON to a tree that servers of all versions share.
 
-Its shape is what a plan does: kinds of nodes, relations, indexes, joins. Costs, row counts, conditions and the values
+Its shape is the work of a plan: kinds of nodes, relations, indexes, joins. Costs, row counts, conditions and the values
 in them are not part of it, so that equal plans of two servers have equal shapes.
 """
 
@@ -52,12 +52,12 @@ class PlanNode(msgspec.Struct, frozen=True):
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """Those that it and the nodes below read, in order, each once."""
+        """Relations that it and the nodes below read, in order, each once."""
         return tuple(dict.fromkeys(node.relation for node in self.walk() if node.relation))
 
 
 class StatementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement's plan on one server, and what one execution took: an entry of `plans` in a step's report.
+    """A statement's plan on one server, and the costs of one execution: an entry of `plans` in a step's report.
 
     `chosen` is custom or generic, empty without parameters or if unknown. Buffers (`hit`, `read`) are pages of 8 kB.
     """
@@ -75,7 +75,7 @@ class StatementPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatementResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement returned for its first sets of values, or why it failed: an entry of `results` in a report.
+    """The result of a statement for its first sets of values, or its failure: an entry of `results` in a report.
 
     A slow one is executed for fewer of them: `first_rows` and `first_digest` are those of the first set alone.
     """
@@ -91,13 +91,13 @@ class StatementResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tree(plan: Mapping[str, Any]) -> PlanNode:
-    """From the object "Plan" of EXPLAIN (FORMAT JSON). Raises ValueError for anything else, or a plan too deep."""
+    """The tree of EXPLAIN's object "Plan" (FORMAT JSON). Raises ValueError for anything else, or a plan too deep."""
     counted = [0]
     return _node(plan, 0, counted)
 
 
 def shape(node: PlanNode) -> str:
-    """A digest of what a plan does."""
+    """A digest of a plan's shape."""
     return hashlib.sha256(_outline(node).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """The gate for a server's clients: shut during slices of another server.
 
 Statements are never cut: a role checks the gate before it sends, and waits there. Active time is the monotonic clock
-less the server's pauses; limiters and intended starts use it, so that no debt builds up during another's slice.
+less the server's pauses; limiters and intended starts use it, so that no debt builds up during another server's slice.
 Roles wait in the kernel (a futex on the page's word): waiting costs no CPU, and opening wakes all of them at once.
 
 In slices of equal work, each role that does the work also has a quota: the number of rounds that it may begin, counted

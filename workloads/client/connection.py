@@ -8,7 +8,7 @@ from collections.abc import Callable
 from psycopg import pq
 from psycopg.pq import abc
 
-Check = Callable[[], None]  # raises an exception to abandon what is done
+Check = Callable[[], None]  # raises an exception to abandon the statement
 LOOK_S = 0.02  # between two checks
 COMMAND_OK = int(pq.ExecStatus.COMMAND_OK)
 TUPLES_OK = int(pq.ExecStatus.TUPLES_OK)

@@ -75,7 +75,7 @@ class Word(IntEnum):
     STARTED_NS = 3
     ENDED_NS = 4
     STATEMENTS = 5  # finished statements
-    ROWS = 6  # rows asked for: what the reference client counts (R per insert or delete, 10 per query)
+    ROWS = 6  # rows requested, as the reference client counts (R per insert or delete, 10 per query)
     ROWS_ACTUAL = 7  # rows the server reported as inserted, deleted or returned
     IN_FLIGHT_NS = 8  # when the statement in flight was sent; 0 if none is
     SERVICE_NS = 9  # sum of service times
@@ -100,7 +100,7 @@ class Word(IntEnum):
     RETRIES = 46  # all retries
     SKIPPED = 47  # transactions that were due but never begun
     LATE = 48  # transactions that took longer than the limit
-    DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, but without a time
+    DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, without a time
     BUSY = 25  # 1 while an uncounted statement runs: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last used up its quota, and waited for a larger one
     CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, by its kernel; the following, too:

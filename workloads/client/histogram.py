@@ -2,7 +2,7 @@
 
 A histogram is a mapping from bucket index to count, so that histograms merge by adding. Values from 0 to 2**32 - 1 us
 (71 minutes) fall into 3328 buckets; below 256 us every microsecond has its own, above that a bucket's width is at most
-1/128 of its value. The arithmetic is that of HdrHistogram's CountsArrayIndex (http://hdrhistogram.org) for lowest value
+1/128 of its value. The arithmetic follows HdrHistogram's CountsArrayIndex (http://hdrhistogram.org) for lowest value
 1 and 256 sub-buckets.
 """
 

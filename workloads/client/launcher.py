@@ -149,7 +149,7 @@ def _watch(team: Team, children: dict[int, int], openers: list[int]) -> int:
         try:
             fd = os.pidfd_open(pid)
         except OSError as error:
-            os.kill(pid, signal.SIGKILL)  # nobody would notice its end
+            os.kill(pid, signal.SIGKILL)  # no other process would notice its end
             os.waitpid(pid, 0)
             page.set_word(slot, Word.STATE, _fail(team, slot, f"client process cannot be watched: {error.strerror}"))
             continue
@@ -184,7 +184,7 @@ def _watch(team: Team, children: dict[int, int], openers: list[int]) -> int:
 
 
 def _patience_ms(page: Page, shut: int) -> int:
-    """How long to sleep: shortly while many wait for a gate (`shut` are those that have not opened)."""
+    """The time to sleep: short while many wait for a gate (`shut` are those that have not opened)."""
     if shut == 2:
         return START_MS
     at_work = any(page.word(slot, Word.STATE) < State.DONE for slot in range(page.roles))

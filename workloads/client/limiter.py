@@ -1,6 +1,6 @@
 """The rate limiter: when a stream may continue. Pure arithmetic over the caller's clock values.
 
-It is asked once per round, `after` it was made, when the next one may be made. It answers with two times:
+It is called once per round, `after` that was made, for the time of the next one. It answers with two times:
 `go_ns`, which the caller waits for, and `intended_ns`, when the next round would have started without any delay.
 Response times from the intended start include the statements that a stall prevented from being sent.
 """
@@ -26,7 +26,7 @@ class Limiter:
         self.rounds_per_s = max(1, -(-rate_per_s // rows_per_round))
         self._apart_ns = SECOND_NS // self.rounds_per_s if even else 0
         self._first_of_second = 0 if even else 1
-        # The last round of a second is due at its end here: what is late by less than in a burst is as little lost.
+        # The last round of a second is due at its end here: one that is late by less than a burst is as little lost.
         self._slack_ns = REFERENCE_SLACK_NS + (SECOND_NS if even else 0)
         self._checked_ns = start_ns
         self._intended_ns = start_ns

@@ -43,7 +43,7 @@ def name_process(name: str) -> None:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that ends."""
+    """Ask the kernel to kill this process when its parent ends, however that ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # the parent ended before the request was made
         os._exit(1)
@@ -94,7 +94,7 @@ def await_quota(page: Page, slot: int, number: int) -> None:
 
 @contextlib.contextmanager
 def untimed(page: Page, slot: int) -> Iterator[None]:
-    """For uncounted statements: they, too, are sent in the server's own slices, and end in them."""
+    """Let a role send uncounted statements: they, too, are sent in the server's own slices, and end in them."""
     while True:
         page.set_word(slot, Word.BUSY, 1)
         if page.words[Control.GATE]:
@@ -133,14 +133,14 @@ def wait_once(page: Page, wake_fd: int, until_ns: int | None = None) -> None:
 
 
 def wait_for(page: Page, ready: Callable[[], bool], wake_fd: int) -> None:
-    """Block until `ready()`, which is asked again whenever `wake_fd` is written."""
+    """Block until `ready()`, which is called again whenever `wake_fd` is written."""
     while not ready():
         wait_once(page, wake_fd)
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Where a step's roles wait without polling: reading ends of two pipes.
+    """The pipes on which a step's roles wait without polling: their reading ends.
 
     The launcher holds the writing ends, watches the page for all roles, and closes an end when the engine opens the
     barrier or releases the roles, or wants them to stop. Hundreds of polling processes would keep the machine busy

@@ -1,6 +1,6 @@
 """Slices of a server whose clients ignore the gate: begin and end of each, and the work done by its end.
 
-Such clients are stopped between the slices of their server. Their progress is known from their output, which arrives
+Such clients are stopped between the slices of their server. Their progress shows in their output, which arrives
 after a slice's end. So the conductor records begin and end, and the clients' launcher adds the number of statements
 done by then, once it knows. Slices count from 0; the newest `KEPT_TURNS` are kept. Each word of a slice has one writer,
 and is written before the word that announces it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from workloads.insert.steps import Step
 
-# On a small machine. Statements of writes take a time of their own besides that of their rows.
+# On a small machine. Statements of writes take time besides their rows' time.
 ROUGH_ROWS_PER_S = {"load": 100_000, "index": 290_000, "write": 38_000}
 ROUGH_ROUND_S = 0.00025
 
@@ -32,7 +32,7 @@ def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> i
     """Largest size of a cell's cluster over its steps.
 
     Rows that a step inserts without deleting stay; with as many deletes, the table grows only by what vacuum cannot
-    reclaim in time. WAL is that of the rows, but no more than the server keeps.
+    reclaim in time. WAL covers the rows, but no more than the server keeps.
     """
     live = replaced = made = 0
     for step in steps:

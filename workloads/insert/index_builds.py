@@ -1,6 +1,6 @@
 """The index role: builds a table's indexes one after another, several times if so planned, and times each build.
 
-Times are active time: in slices the server is stopped in the middle of its statements, and what the clock then shows is
+Times are active time: in slices the server is stopped in the middle of its statements, and the clock's time then is
 not its doing.
 """
 

@@ -60,7 +60,7 @@ def times_of_all(told: bytes) -> list[float]:
 
 
 def partners_of(roles: tuple[Role, ...], drains: bool) -> dict[int, Partners]:
-    """For each client, its streams' slots and two eventfds that its roles inherit."""
+    """Each client's slots of its streams, and two eventfds that its roles inherit."""
     slots = {role: slot for slot, role in enumerate(roles)}
     flags = os.EFD_NONBLOCK | os.EFD_CLOEXEC
     return {

@@ -33,7 +33,7 @@ def maintenance(options: Options, step: Step, server_major: int) -> Maintenance:
 
 
 def vacuum_statement(form: Generation, table: str, server_major: int) -> str:
-    """The vacuum of one table, for a server of that major version; those of all tables run at once."""
+    """The vacuum of one table, for a server of that major version; all tables' vacuums run at once."""
     options = ["VERBOSE"]
     if form.vacuum_analyze:
         options.append("ANALYZE")

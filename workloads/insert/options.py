@@ -19,7 +19,7 @@ SHAPE = ("generation", "scale", "rows", "rows_written", "query_seconds", "preset
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of the Insert Benchmark. Amounts are per client; "generation" and None stand for what it says."""
+    """The options of the Insert Benchmark. Amounts are per client; "generation" and None stand for its values."""
 
     generation: Annotated[Literal["g24b", "g24a", "g22"], about("Published version of the benchmark to follow.")] = (
         "g24b"
@@ -100,7 +100,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def effective_lookup_connection(self) -> str:
-        """Whether lookups use a new or a kept connection: this option's value or the generation's."""
+        """The connection of lookups, new or kept: this option's value or the generation's."""
         return self.form.lookup_connection if self.lookup_connection == "generation" else self.lookup_connection
 
     @property
@@ -129,6 +129,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def recorded(record: Mapping[str, Any]) -> Options:
-    """The options of a plan's record; those of another version are ignored. Raises UnknownName or ValueError."""
+    """The options of a plan's record; unknown ones are ignored. Raises UnknownName or ValueError."""
     known = {option.name for option in options_of(Options)}
     return checked(Options, {name: value for name, value in record["options"].items() if name in known})

@@ -1,4 +1,4 @@
-"""The roles of the Insert Benchmark: what each process does on its one connection.
+"""The roles of the Insert Benchmark: the work of each process on its one connection.
 
 A role is a function of its `RoleContext` that prepares, waits at the barrier, works, and returns. The loops send text
 through raw libpq and count in the shared page; nothing else happens between two statements.

@@ -23,7 +23,7 @@ class StepSpec(msgspec.Struct, frozen=True):
     checkpoint: bool = True
 
 
-# The busiest roles first, so that those of different clients get CPUs of their own.
+# The busiest roles first, so that roles of different clients get CPUs of their own.
 PLACE_ORDER = ("query", "delete", "index", "insert")
 
 

@@ -167,7 +167,7 @@ class InsertBenchmark:
 
 
 def _sliced_builds(entries: Record) -> int:
-    """How often indexes are built in slices; once if the rows are a preset's, or the entries are refused elsewhere."""
+    """The number of index builds in slices; one if the rows are a preset's, or the entries are refused elsewhere."""
     with suppress(UnknownName, ValueError):
         options = checked(Options, entries, texts=True)
         if options.preset is None:

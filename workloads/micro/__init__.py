@@ -1,1 +1,1 @@
-"""One-shot timings: what a server or a program takes to do one thing once, timed by hyperfine."""
+"""One-shot timings: a server or a program does one thing once, timed by hyperfine."""

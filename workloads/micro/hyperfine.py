@@ -42,7 +42,7 @@ class Measured:
     found: dict[str, Any]
 
     def without(self, empty: Measured) -> Measured:
-        """Subtract what the program takes to do nothing, as hyperfine does with the start of a shell."""
+        """Subtract the program's time to do nothing, as hyperfine does with the start of a shell."""
         own = (getattr(self, name) - getattr(empty, name) for name in ("wall_s", "user_s", "system_s"))
         wall_s, user_s, system_s = (max(0.0, seconds) for seconds in own)
         return replace(self, wall_s=wall_s, user_s=user_s, system_s=system_s)

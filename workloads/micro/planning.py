@@ -41,7 +41,7 @@ def prepare(dsn: str, plans: int, check: Check) -> None:
 
 
 def plan(session: Session, page: Page, plans: int) -> None:
-    """Have `plans` statements planned, and count the time of each in the first slot of the page."""
+    """Plan statements `plans` times, and count the time of each in the first slot of the page."""
     record = recorder(page, 0, 1)
     for number in range(plans):
         low = number * ROWS_DELETED + 1

@@ -42,7 +42,7 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 class Prepared:
     """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers.
 
-    `sql` is the statement that psql asks the cell's server for: its time is without psql's own, that of `empty`.
+    `sql` is the statement that psql asks the cell's server for: its time is without psql's own, the time of `empty`.
     """
 
     command: list[str]

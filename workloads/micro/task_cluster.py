@@ -26,7 +26,7 @@ from workloads.micro.hyperfine import Failed, call
 USER, PORT = "bench", 5432
 LOOK_S = 0.02
 STOP_S = 20.0
-STARTING_S = 2.0  # until a server that pg_ctl starts is known by its file
+STARTING_S = 2.0  # until a server that pg_ctl starts has its pid file
 START_S = 86_400  # recovery may take long
 OWN_CONF = """
 # set by a task for its own cluster
@@ -37,8 +37,8 @@ listen_addresses = ''
 
 @dataclass(eq=False)
 class Cluster:
-    """A context manager that ends its server and removes its data. pg_ctl leaves a server to nobody: a guard, a child,
-    ends it if this process is killed.
+    """A context manager that ends its server and removes its data. pg_ctl leaves a server without a parent: a guard, a
+    child, ends it if this process is killed.
     """
 
     kit: Kit

@@ -45,7 +45,7 @@ class Test:
     event: tuple[Statement, ...]
     rows: int = 0
 
-    __test__ = False  # it is no test of pytest's
+    __test__ = False  # not one of pytest's tests
 
     @property
     def name(self) -> str:

@@ -78,7 +78,7 @@ class Exchange:
         return SqlError(found.group(1).decode(), " ".join(found.group(2).decode(errors="replace").split()))
 
     def _last_words(self) -> SqlError:
-        """Why the server closed the connection, if it said so before."""
+        """The reason for which the server closed the connection, if it gave one before."""
         try:
             return self._error(self._receive(self._buffer)) or GONE
         except OSError:

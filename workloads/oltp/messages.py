@@ -1,4 +1,4 @@
-"""What a client sends: messages of the server's protocol, with drawn values, made in blocks before they are needed.
+"""Messages of clients in the server's protocol, with drawn values, made in blocks before they are needed.
 
 A prepared statement is bound, executed and synchronised in one message, its integers in binary form. A block is a
 matrix of bytes, a message in each line; only the columns of values, and the number of the table, differ between lines.

@@ -1,4 +1,4 @@
-"""What each client process does on its one connection: load tables, or repeat a test's event until its time is over."""
+"""The roles of client processes, each on its one connection: load tables, or repeat a test's event for a time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def client(context: RoleContext) -> None:
     start_ns = context.gates.await_start(page, context.slot)
     due_ns = ended_ns = start_ns
     for block in blocks:
-        began_ns = clock()  # drawing a block is no event's time
+        began_ns = clock()  # drawing a block is not part of an event
         for event in block:
             words[in_flight] = began_ns
             if not words[gate]:

@@ -17,7 +17,7 @@ FINE_US = 256  # from here on a bucket of the histogram is wider than a microsec
 
 
 class Tally:
-    """`times_ns` are those of the events since the last `sort`; `rows` are of all events."""
+    """`times_ns` belong to the events since the last `sort`; `rows` are of all events."""
 
     def __init__(self, page: Page, slot: int) -> None:
         self.times_ns: list[int] = []

@@ -1,4 +1,4 @@
-"""The data of an application as files: what they are, how large, their digest, and what a server must have for them.
+"""The data of an application as files: their kinds, sizes and digest, and their demands on a server.
 
 Nothing in them is believed: an archive is listed by pg_restore, SQL is read as text.
 """
@@ -26,7 +26,7 @@ LIST_S = 60
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is absolute; `rows_from` is the second file of a schema. `bytes` and `digest` are those of all files.
+    """`path` is absolute; `rows_from` is the second file of a schema. `bytes` and `digest` cover all files.
 
     `extensions`, the `schemas` of those that name one, `major` (of the server that was dumped; 0: unknown), further
     `demands` (see `workloads.api.base.Surveying`) and how many of each kind are `left_out` are known once the files
@@ -70,7 +70,7 @@ def user_path(text: str) -> Path:
 
 
 def of_dump(text: str, option: str = "--dump") -> Data:
-    """Raises ValueError for what is no dump, or one that cannot be restored as it is."""
+    """Raises ValueError for a file that is not a dump, or cannot be restored as it is."""
     path = user_path(text).absolute()
     try:
         if path.is_dir():
@@ -129,7 +129,7 @@ def _sized(data: Data, option: str) -> Data:
 
 @lru_cache(maxsize=8)
 def _digest(states: tuple[tuple[str, int, int], ...]) -> str:
-    """Of names and contents; files that have not changed since are not read again."""
+    """The digest of names and contents; files that have not changed since are not read again."""
     whole = hashlib.sha256()
     for path, size, _ in states:
         whole.update(f"{Path(path).name} {size}\n".encode() if len(states) > 1 else b"")
@@ -139,7 +139,7 @@ def _digest(states: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def change(data: Data) -> str:
-    """Why the files are not those that were planned, or ""."""
+    """The reason why the files are not those that were planned, or ""."""
     try:
         same = _sized(data, "").digest == data.digest
     except ValueError as error:
@@ -165,7 +165,7 @@ def reported_by(pg_restore: str, data: Data, *arguments: str) -> str:
 
 
 def check_readable(data: Data) -> None:
-    """As root, whether a user without privileges, who restores it, can read it. Raises ValueError."""
+    """Check, as root, that a user without privileges, who restores it, can read it. Raises ValueError."""
     if os.geteuid() != 0:
         return
     for file in data.files:

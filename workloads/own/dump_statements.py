@@ -1,6 +1,6 @@
-r"""Where the statements of a dump begin and end, so that some can be left out; psql restores the others as they are.
+r"""Places where the statements of a dump begin and end, so that some can be left out; psql restores the others as is.
 
-The rules are those of psql's own lexer: quotes, dollar quotes, nested comments, parentheses, BEGIN ATOMIC … END of
+The rules are psql's own lexer's: quotes, dollar quotes, nested comments, parentheses, BEGIN ATOMIC … END of
 functions, COPY … FROM stdin with its rows, backslashes in strings once standard_conforming_strings is off. Nothing
 safe depends on them: psql runs in its restricted mode, as a role without privileges.
 
@@ -87,7 +87,7 @@ class Statement:
 
 
 class NoEnd(ValueError):
-    """What begins at a place in a dump and has no end; the text is one line."""
+    """A statement of a dump without an end, and the place where it begins; the text is one line."""
 
     def __init__(self, place: int, what: str) -> None:
         super().__init__(what)

@@ -180,7 +180,7 @@ def explain(connection: abc.PGconn, made: Prepared) -> StatementPlan:
 
 
 def _generic_plans(connection: abc.PGconn, made: Prepared) -> int | None:
-    """How often the server has used a generic plan; None before 14, which does not count them."""
+    """The number of times that the server has used a generic plan; None before 14, which does not count them."""
     if connection.server_version < FIRST_WITH_GENERIC_PLANS:
         return None
     return scalar(
@@ -205,7 +205,7 @@ def _call(connection: abc.PGconn, made: Prepared) -> str:
 
 def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
     """`chosen` is custom or generic. If it is unknown, a parameter in the plan shows a generic one; without, it may be
-    either. Raises SqlError for what is no plan in JSON.
+    either. Raises SqlError for anything but a plan in JSON.
     """
     try:
         (record,) = json.loads(text)

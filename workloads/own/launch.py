@@ -217,7 +217,7 @@ class Step:
         return times
 
     def _order(self, every: Sequence[Prepared]) -> list[int]:
-        """Which statement comes when: drawn by weight, the same on every server."""
+        """The order of statements: drawn by weight, the same on every server."""
         if len(every) == 1:
             return [0]
         weights = np.array([each.statement.weight for each in every], float)

@@ -1,4 +1,4 @@
-"""What a dump has that no server is given, and what only a superuser may restore: one list for SQL and archives."""
+"""Parts of a dump that no server is given, or that only a superuser may restore: one list for SQL and archives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.own.dump_statements import Statement
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is left out: statements by their words, entries of an archive by their types."""
+    """The parts that are left out: statements by their words, entries of an archive by their types."""
 
     one: str
     many: str
@@ -73,7 +73,7 @@ UNTRUSTED = re.compile("c|internal|pl.*u")
 
 
 def superuser(statement: Statement) -> str:
-    """What in a statement only a superuser may make, or ""."""
+    """The part of a statement that only a superuser may execute, or ""."""
     words, tokens = statement.words, statement.tokens
     for what, pattern in SUPERUSERS:
         if pattern.fullmatch(words):
@@ -95,9 +95,9 @@ def superuser(statement: Statement) -> str:
 
 @dataclass(slots=True)
 class Sorting:
-    """Which statements of a dump are left out, one after the other in their order.
+    """The statements of a dump that are left out, one after the other in their order.
 
-    `schemas` are there before: those of extensions, and `public`. `counts` are of what was left out, by kind.
+    `schemas` exist before: extensions' schemas, and `public`. `counts` has the number left out by kind.
     """
 
     schemas: Collection[str] = ()
@@ -113,7 +113,7 @@ class Sorting:
             return False
         kind = next((kind for kind in KINDS if kind.statements.fullmatch(words)), None)
         if kind is None and not self.making and CLEANED.statements.fullmatch(words):
-            # `--clean` drops first what is not there yet. Until then only it replaces views.
+            # `--clean` first drops objects that do not exist yet. Until then only it replaces views.
             kind = CLEANED if not words.startswith("create") or CLEANED.one in self.counts else None
         if statement.tokens[:2] == ("alter", "table") and "," in statement.tokens and kind is not CLEANED:
             kind = None  # several actions: to leave out all would lose a column or a key

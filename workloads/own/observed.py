@@ -74,7 +74,7 @@ def statements(source: str, top: int, params: str | None) -> tuple[tuple[Stateme
 
 
 def _told(left_out: Mapping[str, Sequence[tuple[str, float]]], total_ms: float) -> tuple[LeftOut, ...]:
-    """The statements by reason, those of the largest share first."""
+    """The statements by reason, the largest share first."""
     shares = {why: sum(ms for _, ms in each) / (total_ms or 1.0) for why, each in left_out.items()}
     told = []
     for why, each in sorted(left_out.items(), key=lambda reason: -shares[reason[0]]):

@@ -1,4 +1,4 @@
-"""What decides a server's plans besides the data: settings of the planner, and statistics targets of columns."""
+"""Causes of a server's plans besides the data: settings of the planner, and statistics targets of columns."""
 
 from __future__ import annotations
 

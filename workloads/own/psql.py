@@ -30,7 +30,7 @@ LAST = b"\n;\nDISCARD ALL;\n"
 
 
 def unfit(version: str) -> str:
-    """Why a psql of a version, as it reports itself, cannot restore, or ""."""
+    """The reason why a psql of a version, as it reports itself, cannot restore, or ""."""
     match = VERSION.search(version)
     major, minor = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
     if major >= 18 or (major in RESTRICTS and minor >= RESTRICTS[major]):
@@ -60,7 +60,7 @@ def restore(psql: str, path: Path, dsn: str, sorting: Sorting, knows: Callable[[
 
 
 def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Iterator[bytes]:
-    """What psql reads: the file, with empty lines for what is left out, so that its lines keep their numbers."""
+    """The input of psql: the file, with empty lines for what is left out, so that its lines keep their numbers."""
     token = secrets.token_hex(32).encode()
     yield b"\\restrict " + token + b"\n"
     sent = len(BOM) if text[: len(BOM)] == BOM else 0
@@ -87,7 +87,7 @@ def _chunks(text: Source, begin: int, end: int) -> Iterator[bytes]:
 
 
 def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check) -> str:
-    """Write until psql has read all or has ended; return the last of what it reports: it stops at the first error."""
+    """Write until psql has read all or has ended; return the end of its messages: it stops at the first error."""
     assert process.stdin is not None and process.stderr is not None
     into, out = process.stdin.fileno(), process.stderr.fileno()
     os.set_blocking(into, False)
@@ -122,7 +122,7 @@ def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check
 
 
 def _failure(reported: str, code: int, text: Source, path: Path) -> str:
-    if code == 0:  # whatever it warned of
+    if code == 0:  # with warnings or without
         return ""
     match = ERROR.search(reported)
     if match is None:
@@ -149,7 +149,7 @@ def _failure(reported: str, code: int, text: Source, path: Path) -> str:
 
 
 def _place_of(text: Source, line: int) -> int:
-    """The place where a line begins; beyond the text if there is no such line."""
+    """The place where a line begins; beyond the text if the text is shorter."""
     place, missing = 0, line - 1
     while missing > 0 and place < len(text):
         chunk = text[place : place + CHUNK]

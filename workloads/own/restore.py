@@ -1,4 +1,4 @@
-"""Restores the application's data into a fresh database, as a role that is no superuser."""
+"""Restores the application's data into a fresh database, as a role without superuser rights."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ def _restored(command: list[str], name: str, check: Check) -> None:
 
 
 def failure(told: str, code: int) -> str:
-    """What pg_restore says of errors that matter, by its messages and its exit code; empty without any.
+    """The errors of pg_restore that matter, by its messages and its exit code; empty without any.
 
-    It continues after an error, and its processes write at the same time, so that a message may be torn: what it counts
-    must be what was found.
+    It continues after an error, and its processes write at the same time, so that a message may be torn: its count
+    must equal the number found.
     """
     found = list(FAILED.finditer(told))
     errors = [match.group(1).strip() for match in found if not HARMLESS.match(told, match.start())]

@@ -20,7 +20,7 @@ KIND, PGBENCH = "script", "pgbench"
 
 
 def plan(folder: Path, options: Options) -> dict[str, Any]:
-    """By the step's name, the record of a plan of workload pgbench. Raises ValueError in one line."""
+    """The record of a plan of workload pgbench, by the step's name. Raises ValueError in one line."""
     files = sorted(folder.glob("*.sql"))
     if not files:
         raise ValueError(f"--statements {folder}: no script *.sql in that folder")

@@ -1,4 +1,4 @@
-"""SQL as tokens: where a statement ends, which parameters it has, what must not be sent to a server.
+"""SQL as tokens: the ends of statements, their parameters, and commands that must not reach a server.
 
 Small on purpose: it knows quotes, dollar quotes, comments, parameters (`:name`, `$1`) and psql's backslash commands,
 and nothing of the grammar. Dumps are restored by psql instead.
@@ -32,7 +32,7 @@ COMMENT_EDGE = re.compile(rb"/\*|\*/")
 
 
 class SqlSyntax(ValueError):
-    """What cannot be split into tokens; `line` counts from 1."""
+    """Text that cannot be split into tokens; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")

@@ -38,7 +38,7 @@ Writes = Literal["", "rollback", "clone"]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the values of parameters come from; `places` count from 0. Exactly one of the last three is given."""
+    """The source of parameters' values; `places` count from 0. Exactly one of the last three is given."""
 
     places: tuple[int, ...]
     query: str = ""
@@ -131,7 +131,7 @@ def _statement(command: Command, where: str) -> Statement:
 
 
 def unsuitable(command: Command, writes: str = "rollback") -> str:
-    """Why a command cannot be a step, or ""."""
+    """The reason why a command cannot be a step, or ""."""
     words = command.words
     first = words[0] if words else ""
     if len(command.text) > MOST_CHARS:

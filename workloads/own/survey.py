@@ -1,4 +1,4 @@
-"""What the files of an application need of a server and of the user, read before anything runs."""
+"""Requirements of an application's files on a server and on the user, read before anything runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AS_UTF8 = frozenset({"utf8", "unicode", "sqlascii"})
 
 
 def surveyed(data: Data, pg_restore: str = "", *, trusted: bool = False) -> Data:
-    """With its extensions, its demands, what is left out, and its server's version. Raises ValueError in one line."""
+    """The data with extensions, demands, what is left out, and its server's version. Raises ValueError in one line."""
     survey = Survey(trusted=trusted)
     try:
         if not data.template:  # the engine gives that to the user
@@ -50,7 +50,7 @@ def surveyed(data: Data, pg_restore: str = "", *, trusted: bool = False) -> Data
 
 
 class Survey:
-    """What is found in the files of one dump, one after the other."""
+    """The findings in the files of one dump, one after the other."""
 
     def __init__(self, *, trusted: bool) -> None:
         self.trusted, self.sorting, self.major = trusted, Sorting(), 0
@@ -157,7 +157,7 @@ class Survey:
 
 
 def left_out(data: Data) -> str:
-    """The line that says what no server is given, or ""."""
+    """The line on parts that no server is given, or ""."""
     return f"left out of {data.name}: {text}" if (text := told(data.left_out)) else ""
 
 

@@ -51,7 +51,7 @@ def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path, *, trusted: 
         _dump(data.template, pg_dump, name)
         made = msgspec.structs.replace(of_dump(name, "--template"), template=data.template)
         return surveyed(made, pg_restore, trusted=trusted)
-    except BaseException:  # Ctrl-C, too: it is a copy of what may be nobody else's business
+    except BaseException:  # Ctrl-C, too: the copy may be confidential
         Path(name).unlink(missing_ok=True)
         (folder / UNBEGUN).unlink(missing_ok=True)
         os.close(lock)

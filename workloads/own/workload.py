@@ -45,7 +45,7 @@ PLAIN = 2.5
 RESTORED_BYTES_PER_S = 10e6
 TRIED_S = 3.0  # before a step's clock starts
 JOBS = 8
-PLANNED_PAIRS = 4  # where nothing is executed, most of a run's time is that of new clusters
+PLANNED_PAIRS = 4  # where nothing is executed, new clusters take most of a run's time
 
 
 class Own:

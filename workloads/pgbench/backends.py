@@ -1,4 +1,4 @@
-"""The backends of pgbench's clients, without that of its first connection, which inspects the tables."""
+"""The backends of pgbench's clients, without its first connection's, which inspects the tables."""
 
 from __future__ import annotations
 

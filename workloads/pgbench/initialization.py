@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 LOOK_S = 0.05  # between two checks for STOP
 TABLES = ("pgbench_branches", "pgbench_tellers", "pgbench_accounts", "pgbench_history")
-# pgbench freezes what it loads if the server can: a vacuum makes all versions alike.
+# pgbench freezes the rows that it loads if the server can: a vacuum makes all versions alike.
 SETTLE = tuple(f"VACUUM (FREEZE, ANALYZE) {table}" for table in TABLES)
 WARM = (
     "SELECT sum(abalance) FROM pgbench_accounts",

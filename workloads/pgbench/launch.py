@@ -45,7 +45,7 @@ OFTEN_MS, SELDOM_MS = 20, 250
 # This long before the engine reads the counts they are updated, possibly several times, since this process may have to
 # wait for a CPU; and at this interval if the engine comes late.
 FRESH_NS, PROJECTED_EVERY_NS = 60_000_000, 250_000_000
-DENSITY_AFTER_NS = 2_000_000_000  # into a step, when the number of lines per second is known
+DENSITY_AFTER_NS = 2_000_000_000  # into a step, when the number of lines per second has settled
 BARRIER_EVERY_S = 0.002
 BUFFERED_LINES = 130  # of 32 bytes or more in a block of 4 KiB
 MOST_LISTED = 1000  # transactions of a step whose times are reported one by one
@@ -220,7 +220,7 @@ class Step:
         return (self.start_ns + READ_OFFSET_NS - now_ns) % 1_000_000_000
 
     def _project(self, now_ns: int, at_once: bool) -> None:
-        """Estimate what the log lacks, if a reading is imminent: this is slow for many clients."""
+        """Estimate the transactions missing from the log, if a reading is imminent: this is slow for many clients."""
         if at_once or self._until_read_ns(now_ns) < FRESH_NS or now_ns - self.projected_ns > PROJECTED_EVERY_NS:
             self.counting.project(now_ns)
             self.projected_ns = now_ns
@@ -230,7 +230,7 @@ class Step:
         return length_ns - (client_gate.active_ns(self.page, clock()) - self.start_ns)
 
     def _finish(self) -> dict[str, Any]:
-        """Let pgbench end once the engine has taken its samples; return the report, with what it prints."""
+        """Let pgbench end once the engine has taken its samples; return the report, with pgbench's output."""
         while not self.page.words[Control.RELEASE]:
             if self.sliced:  # the conductor may have been about to continue it when the step ended
                 self.pgbench.send(signal.SIGSTOP)
@@ -244,7 +244,7 @@ class Step:
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(OFTEN_MS) and time.monotonic() < deadline:
                 self._read()
-            if self.pgbench.code is None:  # a transaction outlasts any patience: there is no summary
+            if self.pgbench.code is None:  # a transaction outlasts any patience: pgbench printed no summary
                 self.counting.settle()  # to the logged counts: the rest was an estimate
                 cancel(self.spec.dsn, self.page, range(self.clients))
                 return report({}, self.counting, self.stopped_ns, unended=True)

@@ -1,4 +1,4 @@
-"""From lines of pgbench's log to the counters of the page: one slot for each of its clients."""
+"""Counters of the page from lines of pgbench's log: one slot for each of its clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Client:
 
 @dataclass(slots=True)
 class Counting:
-    """Counts for a step on its page. A line stands for `every` transactions; times are those of the monotonic clock.
+    """Counts for a step on its page. A line stands for `every` transactions; times are by the monotonic clock.
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
     If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
@@ -73,7 +73,7 @@ class Counting:
         return max((client.last_ns for client in self._clients), default=0)
 
     def thin(self, factor: int) -> None:
-        """From now on take only one line of `factor`, which stands for that many times more transactions."""
+        """Take only one line of `factor` from now on, which stands for that many times more transactions."""
         self.every *= factor
         self.buffered = -(-self.buffered // factor)
 
@@ -122,7 +122,7 @@ class Counting:
                     words[client.base + STATEMENTS] = done
 
     def settle(self) -> None:
-        """Replace projected counts by those of the log, which is complete."""
+        """Replace projected counts by the log's, which is complete."""
         for slot, client in enumerate(self._clients):
             self.page.set_word(slot, Word.STATEMENTS, client.done)
 
@@ -170,7 +170,7 @@ class Counting:
                 words[base + LATE_MAX_NS] = time_us * 1000
 
     def script_times(self) -> list[dict[str, Any]]:
-        """Of each script: its name, transactions with a time, and quantiles of their response times."""
+        """The name of each script, its transactions with a time, and quantiles of their response times."""
         found = []
         for name, counts in zip(self.scripts, self._by_script, strict=True):
             times_us = histogram.quantiles_us(counts, QUANTILES)

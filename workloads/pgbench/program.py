@@ -81,7 +81,7 @@ class Pgbench:
             os.close(fd)
 
     def _become(self, parent: int) -> None:
-        """In the child: put links to the logs where pgbench will open them, and exec it."""
+        """Put links to the logs where pgbench will open them, and exec it. Called in the child."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         die_with_parent(parent)

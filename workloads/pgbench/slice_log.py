@@ -132,5 +132,5 @@ class Slices:
 
 
 def logged_by_line(now_ns: int) -> int:
-    """Up to when a log that comes line by line is complete."""
+    """The time up to which a log that comes line by line is complete."""
     return now_ns - BY_LINE_NS

@@ -25,7 +25,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tps: float, threads: int) -> WarmUp:
-        """From the transactions per second of all threads: as full a log as is cheap."""
+        """The fullest log that is cheap at the transactions per second of all threads."""
         every = 1
         while tps / every > MOST_LINES_PER_S and every < MOST_EVERY:
             every *= 2
@@ -36,7 +36,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. If the log
     may be `log_thinned`, lines beyond MOST_LINES_PER_S are left out of it. `setup` is run once in the first step.
 
-    `folder` is for files, `data_folder` for those of the server.
+    `folder` is for files, `data_folder` for the server's files.
     """
 
     page_fd: int

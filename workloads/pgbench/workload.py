@@ -205,7 +205,7 @@ class Pgbench:
     def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
         options = recorded(record)
         data = options.pgbench_scale * SCALE_BYTES * 100 / options.fillfactor
-        wal = max_wal_bytes if _setup(record) else min(data, max_wal_bytes)  # what a set-up makes may be of any size
+        wal = max_wal_bytes if _setup(record) else min(data, max_wal_bytes)  # a set-up's data may be of any size
         return int(CLUSTER_BYTES + data * (WRITTEN if record.get("writes", True) else 1.05) + wal)
 
     def identity(self, record: Record) -> dict[str, Any]:
@@ -252,12 +252,12 @@ def check_program(record: Record, options: Options, scripts: Sequence[Script]) -
                 f"({program['path']})"
             )
     own = [script for script in scripts if not script.builtin]
-    as_root = os.geteuid() == 0  # run as nobody, who may not enter a folder of root's
+    as_root = os.geteuid() == 0  # run without privileges, by a user who may not enter a folder of root's
     with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
         Path(folder).chmod(0o755)
         for script in own:
             (Path(folder) / script.name).write_text(script.text)
-        # It reads the scripts before it fails to connect: there is no server in this folder.
+        # It reads the scripts before it fails to connect: this folder has no server.
         call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
         told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
         if "connection to server" not in told and "could not connect" not in told:

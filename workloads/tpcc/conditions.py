@@ -1,4 +1,4 @@
-"""The consistency conditions: what must hold whatever was done and rolled back."""
+"""The consistency conditions, which must hold after any work and roll-back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workloads.pgbench.scripts import commands
 
 
 class Condition(NamedTuple):
-    """What holds, in words, and the query that counts the rows for which it does not."""
+    """A condition that holds, in words, and the query that counts the rows for which it does not."""
 
     text: str
     query: str

@@ -55,7 +55,7 @@ def _check(session: Session) -> None:
 
 
 def _per_s(page: Page) -> float:
-    """What all clients did, in their server's own time."""
+    """The transactions of all clients, in their server's own time."""
     done = sum(page.word(slot, Word.STATEMENTS) for slot in range(page.roles))
     whole_ns = page.word(0, Word.ENDED_NS) - page.words[Control.START_NS] - page.words[Control.PAUSED_NS]
     return max(1.0, done * 1e9 / max(1, whole_ns))

@@ -13,7 +13,7 @@ INIT, CAPACITY, LOAD, CHECK = "init", "capacity", "load", "check"
 
 
 class CapacityReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run's first step of capacity reached: transactions per second of its server's time."""
+    """The capacity that the run's first step of it reached: transactions per second of its server's time."""
 
     capacity_per_s: Annotated[float, Meta(gt=0)] | None = None
 

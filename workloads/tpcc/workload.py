@@ -80,7 +80,7 @@ class TpccLike:
     def written(self, record: Record) -> Mapping[str, str]:
         ours = {script.text for script in scripts()}
         own = {each.name: each.text for each in _recorded_scripts(record) if each.text not in ours}
-        return own  # of another version of pgbed, or of somebody's making
+        return own  # of another version of pgbed, or made by hand
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}

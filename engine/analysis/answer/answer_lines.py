@@ -1,4 +1,4 @@
-"""The answer to what was asked, line by line for each subject: slower, faster or neither, in which steps, by how much.
+"""The answer of a comparison, line by line for each subject: slower, faster or neither, in which steps, by how much.
 
 The lines rest on the verdicts: each holds for all steps that it names together (`analysis.ratios.verdicts`).
 """
@@ -26,11 +26,11 @@ from engine.results.ratio import (
     Verdict,
 )
 
-NAMED = 3  # steps that are named with their figures; others are counted
+NAMED = 3  # steps listed with their figures; others are counted
 
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio], groups: Sequence[StepGroup]) -> tuple[Answer, ...]:
-    """For each subject compared with the base, except controls."""
+    """The answer for each subject compared with the base, except controls."""
     found = []
     for subject in cells.others:
         if not subject.control:
@@ -138,7 +138,7 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
 
 
 def _of_latencies(ratios: Sequence[Ratio]) -> list[str]:
-    """The quantiles whose verdicts say more than the rate's: those of steps whose rate did not change likewise."""
+    """The quantiles whose verdicts add to the rate's: in steps whose rate did not change likewise."""
     rates = {ratio.step: ratio.verdict for ratio in ratios if ratio.metric in PRIMARY_METRICS}
     words: tuple[tuple[Verdict, str], ...] = (("slower", "longer"), ("faster", "shorter"))
     parts = []

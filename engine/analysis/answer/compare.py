@@ -27,7 +27,7 @@ def compare(
     base: str | None = None,
     level: float | None = None,
 ) -> Comparison:
-    """Compare all finished cells of the runs with those of the base (default: the first run's).
+    """Compare all finished cells of the runs with the base's (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of
     verdicts, if this is not the only analysis of these runs. Raises UserError if a path is not a run, if workloads

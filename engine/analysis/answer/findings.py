@@ -1,4 +1,4 @@
-"""What a reader of a comparison must know that its tables do not show, in sentences."""
+"""Sentences about a comparison that its reader must know and its tables do not show."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _unknown(cells: ComparedCells) -> Iterable[str]:
 
 
 def _clocks(cells: ComparedCells) -> Iterable[str]:
-    """Timing costs less by a fast clock; what is timed then differs by that, too."""
+    """Timing costs less by a fast clock; the timed work then differs by that, too."""
     sources = [value(run.manifest.environment, "kernel", "clock_source") for run in cells.runs]
     for source in dict.fromkeys(source for source in sources if source in SLOW_CLOCKS):
         yield (

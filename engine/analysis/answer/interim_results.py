@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What widens the interval of a sliced step of a fixed length.
+    """The scatter and lengths that widen the interval of a sliced step of a fixed length.
 
     `per_root_second` is the standard deviation of its log ratio within a pair of one second, the largest of all
     subjects'; `lengths_s` are the planned lengths of its pairs.

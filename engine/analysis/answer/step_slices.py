@@ -194,7 +194,7 @@ def _side(rows: Sequence[SliceRow], in_rows: bool, timed: bool) -> SlicedSide:
 
 
 def _done(rows: Sequence[SliceRow], in_rows: bool) -> int:
-    """What was counted, in the unit of the primary metric: a slice's `ops` are statements."""
+    """The amount of work in the unit of the primary metric: a slice's `ops` are statements."""
     return sum(row.rows if in_rows else row.ops for row in rows)
 
 

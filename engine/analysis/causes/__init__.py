@@ -1,1 +1,1 @@
-"""Why a step became slower: time, functions, plans, rates."""
+"""Reasons why a step became slower: time, functions, plans, rates."""

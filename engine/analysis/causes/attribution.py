@@ -1,4 +1,4 @@
-"""What makes a step slower or faster: the difference in time per operation, split by what the connections did.
+"""The difference in time per operation, split by what the connections did.
 
 A connection does one thing at a time, so its time per operation,
 
@@ -72,7 +72,7 @@ LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 
 
 def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
-    """For each step and subject whose rate or time differs from the baseline's, controls left out."""
+    """The attribution of each step and subject whose rate or time differs from the baseline's, controls left out."""
     subjects = {name: subject for subject, name in cells.names.items()}
     found = []
     for ratio in ratios:
@@ -88,7 +88,7 @@ def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribu
 def attribution(
     step: str, subject: str, pairs: Sequence[tuple[StepResult, StepResult]], ratio: Ratio | None = None
 ) -> Attribution | None:
-    """What makes the difference between the cells of these pairs, the base's first; None if parts are not known.
+    """The parts of the difference between the cells of these pairs, the base's first; None if parts are not known.
 
     The `ratio` of rates or times, or else the pairs' own, decides whether there is a difference.
     """
@@ -209,7 +209,7 @@ def phases_of(result: StepResult) -> Mapping[str, float]:
     """The phases' shares of the primary metric's server CPU, as fractions; empty if unknown."""
     roles = [name for name, role in result.totals.roles.items() if any(role is own for own in _roles(result))]
     figures = [result.figures["probes"].get(name, {}) for name in roles]
-    if len(figures) != 1:  # of several roles only the shares of each are known
+    if len(figures) != 1:  # of several roles only the shares of each have a value
         return {}
     return figures[0].get("phases_sampled") or figures[0].get("phases") or {}
 

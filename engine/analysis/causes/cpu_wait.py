@@ -1,4 +1,4 @@
-"""How much of a side's slowness its connections spent waiting for a CPU, as the kernel counted it."""
+"""The part of a side's slowness that its connections spent waiting for a CPU, as the kernel counted it."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class Quality(msgspec.Struct, frozen=True):
-    """Of a frame: samples in a second of a CPU (0 if unknown), and what is missing."""
+    """Quality of a frame: samples in a second of a CPU (0 if unknown), and what is missing."""
 
     leaf_hz: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     lost_events: Count = 0
@@ -109,7 +109,7 @@ class PairWindows:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Of each function, in samples per operation: both rates, the variance of their difference, and its p-value."""
+    """Each function's samples per operation: both rates, the variance of their difference, and its p-value."""
 
     base: Floats
     other: Floats
@@ -132,7 +132,7 @@ class _Tested:
 
 
 def function_costs(cells: ComparedCells) -> tuple[FunctionCosts, ...]:
-    """For each step and subject whose functions were sampled on both sides. Raises UserError for damaged records."""
+    """Costs of each step and subject with functions sampled on both sides. Raises UserError for damaged records."""
     sampled: dict[tuple[str, str, str], CellSamples | None] = {}
     tested = [
         one
@@ -298,7 +298,7 @@ def _by_window(cell: CellSamples, *, windows: bool) -> dict[int, tuple[Counter[s
 
 
 def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSamples | None:
-    """What was sampled in a step of a cell; None if it was not, or if nothing was done."""
+    """The samples of a step of a cell; None if it was not sampled, or if nothing was done."""
     if PROBE not in step.totals.observers:
         return None
     run = cells.run_of(cell)

@@ -1,4 +1,4 @@
-"""What the probes cost on this machine: the same cells with and without them, in pairs.
+"""The cost of probes on this machine: the same cells with and without them, in pairs.
 
 A build is compared with itself under probes, by the same cells, pairs and intervals as two builds are. The result is
 kept per host, so that every later listing of a probe can show it.

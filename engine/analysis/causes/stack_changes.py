@@ -1,4 +1,4 @@
-"""What changed between two sides' stacks by more than chance: frames with what they called, functions by themselves.
+"""Changes between two sides' stacks beyond chance: frames with what they called, functions by themselves.
 
 A side's rate of a frame is p = sum x / sum m, with x its samples in a cell and m the cell's statements, or all its
 samples if those are unknown. By chance alone x scatters by its mean p m (a count), and a share of all samples by

@@ -21,8 +21,8 @@ from engine.results.section import Column, Figure, Section, columns, row
 from engine.results.slice_ratio import ratio_of
 from workloads.api.plan_tree import StatementPlan, StatementResult
 
-MOST_NAMED = 5  # settings that are named
-LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement: others are no times
+MOST_NAMED = 5  # settings listed
+LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement; other values are not times
 OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server has only where they are not the default
 
 
@@ -39,7 +39,7 @@ def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[PlanCha
 
 
 def side_by_side(cells: ComparedCells, statement: str) -> tuple[PlanChange, ...]:
-    """A statement's plans, changed or not, for each subject. Raises UserError if there is no such statement."""
+    """A statement's plans, changed or not, for each subject. Raises UserError for an unknown statement."""
     found = [
         made
         for subject in _judged(cells)
@@ -84,7 +84,7 @@ def changed(
 
 
 def result_differences(cells: ComparedCells) -> tuple[str, ...]:
-    """What must be known before any ratio: statements that fail, or return something else, on one build."""
+    """Caveats to any ratio: statements that fail, or return something else, on one build."""
     found: dict[str, None] = {}
     for step in cells.steps:
         for statement in dict.fromkeys(result.statement for _, result in _results(cells, list(cells.names), step)):
@@ -234,12 +234,12 @@ def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
 
 
 def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float:
-    """How many times as long a step takes, or else as much server CPU, if that is known to differ; else 1."""
+    """Factor by which a step takes longer or, failing that, uses more server CPU, if it is known to differ; else 1."""
     return next((factor for factor, _ in _effects(ratios, step, subject)), 1.0)
 
 
 def _effects(ratios: Sequence[Ratio], step: str, subject: str) -> Iterator[tuple[float, str]]:
-    """The effects that are known, that of the primary metric first, in words."""
+    """The certain effects in words, the primary metric's first."""
     own = [each for each in ratios if (each.step, each.subject) == (step, subject) and each.verdict in CHANGED]
     for each in own:
         if each.ratio and each.metric in PRIMARY_METRICS:

@@ -69,7 +69,7 @@ def _sentence(change: RateChange, unit: str) -> str:
 
 
 def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChange]:
-    """Only if the rate means something while the step runs."""
+    """Rate changes within a sweep's steps, if the rate means something while a step runs."""
     for run in cells.runs:
         own = [cell for cell in cells.cells if cell.run == run.name]
         with JournalReader(run.path) as reader:
@@ -86,7 +86,7 @@ def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChan
 
 
 def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point]) -> list[Peak]:
-    """Where each subject peaks, with the ratio of that step's pairs if its baseline peaks there, too."""
+    """Each subject's peak, with the ratio of that step's pairs if its baseline peaks there, too."""
     highest: dict[Subject, tuple[float, Point]] = {}
     for subject in cells.names:
         rates = [(rate, point) for point in points if (rate := mean(cells.values(subject, point.step, RATE)))]
@@ -106,7 +106,7 @@ def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point
 
 
 def _verdicts(ratios: Sequence[Ratio], points: Sequence[Point]) -> str:
-    """How often each verdict was given among the steps: `, slower at 2 of 13`."""
+    """The number of steps with each verdict: `, slower at 2 of 13`."""
     steps = {point.step for point in points}
     given = [ratio.verdict for ratio in ratios if ratio.metric == RATE and ratio.step in steps]
     counts = {word: given.count(verdict) for verdict, word in WORDS.items() if verdict in given}

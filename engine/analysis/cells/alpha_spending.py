@@ -31,7 +31,7 @@ from engine.analysis.statistics.inference import normal_tail
 from engine.core.model import LEVEL, InterimAnalysis
 from engine.results.ratio import MIN_PAIRS
 
-FIRST = 0.8 * LEVEL  # spent by the first run; its level if nobody adds to it
+FIRST = 0.8 * LEVEL  # spent by the first run; its level if no run is added
 OF_FEW = 0.01  # instead, if it is of the fewest pairs in slices: these share their scatter, which is hardly known
 GRID = 401  # points of a density; twice as many change no level by a thousandth of it
 
@@ -88,7 +88,7 @@ def levels(runs: Sequence[RunResult]) -> Levels:
 
 
 def first(pairs: int, *, sliced: bool) -> float:
-    """What the first run spends."""
+    """The error that the first run spends."""
     return OF_FEW if sliced and pairs <= MIN_PAIRS else FIRST
 
 
@@ -104,7 +104,7 @@ def levels_on_the_way(on_the_way: Sequence[InterimAnalysis], pairs: int) -> Leve
 
 
 def _batches(runs: Sequence[RunResult]) -> list[list[RunResult]]:
-    """Runs in the order in which they began, grouped where nobody could look at results in between."""
+    """Runs in the order in which they began, grouped where no result was available in between."""
     found: list[list[RunResult]] = []
     for run in sorted(runs, key=lambda run: run.span_ns):
         overlaps = found and (

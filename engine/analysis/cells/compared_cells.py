@@ -93,7 +93,7 @@ class ComparedCells:
         return [value for value in found if value is not None]
 
     def pairs(self, subject: Subject, step: str = "") -> list[Pair]:
-        """Cells of one repeat of one run, the baseline's first; only those with the step, if one is named."""
+        """Cells of one repeat of one run, the baseline's first; only those with the step, if one is given."""
         found = pairs(self.cells, self.baseline_of(subject), subject)
         return [pair for pair in found if not step or all(step in cell.steps for cell in pair)]
 

@@ -1,4 +1,4 @@
-"""What no ratio tells about a build: cells without a result, steps that did nothing, missed SLAs."""
+"""Failures of a build that its ratios hide: cells without a result, steps that did nothing, missed SLAs."""
 
 from __future__ import annotations
 

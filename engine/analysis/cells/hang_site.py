@@ -1,4 +1,4 @@
-"""Where a stalled backend hung, in words: the snapshot in a stall's record (`engine.observe.stall_snapshot`)."""
+"""The place where a stalled backend hung, in words, from the snapshot in the record of a stall."""
 
 from __future__ import annotations
 

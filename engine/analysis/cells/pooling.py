@@ -78,7 +78,7 @@ def _disagreeing(groups: Sequence[_Group], scatter: float, degrees: int, margin:
     between = sum(group.count * (group.mean - centre) ** 2 for group in groups) / (units - 1)
     if f_tail(between / scatter, units - 1, degrees) > ALPHA:
         return ()
-    # One outlier shifts the others' rest: only the farthest is named, but both if there are two.
+    # One outlier shifts the others' rest: only the farthest is reported, but both if there are two.
     apart = {group.name: _apart(group, centre, pairs) for group in groups}
     errors = {group.name: math.sqrt(scatter * pairs / (group.count * (pairs - group.count))) for group in groups}
     tails = {name: t_tails(apart[name] / error, degrees) for name, error in errors.items()}
@@ -96,7 +96,7 @@ def _apart(group: _Group, centre: float, pairs: int) -> float:
 
 
 def units_of(cells: ComparedCells) -> tuple[Unit, dict[str, str]] | None:
-    """What the runs are pooled over, and the unit of each run; None if not, or if any run did not record its own."""
+    """The unit that runs are pooled over, and each run's own; None if they are not, or if any recorded none."""
     machines = {run.name: run.machine for run in cells.runs}
     boots = {run.name: run.boot[:8] for run in cells.runs}
     if not all(machines.values()):
@@ -107,7 +107,7 @@ def units_of(cells: ComparedCells) -> tuple[Unit, dict[str, str]] | None:
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
-    """How pairs of several units were pooled, which of them disagrees, and what was measured in a sandbox."""
+    """The result of pooling pairs of several units, the unit that disagrees, and what was measured in a sandbox."""
     boxed = [run.name for run in cells.runs if run.sandboxed]
     found = [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
     pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in PRIMARY_METRICS]

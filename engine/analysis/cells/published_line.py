@@ -101,7 +101,7 @@ def published(kind: str, totals: StepTotals, seconds: Iterable[Second] = ()) -> 
 
 
 def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[float]) -> list[float | None]:
-    """For each of `percents`, the rate sustained in that share of one-second intervals, all connections added up.
+    """The rate sustained in each of `percents` of the one-second intervals, all connections added up.
 
     Of the rates in falling order, element number round(x / 100 x count), so the 99th is a low one. None for fewer than
     ten intervals. A sliver, as the last interval often is, belongs to the one before it.

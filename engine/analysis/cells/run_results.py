@@ -136,7 +136,7 @@ def load(path: Path) -> RunResult:
 
 
 def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tuple[int, int]:
-    """When the first of the attempts began and the last ended, Unix time; (0, 0) without any."""
+    """Begin of the first attempt and end of the last, Unix time; (0, 0) without any."""
     start = {session.id: session for session in sessions}
     known = [(start[each.session_id], each) for each in attempts if each.session_id in start]
     began = [session.wall(each.started_ns) for session, each in known]

@@ -1,1 +1,1 @@
-"""Whether cells can be compared, and in what they differ."""
+"""Checks of whether cells can be compared, and in what they differ."""

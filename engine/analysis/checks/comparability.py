@@ -1,4 +1,4 @@
-"""Whether cells are comparable: what is checked, what was found, and what follows if they are not.
+"""Comparability of cells: the checks, their findings, and what follows if cells are not comparable.
 
 Different workloads are refused outright. If the machine changed between the two cells of a pair, the pair is left out.
 Any other difference that was not the subject (binaries behind a label, settings behind a name, work, probes) leaves the
@@ -56,7 +56,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def measured_in(run: RunResult) -> str:
-    """What is interleaved in a run, and what else tells slices apart: the number of servers."""
+    """The interleaved parts of a run, and what else tells slices apart: the number of servers."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
@@ -65,7 +65,7 @@ def measured_in(run: RunResult) -> str:
 
 
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
-    """Why cells of one subject from several runs are not comparable: machine, binaries, settings."""
+    """Reasons why cells of one subject from several runs are not comparable: machine, binaries, settings."""
     place = (subject.build, subject.config)
     own = [run for run in runs if any((c.subject.build, c.subject.config) == place for c in run.manifest.cells)]
     reasons: dict[str, None] = {}
@@ -83,7 +83,7 @@ def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
 
 
 def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
-    """How the machine differed between the two cells of a pair, as they began and as they ended, or was suspended.
+    """Differences of the machine between the two cells of a pair, as they began and as they ended; or its suspension.
 
     A cell's beginning is never compared with an end: the one is idle and cool, the other is not. In an interleaved step
     only settings count: what outlasts a slice, such as a slower CPU clock, hits both servers alike.
@@ -102,7 +102,7 @@ def pair_drift(base: CellResult, other: CellResult, step: str) -> list[str]:
 
 
 def left_out(pairs: Sequence[Pair], step: str) -> list[str]:
-    """Why each of a subject's pairs is not used for a step; empty if it is.
+    """The reason why each of a subject's pairs is not used for a step; empty if it is.
 
     Either the machine changed between its cells, or autovacuum came to its servers unlike often, in slices: what a
     statement costs goes with the rows that are dead. Where that is so in most pairs, it is what the builds do.
@@ -124,7 +124,7 @@ def steady(pairs: Sequence[Pair], step: str) -> list[Pair]:
 
 
 def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
-    """How the work of a pair differs: rows written, rows found per query, probes attached."""
+    """Differences in the work of a pair: rows written, rows found per query, probes attached."""
     texts: list[str] = []
     for role in ("insert", "delete", "index"):
         ours, theirs = (step.totals.roles.get(role) for step in (base, other))
@@ -262,7 +262,7 @@ def _machine(pairs: Sequence[Pair]) -> Iterable[CheckResult]:
 
 
 def _gauges(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
-    """How far each gauge moved; temperatures, which a load moves, separately as cells began and as they ended."""
+    """The change of each gauge; temperatures, which a load moves, separately as cells began and as they ended."""
     before, after = ([record for cell in cells if (record := getattr(cell, side))] for side in ("before", "after"))
     for gauge in GAUGES:
         if (gauge.section, gauge.key) not in SHOWN:
@@ -320,7 +320,7 @@ def _work(steps: Sequence[str], pairs: Sequence[Pair]) -> Iterable[CheckResult]:
 
 
 def _tolerated(rows: int, role: RoleTotals | None) -> float:
-    """How many rows may be missing: where streams do not drain, each loses its queue of eight and one in flight."""
+    """The number of rows that may be missing: undrained streams lose their queue of eight and one in flight each."""
     per_statement = role.rows / role.statements if role and role.statements else 0.0
     return max(0.005 * rows, 10 * per_statement)
 

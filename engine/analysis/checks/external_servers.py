@@ -1,4 +1,4 @@
-"""Comparisons of external servers: what may be said of them, and what must be."""
+"""Comparisons of external servers: the verdicts that they allow, and the warnings that they require."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SETTINGS_NAMED = 8
 
 
 def unjudged(cells: ComparedCells) -> bool:
-    """Whether there are no verdicts, because nobody has accepted that others may have used the servers."""
+    """Whether verdicts are withheld because the user has not accepted that others may have used the servers."""
     manifests = [run.manifest.external for run in cells.runs]
     return any(attached is not None and not attached.accept_foreign_load for attached in manifests)
 

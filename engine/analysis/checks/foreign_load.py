@@ -1,4 +1,4 @@
-"""What others did on the machine while a step ran: the machine's CPU time less the run's own.
+"""Foreign load while a step ran: the machine's CPU time less the run's own.
 
 The processes that drive slices and start clients (conductor, launchers) are not sampled, so their little is included.
 """
@@ -16,7 +16,7 @@ from engine.core.record import converted
 from engine.host.machine_counters import cpu_busy_ns
 from engine.journal.reader import JournalReader
 
-OWN_SOURCES = ("server", "monitor")  # samples of a step whose CPU time is that of its cell alone
+OWN_SOURCES = ("server", "monitor")  # samples of a step whose CPU time is its cell's alone
 
 
 class Interval(NamedTuple):

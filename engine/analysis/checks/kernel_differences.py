@@ -1,4 +1,4 @@
-"""What follows from the kernels of cells: which of them compare, and how far their configurations differ."""
+"""Consequences of the kernels of cells: which of them compare, and how far their configurations differ."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from engine.analysis.cells.run_results import RunResult
 from engine.core.kernel import HOST, Kernel
 from engine.core.model import Subject
 
-NAMED = 8  # options of a configuration that are named
+NAMED = 8  # options of a configuration to list
 
 
 def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[str]:
-    """Why the kernels, or their guests, allow no verdict."""
+    """The reason why the kernels, or their guests, allow no verdict."""
     own = [run for run in runs if any(cell.subject in (base, subject) for cell in run.manifest.cells)]
     found: dict[str, None] = {}
     guests = [bool(_kernels(own, side)) for side in (base, subject)]

@@ -17,7 +17,7 @@ WORTH = 0.01  # about twice the standard deviation of layouts: see docs/explanat
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
-    """A sentence for each subject that is named faster or slower by less than layouts may differ."""
+    """A sentence for each subject whose verdict is faster or slower by less than layouts may differ."""
     found = []
     for subject in cells.others:
         base, name = cells.baseline_of(subject), cells.names[subject]

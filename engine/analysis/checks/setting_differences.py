@@ -173,7 +173,7 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
 
 
 def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:
-    """What configs set of the device and of memory, which matters for all steps."""
+    """Settings of the device and of memory by config, which matter for all steps."""
     devices: dict[str, dict[str, str]] = {name: {} for name in subjects}
     for run in cells.runs:
         for subject, name in cells.names.items():

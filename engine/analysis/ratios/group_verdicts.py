@@ -96,7 +96,7 @@ def _key(pair: Pair) -> tuple[str, int]:
 
 
 def _disagreement(table: Table, steps: Sequence[str], level: float) -> tuple[str, ...]:
-    """Why the steps of a group have no common ratio; empty if they may have one."""
+    """The reason why the steps of a group have no common ratio; empty if they may have one."""
     pairs = table.shape[1]
     if pairs < 2:
         return ()

@@ -48,7 +48,7 @@ class MeasuredRatio:
 
     blank: Ratio
     metric: Metric
-    quotients: list[float]  # of pairs; empty if there is nothing to judge: then `blank` is all that is said
+    quotients: list[float]  # of pairs; empty if there is nothing to judge: then `blank` is printed alone
     pairs: list[Pair] = field(default_factory=list)
     by_slices: list[float] = field(default_factory=list)  # of pairs, if these were interleaved
     pooled: inference.Estimate | None = None  # by slices, or over machines or boots

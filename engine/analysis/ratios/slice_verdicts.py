@@ -1,4 +1,4 @@
-"""What the slices of interleaved cells say of a step: ratios within each pair, and whether the slices can be trusted.
+"""Evidence from slices of interleaved cells: ratios within each pair, and whether the slices can be trusted.
 
 `analysis.statistics.slice_estimates` has the formulas; this module feeds them the journal's rows, by pairs of cells.
 """
@@ -69,7 +69,7 @@ def _of_times(pair: Pair, step: str, metric: str) -> LogRatio | None:
 
 
 def typical(pair: Pair, step: str, metric: str) -> Typical | None:
-    """What is typical of a pair's blocks; None if it has too few, or did nothing in them."""
+    """The typical values of a pair's blocks; None if it has too few, or did nothing in them."""
     sides = sides_of(pair, step, metric)
     return None if sides is None else slice_estimates.typical(*sides)
 
@@ -105,7 +105,7 @@ def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
 
 
 def reasons(pair: Pair, step: str) -> list[str]:
-    """Why a step of a pair bears no verdict: by its slices or, without slices, by other servers' work meanwhile."""
+    """The reason why a step of a pair bears no verdict: its slices or, without any, other servers' work meanwhile."""
     counts = [len(cell.steps[step].slices) for cell in pair]
     if not any(counts):
         return _spilled_over(pair, step)
@@ -194,7 +194,7 @@ def findings(cells: ComparedCells) -> list[str]:
 
 
 def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
-    """How much slower statements were just after the warm-up of slices; None if that was long enough."""
+    """Factor by which statements were slower just after the warm-up of slices; None if that was long enough."""
     ratios = []
     for side in (side for pair in pairs for side in _beginnings(pair, step)):
         with suppress(ValueError):  # too little was done
@@ -210,7 +210,7 @@ def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | 
 
 
 def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
-    """For each server the time per statement later in its slices, and in their beginnings, if known."""
+    """Each server's time per statement later in its slices, and in their beginnings, if known."""
     whole = whole_blocks(pair, step)
     for side in ([base for _, base, _ in whole], [other for _, _, other in whole]):
         rows = [block for block in side if all(0 < row.early_ns < row.counted_ns for row in block)]

@@ -1,4 +1,4 @@
-"""What is certain of a step, and the verdict that it makes: three-sided tests in a family of steps.
+"""Three-sided tests in a family of steps: the certain statements on a step, and the verdict that they make.
 
 Of three hypotheses exactly one is true: slower by the margin or more, within it, faster by the margin or more (Goeman,
 Solari and Stijnen, Statistics in Medicine 29, 2010). So that a step is not slower by the margin, that it is not faster
@@ -64,7 +64,7 @@ class Judgement:
 
 
 def p_values(evidence: Estimate, margin: float, better: Better = "more") -> Hypotheses:
-    """Of Student's t tests; 1 for a single pair, which shows nothing."""
+    """The p-value of Student's t tests; 1 for a single pair, which shows nothing."""
     no_slower, no_faster = (one_sided_p_value(evidence, room) for room in _rooms(evidence, margin, better))
     return Hypotheses(p_value(evidence), max(no_slower, no_faster), no_slower, no_faster)
 
@@ -96,7 +96,7 @@ def judge(evidence: Estimate, margin: float, better: Better = "more", levels: Hy
 
 
 def pairs_needed(evidence: Estimate, margin: float, later: Callable[[int], Hypotheses] = lambda _: ALONE) -> int | None:
-    """How many further pairs make a step slower, faster or the same four times in five, if mean and scatter are so.
+    """Further pairs that make a step slower, faster or the same four times in five, if mean and scatter are so.
 
     None if that is more than `MOST_PAIRS` in all, for a single pair, and over several units, of which more would be
     needed. `later` gives the levels once that number of pairs is added.
@@ -116,13 +116,13 @@ def pairs_needed(evidence: Estimate, margin: float, later: Callable[[int], Hypot
 
 
 def _rooms(evidence: Estimate, margin: float, better: Better = "more") -> tuple[float, float]:
-    """How far the mean is from slower by the margin, and from faster by it."""
+    """Distances of the mean from slower by the margin, and from faster by it."""
     low, high = log_bounds(margin)
     above, below = evidence.mean - low, high - evidence.mean
     return (above, below) if better == "more" else (below, above)
 
 
 def _power(planned: Estimate, room: float, level: float) -> float:
-    """How often a one-sided test at this level shows that the mean is on this side of a bound so far away."""
+    """The power of a one-sided test at this level to show that the mean is on this side of a bound so far away."""
     errors = room / max(planned.error, 1e-12)
     return t_tail(t_quantile(1 - 2 * level, planned.degrees) - errors, planned.degrees)

@@ -1,4 +1,4 @@
-"""From pairs of cells to ratios with verdicts: what is judged, what is withheld and why, what is worth saying.
+"""Ratios of pairs of cells, with verdicts: which are judged, which are withheld and why, which are worth reporting.
 
 Verdicts (`analysis.ratios.three_sided`) are given in two families, the rates (or times) of all steps and the server CPU
 per operation of all steps. In each at most 5% of comparisons name a difference that does not exist, and at most 5%

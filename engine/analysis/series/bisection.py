@@ -1,4 +1,4 @@
-"""Which commit made a step slower: a binary search whose answers are uncertain.
+"""The search for the commit that made a step slower: a binary search whose answers are uncertain.
 
 Commits are numbered from 1, after the good end, to n, the bad end. A priori each may be the first slow one. A judgement
 measures one of them beside both ends at once; each pair of clusters gives the log ratios to the good end: x of the
@@ -118,7 +118,7 @@ def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> B
 
 
 def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
-    """The commits that can be told apart: each judgeable one with those before it that are not; the last is."""
+    """The commits that can be distinguished: each judgeable one with those before it that are not; the last is."""
     found, first = [], after + 1
     for index in range(after + 1, count + 1):
         if index not in broken or index == count:

@@ -145,7 +145,7 @@ def series(
 ) -> list[Series]:
     """Series by kind of measurement and step; by date, each build of a run, counted from the base, has its own.
 
-    `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to those of the run's base.
+    `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to the run's base.
     """
     unit = next((each.title for each in METRICS if each.name == metric), "")
     points: dict[tuple[str, str], list[Point]] = {}
@@ -279,7 +279,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
 
 
 def _series(result: RunResult, cell: CellResult) -> str:
-    """What was measured, in words that end with a digest of everything the words omit."""
+    """A description of the measurement, in words that end with a digest of everything the words omit."""
     manifest, subject = result.manifest, cell.cell.subject
     workload = manifest.workload
     cpu = value(manifest.environment, "cpu", "model"), value(manifest.environment, "cpu", "threads")

@@ -1,12 +1,12 @@
 """Lasting changes of level in a series of points, with a stated rate of false ones.
 
-The strongest step, and the strongest stretch between a step and the step back, are looked for at all places, by the t
+The strongest step, and the strongest stretch between a step and the step back, are sought at all places, by the t
 of the difference of means (circular binary segmentation: Olshen et al. 2004). The strongest without any change is
 simulated, so p is that of the maximum, not of a place that was chosen by it. Points drift: machines do not return to
 their mean from one night to the next. Estimated from thirty points such a memory is a guess, and a low guess is a false
 change, so the simulated points always have `MEMORY`; those that remember less are flagged less often.
 
-`LEVEL` is for all series that are looked at together: each has an equal share (Bonferroni), and a part between two
+`LEVEL` is for all series that are examined together: each has an equal share (Bonferroni), and a part between two
 changes its share by length, so looking further costs nothing. tests/perf/coverage.py simulates it.
 """
 
@@ -24,7 +24,7 @@ import numpy.typing as npt
 PROMISED = 0.05  # how often series that are looked at together may have any false change
 LEVEL = 0.03  # the rest is for tails heavier than normal ones, and for the error of the simulation
 MEMORY = 0.5  # of the deviation of the point before (AR(1))
-LEAST = 3  # points of a level: one odd night is no change
+LEAST = 3  # points of a level: one odd night is not a change
 SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: a change that stayed is wanted more than one that went
 FEWEST = 2 * LEAST  # points of a series in which there can be one
 DRAWS = 40_000  # simulated series
@@ -37,7 +37,7 @@ Place = npt.NDArray[np.int64]
 
 
 def changes(values: Sequence[float], among: int, margin: float) -> list[tuple[int, float]]:
-    """Where new levels begin, each with its p, corrected for place, part and the number of series, `among`.
+    """Beginnings of new levels, each with its p, corrected for place, part and the number of series, `among`.
 
     Neighbouring levels that differ by less than `margin`, a fraction, are one.
     """

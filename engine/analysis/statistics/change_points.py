@@ -3,7 +3,7 @@
 The likeliest place of a change of the mean is where the cumulated deviation from it is largest, in units of its
 standard error (CUSUM: Page 1955; its place: Hinkley 1970). How large that would be without any change is seen in the
 same seconds in random order (a permutation test): a step whose seconds are independent is flagged in at most `LEVEL` of
-cases. Further changes are looked for in both parts (binary segmentation: Scott and Knott 1974).
+cases. Further changes are sought in both parts (binary segmentation: Scott and Knott 1974).
 
 Seconds of a real server are not independent, and differ by more than chance, so levels must also be apart by
 `LEAST_GAP`, and by their own widths. Two levels are two if Ashman's D is above 2 (Ashman, Bird and Zepf 1994); here it
@@ -90,7 +90,7 @@ def _changes(values: Seconds, offset: int) -> Iterable[int]:
 
 
 def _statistic(orders: Seconds) -> Seconds:
-    """For each row and place to split it: the sum's deviation from its expectation, in standard errors."""
+    """The deviation of each row's sum from its expectation, in standard errors, for each place to split it."""
     count = orders.shape[1]
     places = np.arange(LEAST, count - LEAST + 1)
     summed = np.cumsum(orders - orders.mean(axis=1, keepdims=True), axis=1)[:, places - 1]

@@ -1,4 +1,4 @@
-"""What may be claimed from pairs of cells. The only module that imports scipy: import it late.
+"""Claims that pairs of cells allow. The only module that imports scipy: import it late.
 
 A sample is a cell; cells of one repeat make a pair, and the ratio of the two is judged. Everything is done on log
 ratios, because a ratio's error is multiplicative and r and 1/r must be treated the same way. Tests that are read
@@ -26,7 +26,7 @@ from engine.results.slice_ratio import ratio_of, standard_deviation
 
 ALPHA = LEVEL
 CONFIDENCE = 1 - ALPHA
-POWER = 0.8  # how often an advised number of pairs, or an effect that is said to be visible, leads to a verdict
+POWER = 0.8  # how often an advised number of pairs, or an effect called visible, leads to a verdict
 MOST_LOG_EFFECT = 7.0  # a thousandfold: if only more would be visible, nothing is
 MOST_CV, MOST_GAP = 0.05, 5.0  # of cells of one subject: see `scatter`
 
@@ -56,7 +56,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What pairs say of one metric: `mean` and `sd` (of a single pair) of their log ratios.
+    """Evidence of pairs on one metric: `mean` and `sd` (of a single pair) of their log ratios.
 
     `prior_degrees` are the degrees of freedom that other tests lend to `sd`, in addition to its own pairs - 1: 0 for
     Student's plain t; `analysis.statistics.slice_estimates` has more. With several `units` (`analysis.cells.pooling`),
@@ -212,12 +212,12 @@ def bounded_scatter(p: float, degrees: int) -> float:
 
 
 def noise_floor(of: Interval | Ratio) -> float | None:
-    """How far from 1 the base against itself reaches in A/A pairs, as a fraction; None without bounds."""
+    """The reach from 1 of the base against itself in A/A pairs, as a fraction; None without bounds."""
     return None if of.low is None or of.high is None else max(of.high - 1, 1 / of.low - 1, 0.0)
 
 
 def scatter(values: Sequence[float], margin: float) -> Scatter | None:
-    """Whether the cells of one subject are wide apart or bimodal; None for fewer than two or a mean of 0.
+    """The finding that the cells of one subject are wide apart or bimodal; None for fewer than two or a mean of 0.
 
     wide: CV above `MOST_CV`. bimodal: the widest gap between neighbours is more than `MOST_GAP` times the median gap,
     from four cells on (the two gaps of three cells can never be that unlike) and only if it is wider than the margin:

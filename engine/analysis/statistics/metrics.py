@@ -1,4 +1,4 @@
-"""From what was counted over a step to the figures that are compared: pure arithmetic, one formula a line.
+"""Figures of a step, computed from its totals: pure arithmetic, one formula a line.
 
 The op of a step is a row inserted in l.i0, l.i1 and l.i2, a row indexed in l.x, and a query in query steps; every
 figure "per op" divides by that. Elapsed time is sub-second where the reference client has whole seconds. A figure that
@@ -22,7 +22,7 @@ from workloads.client import histogram
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 LATENCY_QUANTILES = (0.5, 0.95, 0.99)  # of `engine.results.ratio.LATENCIES`
 LEAST_BEYOND = 10
-OF_SERVER = (  # what is counted of the cell's server
+OF_SERVER = (  # counts of the cell's server
     "ctx_switches_per_op", "runq_us_per_op", "wal_bytes_per_op", "reads_per_op", "pages_read_per_op",
     "read_us_per_op", "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
 )  # fmt: skip
@@ -106,7 +106,7 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
 
 
 def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
-    """In a step whose primary metric is a time, that time and what its programs (its clients or servers) took.
+    """The time of a step whose primary metric is a time, and what its programs (its clients or servers) took.
 
     If the cell's server had no part, its counts are left out; otherwise only its CPU time is known. Sizes of the
     database are not a result of such steps.
@@ -252,7 +252,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
 
 
 def _executions(totals: StepTotals) -> tuple[Execution, ...]:
-    """Of a step of one statement also their mean, if pg_stat_statements counted them."""
+    """The executions of a step, for a single statement also their mean, if pg_stat_statements counted them."""
     found = converted(totals.report.get("plans", []), tuple[Execution, ...], "a step's totals: report: plans")
     counted = totals.probes.get("statements", {}).get("planstats", {})  # see `engine.tracing.planstats`
     calls, plans = counted.get("calls", 0), counted.get("plans", 0)

@@ -1,4 +1,4 @@
-"""What slices show: servers up side by side, interleaved, compared within a pair of clusters and between pairs.
+"""Estimates from slices: servers up side by side, interleaved, compared within a pair of clusters and between pairs.
 
 Level 1 is one step and metric of one pair: the ratio of totals over its blocks, with an error that allows for the
 correlation of neighbouring blocks. Level 2 is the pairs of fresh clusters: their scatter is judged together with that
@@ -74,7 +74,7 @@ class Typical:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How many times larger than promised errors are (`f`), from `ratios` ratios whose truth is 1; 1 without any."""
+    """Factor `f` by which errors exceed the promised ones, from `ratios` ratios whose truth is 1; 1 without any."""
 
     f: float
     ratios: int
@@ -224,7 +224,7 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
 
 
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:
-    """How many blocks of a step each pair should have for the narrowest interval in a given time; at least 1.
+    """The number of blocks of a step in each pair for the narrowest interval in a given time; at least 1.
 
     `pair_cost_s` is what a pair costs apart from slices, divided by its interleaved steps; `sigma` the standard
     deviation of the log ratio in one block, `tau` between pairs. Kalibera and Jones: sqrt(C / c) sigma / tau.
@@ -250,7 +250,7 @@ class _Kind:
     inflation: float
 
     def prior_degrees(self, likely: float, pairs: int) -> float:
-        """Those that the others lend to a step of this number of pairs, whose variance is `likely`."""
+        """Degrees of freedom that the others lend to a step of this number of pairs, whose variance is `likely`."""
         most = min(self.degrees - (pairs - 1), 2 * (pairs - 1) if pairs < FEW_PAIRS else math.inf)
         return min(most, prior_degrees(self.tau_squared, likely))
 

@@ -1,4 +1,4 @@
-"""What the charts of a report show, as JSON: ratios, cells, causes, and seconds reduced to columns."""
+"""The data of a report's charts, as JSON: ratios, cells, causes, and seconds reduced to columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 def charts(comparison: Comparison, recorded: Recorded) -> Json:
-    """The figures of all steps by name, in the comparison's order, and what they share."""
+    """The figures of all steps by name, in the comparison's order, and their common parts."""
     return {
         "subjects": list(comparison.names),
         "base": comparison.base,

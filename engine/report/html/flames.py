@@ -26,7 +26,7 @@ SERVER_ROLES = ("server",)  # in addition to the connections'
 
 
 def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
-    """By step: what can be drawn, with a title, a note and trees of `engine.report.flame`."""
+    """Flame graphs by step: a title, a note and trees of `engine.report.flame` for each."""
     found: dict[str, list[dict[str, Any]]] = {}
     folders = [Path(folder) for folder in comparison.folders.values()]
     for offcpu in (False, True):
@@ -104,7 +104,7 @@ def _amount(profile: Profile) -> str:
 def functions(base: Profile, new: Profile | None, changes: Collection[FunctionChange] = ()) -> list[list[Any]]:
     """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first.
 
-    Of those whose change per operation is known, that is said instead.
+    The change per operation replaces it where it is known.
     """
     own = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
     if new is None:

@@ -27,7 +27,7 @@ from workloads.client.histogram import BUCKETS
 
 COLUMNS = 240
 HEAT_COLUMNS = 96
-MOST_EVENTS = 200  # in a cell's step; more could not be told apart
+MOST_EVENTS = 200  # in a cell's step; more could not be distinguished
 MARKED = ("stall", "checkpoint", "autovacuum", "autovacuum_cancelled", "lock_wait", "mark", "suspended", "drift")
 FAR_NS = 2**62
 

@@ -1,4 +1,4 @@
-"""How fast and how costly: primary metrics, sweeps, SLAs and sizes."""
+"""Speed and cost: primary metrics, sweeps, SLAs and sizes."""
 
 from __future__ import annotations
 

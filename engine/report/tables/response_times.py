@@ -1,4 +1,4 @@
-"""How long statements and transactions took: buckets, percentiles, and transactions timed one by one."""
+"""Times of statements and transactions: buckets, percentiles, and transactions timed one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of transactions, and the time of each of their statements."""
+"""Outcomes of transactions, and the time of each of their statements."""
 
 from __future__ import annotations
 
